@@ -1,0 +1,150 @@
+"""Work profiles: exact counts of what a loader and a step do for one batch. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from netpipe.results.measurement import converter
+from netpipe.results.units import format_amount, format_number
+
+SCHEMA: Final = "netpipe.work/1"
+
+UNSTABLE_FRACTION: Final = 0.001
+"""A count that differs by more than this between two processes is not reproducible."""
+
+
+@dataclass(frozen=True)
+class WorkKind:
+    """A kind of work that is counted; more of it is worse.
+
+    Attributes:
+        unit: "B", or what is counted, in the plural.
+        parts: What the count is divided by: functions, stages or arrays; "" for nothing.
+        sentence: Says how a batch changed, with {part}, {now} and {then}.
+    """
+
+    name: str
+    unit: str
+    parts: str
+    sentence: str
+
+    @property
+    def resolution(self) -> float:
+        """The smallest difference per batch that means anything, in the unit."""
+        return 64.0 if self.name == "read_bytes" else 0.0  # reading the kernel's counter is a read
+
+    def format(self, value: float) -> str:
+        """Write a value with its unit: `3.1 MB`, `128 calls`."""
+        if self.unit != "B":
+            unit = self.unit.removesuffix("s") if value == 1 else self.unit
+            return f"{format_number(value, 4)} {unit}"
+        return f"{format_amount(value)}B" if round(value) >= 1000 else f"{format_number(value)} B"
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        WorkKind("calls", "calls", "functions", "{part}: {now} per batch instead of {then}"),
+        WorkKind("allocations", "allocations", "functions",
+            "{part} makes {now} per batch instead of {then}"),
+        WorkKind("allocated_bytes", "B", "functions",
+            "{part} allocates {now} per batch instead of {then}"),
+        WorkKind("elements", "elements", "stages",
+            "{part} gives {now} per batch instead of {then}"),
+        WorkKind("element_bytes", "B", "stages",
+            "the elements of {part} take {now} per batch instead of {then}"),
+        WorkKind("sent_bytes", "B", "",
+            "a batch crosses processes as {now} instead of {then}"),
+        WorkKind("read_bytes", "B", "", "the process reads {now} per batch instead of {then}"),
+        WorkKind("batch_bytes", "B", "arrays", "{part} takes {now} of a batch instead of {then}"),
+        WorkKind("padding", "elements", "arrays",
+            "{part} has {now} of padding in a batch instead of {then}"),
+        WorkKind("step_flops", "FLOPs", "", "the step computes {now} instead of {then}"),
+        WorkKind("step_accessed_bytes", "B", "", "the step accesses {now} instead of {then}"),
+        WorkKind("step_temporary_bytes", "B", "",
+            "the step needs {now} of temporary memory instead of {then}"),
+        WorkKind("step_kept_state_bytes", "B", "",
+            "a step leaves {now} of its old state allocated instead of {then}: not all is donated"),
+        WorkKind("step_compilations", "compilations", "",
+            "the step takes {now} instead of {then}"),
+    )
+}  # fmt: skip
+"""Every kind of work, by name, in the order of tables."""
+
+
+@dataclass(frozen=True)
+class WorkProfile:
+    """What a loader does for a batch, and a step with it; exact, and the same on any host.
+
+    Attributes:
+        versions: Of Python and of the packages that do the work, by name.
+        batches: The loader's counts are means over this many batches.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        step_backend: The versions and the platform that the step was compiled with; "" without
+            a step.
+        counts: The reproducible counts per batch, by kind and part; a kind without parts has the
+            part "".
+        callers: The calls of each function per batch, by the function that calls it.
+        arrays: The arrays of a batch: dtype and shape by name, as `int32[128,1024]`.
+        dropped: By kind and part, the lowest and the highest count where processes differ.
+        not_counted: By kind, why it cannot be counted on this machine or for this loader.
+    """
+
+    versions: Mapping[str, str]
+    batches: int
+    fingerprint: str = ""
+    step_backend: str = ""
+    counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    callers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    not_counted: Mapping[str, str] = field(default_factory=dict)
+
+    def total(self, kind: str) -> float:
+        """Return the count of a kind over all of its parts, per batch."""
+        return sum(self.counts[kind].values())
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the profile as plain JSON values."""
+        document: dict[str, Any] = converter().unstructure(self)
+        return {"schema": SCHEMA, **document}
+
+
+def is_of_step(kind: str) -> bool:
+    """Return whether a kind of work is the step's, and not the loader's."""
+    return kind.startswith("step_")
+
+
+def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
+    """Build a profile from what `to_document` returned."""
+    values = {field.name: document[field.name] for field in fields(WorkProfile)}
+    return converter().structure(values, WorkProfile)
+
+
+def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
+    """Return the first of several profiles of the same code without what the others contradict.
+
+    Of a kind that one of them could not count, nothing is kept.
+    """
+    first = profiles[0]
+    not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}
+    counted = {kind for profile in profiles for kind in profile.counts} - not_counted.keys()
+    counts, dropped = dict[str, dict[str, float]](), dict[str, dict[str, tuple[float, float]]]()
+    for kind in (kind for kind in KINDS if kind in counted):
+        counts[kind] = {}
+        every = [profile.counts.get(kind, {}) for profile in profiles]
+        for part in dict.fromkeys(part for parts in every for part in parts):
+            amounts = [parts.get(part, 0.0) for parts in every]
+            if _agree(KINDS[kind], amounts):
+                counts[kind][part] = amounts[0]
+            else:
+                dropped.setdefault(kind, {})[part] = (min(amounts), max(amounts))
+    return WorkProfile(
+        versions=first.versions, batches=first.batches, fingerprint=first.fingerprint,
+        step_backend=first.step_backend, counts=counts, callers=first.callers,
+        arrays=first.arrays, dropped=dropped, not_counted=not_counted,
+    )  # fmt: skip
+
+
+def _agree(kind: WorkKind, values: Sequence[float]) -> bool:
+    return max(values) - min(values) <= max(kind.resolution, UNSTABLE_FRACTION * max(values))

@@ -1,0 +1,94 @@
+"""The job of a session that counts work; `python -m netpipe.work_counts.child` runs it on targets.
+
+Loader workers import this module again, so its top level imports nothing heavy.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netpipe.measuring.request import Factories
+    from netpipe.work_counts.request import WorkRequest
+
+
+def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str, Any]:
+    """Count the work of what the factories make; return the document of the result.
+
+    Raises:
+        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
+    """
+    from netpipe.device.detection import measured_versions
+    from netpipe.device.emulated_names import parse_accelerator
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.results.work_profile import WorkProfile
+    from netpipe.session.code_origin import check_origin
+    from netpipe.session.watchdog import Watchdog
+    from netpipe.work_counts.loader_work import count_loader_work
+
+    check_origin(request.code_from, request.not_from)
+    let_grain_start_workers()
+    with Watchdog(request) as watch:
+        work = count_loader_work(factories.loader, request.batches, watch)
+        backend, not_counted = "", dict(work.not_counted)
+        counts = {
+            kind: {part: total / work.batches for part, total in parts.items()}
+            for kind, parts in work.totals.items()
+        }
+        # In place of an accelerator that is only emulated, the step may take minutes.
+        if factories.step is not None and parse_accelerator(request.accelerator) is None:
+            from netpipe.work_counts.step_work import count_step_work, describe_backend
+
+            watch.enter_phase("analysing the step")
+            flops = factories.flops_per_step
+            if flops is None:
+                flops = getattr(factories.step, "flops_per_step", None)
+            step, step_not_counted = count_step_work(
+                factories.step, (2 * work.step_batches)[-2:], factories.synthetic, flops
+            )
+            counts |= {kind: {"": amount} for kind, amount in step.items()}
+            not_counted |= step_not_counted
+            backend = describe_backend()
+    check_origin(request.code_from, request.not_from)
+    callers: dict[str, dict[str, float]] = {}
+    for (function, caller), calls in work.calls.items():
+        callers.setdefault(function, {})[caller] = calls / work.batches
+    profile = WorkProfile(
+        versions=measured_versions(), batches=work.batches, fingerprint=factories.fingerprint,
+        step_backend=backend, counts=counts, callers=callers, arrays=work.arrays,
+        not_counted=not_counted,
+    )  # fmt: skip
+    return {"work": profile.to_document()}
+
+
+def child_command(loader: str, step: str | None) -> list[str]:
+    """Return the command of a session that counts the work of targets."""
+    command = [sys.executable, "-P", "-m", "netpipe.work_counts.child", "--loader", loader]
+    return command + (["--step", step] if step else [])
+
+
+def main() -> None:
+    """Run this process's session on the targets that its command names."""
+    from netpipe.measuring.request import Factories
+    from netpipe.session.child import announce_import, require_request, run_job
+    from netpipe.session.targets import resolve
+    from netpipe.work_counts.request import WorkRequest
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loader", required=True)
+    parser.add_argument("--step")
+    arguments = parser.parse_args()
+    request = require_request(parser, WorkRequest)
+
+    def count(_: ExitStack) -> dict[str, Any]:
+        announce_import(request, arguments.loader)
+        step: Callable[..., Any] | None = resolve(arguments.step) if arguments.step else None
+        return count_factories(request, Factories(resolve(arguments.loader), step))
+
+    run_job(request, count)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""What a loader does for a batch: calls, allocations, elements and bytes, in one thread.
+
+Each instrument would count the others, so each has a run of its own: the same batches of the same
+loader, made anew.
+"""
+
+import pickle
+import sys
+import sysconfig
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import jax
+import memray
+import numpy as np
+import psutil
+
+from netpipe import clock, measuring, session, work_counts
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis.instrumented_stages import observed
+from netpipe.diagnosis.loader_variants import OneThread, single_thread_variant
+from netpipe.diagnosis.stage_times import match_nodes
+from netpipe.linting.experiments.variants import Method
+from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.measuring import loader_puller
+from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
+from netpipe.measuring.step_runner import batch_bytes
+from netpipe.session.heartbeat import Watch
+from netpipe.temporary_folders import temporary_folder
+
+_WARM_UP_BATCHES: Final = 2
+_FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
+_HARNESS: Final = (
+    *(f"{room.__path__[0]}/" for room in (measuring, session, work_counts)),
+    clock.__file__,
+)
+_LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
+
+Note = Callable[[FrameType, str, Any], None]
+
+
+@dataclass
+class LoaderWork:
+    """What was counted over some batches.
+
+    Attributes:
+        totals: By kind and part, over all batches; see `results.work_profile.KINDS`.
+        calls: The calls over all batches, by the function called and by its caller.
+        arrays: The dtype and shape of each array of a batch, by name.
+        step_batches: The last two batches, for a step.
+    """
+
+    batches: int
+    totals: dict[str, dict[str, float]] = field(default_factory=dict)
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    arrays: dict[str, str] = field(default_factory=dict)
+    not_counted: dict[str, str] = field(default_factory=dict)
+    step_batches: list[Batch] = field(default_factory=list)
+
+    def add(self, kind: str, part: str, amount: float) -> None:
+        """Add to the count of one kind and part."""
+        parts = self.totals.setdefault(kind, {})
+        parts[part] = parts.get(part, 0.0) + amount
+
+
+def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
+    """Count what a loader does for some batches, after its first ones.
+
+    A loader that is not a Grain pipeline is run as it is, without stages. Only this thread is
+    counted.
+
+    Raises:
+        MisuseError: The loader is not iterable, or gives no batch.
+    """
+    settings = np.geterr()
+
+    def count() -> LoaderWork:
+        np.seterr(**settings)
+        return _count(loader, batches, watch)
+
+    # Where a variable of a context lies depends on the addresses of all, so that setting one, as
+    # `np.errstate` does, allocates more in some processes than in others.
+    return Context().run(count)
+
+
+def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
+    watch.enter_phase("the first batches")
+    made, graph = single_thread_variant(loader)
+    work = LoaderWork(_fit_in_epoch(made, batches, watch))
+    watch.enter_phase("counting calls")
+    with _warmed_up(made, watch) as puller:
+        _count_calls(work, puller)
+    watch.enter_phase("counting allocations")
+    with _warmed_up(made, watch) as puller:
+        _count_allocations(work, puller)
+    watch.enter_phase("counting elements")
+    _count_elements(work, made, graph, watch)
+    return work
+
+
+def _fit_in_epoch(loader: LoaderFactory, batches: int, watch: Watch) -> int:
+    """Return how many of these batches an epoch has after the first ones, but at least one."""
+    with _warmed_up(loader, watch) as puller:
+        while puller.epoch_batches is None and puller.pulled < _WARM_UP_BATCHES + batches:
+            puller.pull()
+        epoch = puller.epoch_batches
+    return batches if epoch is None else max(1, epoch - _WARM_UP_BATCHES)
+
+
+@contextmanager
+def _warmed_up(loader: LoaderFactory, watch: Watch) -> Iterator[Puller]:
+    puller = Puller(loader, MonotonicClock(), watch)
+    try:
+        while puller.pulled < _WARM_UP_BATCHES:
+            puller.pull()
+        yield puller
+    finally:
+        close_with_timeout(puller.close)
+
+
+def _count_calls(work: LoaderWork, puller: Puller) -> None:
+    """Count the Python and C functions that this thread calls, and the bytes that are read."""
+    names: dict[CodeType, str] = {}
+    depth = 0  # of running functions since one of the harness's own was called
+
+    def name_function(frame: FrameType) -> str:
+        code = frame.f_code
+        if code not in names:
+            module = frame.f_globals.get("__name__", "")
+            is_harness = code.co_filename.startswith(_HARNESS)
+            names[code] = "" if is_harness else f"{module}.{code.co_qualname}"
+        return names[code]
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal depth
+        if event == "return":
+            depth -= depth > 0
+        elif event == "call":
+            if depth or _is_own(frame.f_code.co_filename, frame.f_code.co_name):
+                depth += 1
+            elif name := name_function(frame):
+                assert frame.f_back is not None
+                work.calls[name, name_function(frame.f_back)] += 1
+        elif event == "c_call" and not depth and (name := name_function(frame)):
+            work.calls[_name_builtin(argument), name] += 1
+
+    first, before = (_count_read_bytes(work) for _ in range(2))
+    _pull_profiled(puller, work.batches, note)
+    after = _count_read_bytes(work)
+    if first is not None and before is not None and after is not None:
+        # Asking the kernel reads a little, too.
+        work.add("read_bytes", "", max(0, after - before - (before - first)))
+    for (function, _), calls in work.calls.items():
+        work.add("calls", function, calls)
+
+
+def _is_own(file: str, function: str) -> bool:
+    """Return whether a function is the harness's own, which is not work of the loader.
+
+    The puller's methods call the loader, and are only left out themselves.
+    """
+    calls_loader = file == loader_puller.__file__ and function != close_with_timeout.__name__
+    return file.startswith(_HARNESS) and not calls_loader
+
+
+def _count_read_bytes(work: LoaderWork) -> int | None:
+    """Return the bytes that this process has read so far; None where the kernel does not say."""
+    try:
+        return int(psutil.Process().io_counters().read_chars)
+    except (NotImplementedError, AttributeError, psutil.Error, OSError) as error:
+        work.not_counted["read_bytes"] = f"the kernel does not report it: {error}"
+        return None
+
+
+def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
+    sys.setprofile(note)
+    try:
+        for _ in range(batches):
+            puller.pull()
+    finally:
+        sys.setprofile(None)
+
+
+def _name_builtin(function: Any) -> str:
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{module}.{name}" if module else str(name)
+
+
+def _count_allocations(work: LoaderWork, puller: Puller) -> None:
+    """Count what this thread allocates, also what it frees again."""
+    with temporary_folder("allocations") as folder:
+        recording = folder / "recording"
+        with memray.Tracker(recording, trace_python_allocators=True):
+            for _ in range(work.batches):
+                puller.pull()
+        functions: dict[int, str] = {}
+        modules = {
+            file: name
+            for name, module in sys.modules.items()
+            if isinstance(file := getattr(module, "__file__", None), str)
+        }
+        with memray.FileReader(recording) as reader:
+            for record in reader.get_allocation_records():
+                if record.allocator not in _FREEING:
+                    if record.stack_id not in functions:
+                        functions[record.stack_id] = _name_allocator(record.stack_trace(), modules)
+                    if function := functions[record.stack_id]:
+                        work.add("allocations", function, 1)
+                        work.add("allocated_bytes", function, record.size)
+
+
+def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str]) -> str:
+    """Return the user's innermost function of a stack, or a library's; "" outside of the loader."""
+    files = [file for _, file, _ in stack]
+    if __file__ not in files:
+        return ""  # another thread
+    inner = stack[: files.index(__file__)]
+    if any(_is_own(file, function) for function, file, _ in inner):
+        return ""
+    called = [frame for frame in inner if frame[1] != loader_puller.__file__]
+    own = (frame for frame in called if not any(folder in frame[1] for folder in _LIBRARIES))
+    function, file, _ = next(own, called[0] if called else ("", "", 0))
+    return function and f"{modules.get(file, Path(file).stem)}.{function}"
+
+
+def _count_elements(work: LoaderWork, made: LoaderFactory, graph: Graph, watch: Watch) -> None:
+    """Count the elements of every stage, and describe the batches."""
+    dataset = made()
+    if not isinstance(dataset, OneThread):
+        for kind in ("elements", "element_bytes", "sent_bytes"):
+            work.not_counted[kind] = "the loader is not a Grain pipeline that can run in one thread"
+        with _warmed_up(made, watch) as puller:
+            _describe_batches(work, puller)
+        return
+    counter = _ElementCounter()
+    own_graph, datasets = read_graph(dataset.dataset), collect_datasets(dataset.dataset)
+    with observed(datasets, counter), _warmed_up(lambda: dataset, watch) as puller:
+        counter.elements.clear()
+        counter.bytes.clear()
+        _describe_batches(work, puller)
+    names = _name_stages(own_graph)
+    for number, name in names.items():
+        if number in counter.elements:
+            work.add("elements", name, counter.elements[number])
+            work.add("element_bytes", name, counter.bytes[number])
+    work.add("sent_bytes", "", 0)
+    own_numbers = {node.id: number for number, node in match_nodes(own_graph, graph).items()}
+    for sender in _find_senders(graph):
+        stages = (node.id for node in (sender, *graph.below(sender)) if node.id in own_numbers)
+        if (stage := next(stages, None)) is not None:
+            work.add("sent_bytes", "", counter.bytes[own_numbers[stage]])
+
+
+def _find_senders(graph: Graph) -> Iterator[Node]:
+    """Yield the stages whose elements are sent to the training process."""
+    for node in graph.nodes:
+        if not node.in_worker:
+            yield from (
+                graph.nodes[number] for number in node.parents if graph.nodes[number].in_worker
+            )
+
+
+def _name_stages(graph: Graph) -> dict[int, str]:
+    """Name each stage; those of one name are numbered from the source on."""
+    alike: dict[str, list[int]] = defaultdict(list)
+    for node in reversed(graph.nodes):
+        alike[str(node)].append(node.id)
+    return {
+        number: f"{name} #{rank}" if len(numbers) > 1 else name
+        for name, numbers in alike.items()
+        for rank, number in enumerate(numbers, 1)
+    }
+
+
+class _ElementCounter:
+    """Counts the elements of numbered datasets, and the bytes that sending them would take."""
+
+    def __init__(self) -> None:
+        self.elements: Counter[int] = Counter()
+        self.bytes: Counter[int] = Counter()
+        self._running: int | None = None
+
+    def call(self, number: int, function: Method, *arguments: Any) -> Any:
+        """Call a method of a dataset, and count what it returns."""
+        # A class that calls its base class is one call.
+        if number == self._running or getattr(function, "__name__", "") == "__len__":
+            return function(*arguments)
+        outer, self._running = self._running, number
+        try:
+            element = function(*arguments)
+        finally:
+            self._running = outer
+        if element is not None:  # Grain leaves out what a filter returns as None
+            self.elements[number] += 1
+            self.bytes[number] += _pickled_bytes(element)
+        return element
+
+
+def _pickled_bytes(element: Any) -> int:
+    try:
+        return len(pickle.dumps(element, pickle.HIGHEST_PROTOCOL))
+    except Exception:  # noqa: BLE001  # a user's object may raise anything
+        return batch_bytes(element)
+
+
+def _describe_batches(work: LoaderWork, puller: Puller) -> None:
+    """Count the bytes and the padding of each array of the batches."""
+    for _ in range(work.batches):
+        batch, _ = puller.pull()
+        work.step_batches = [*work.step_batches[-1:], batch]
+        for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
+            size = getattr(leaf, "nbytes", None)
+            if isinstance(size, int) and hasattr(leaf, "dtype"):
+                name = jax.tree_util.keystr(path, simple=True, separator=".") or "the batch"
+                work.add("batch_bytes", name, size)
+                work.arrays[name] = f"{leaf.dtype}{list(leaf.shape)}".replace(" ", "")
+                work.add("padding", name, _count_padding(leaf))
+
+
+def _count_padding(leaf: Any) -> int:
+    """Return the zeros at the end of each row of an integer array with rows."""
+    if getattr(leaf.dtype, "kind", "") not in {"i", "u"} or leaf.ndim < 2 or not leaf.size:
+        return 0
+    rows = np.asarray(leaf).reshape(-1, leaf.shape[-1])
+    return int((np.cumsum(rows[:, ::-1] != 0, axis=1) == 0).sum())

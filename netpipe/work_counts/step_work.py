@@ -1,0 +1,64 @@
+"""What a step does for a batch, from the step itself and from XLA's analysis of it."""
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import jax
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.emulated_names import Flops
+from netpipe.diagnosis.child import count_flops
+from netpipe.errors import describe_error
+from netpipe.measuring.loader_puller import Batch
+from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, to_device
+
+_WARM_UP_S = 60.0
+
+
+def describe_backend() -> str:
+    """Return what XLA's analysis depends on: the version of jaxlib, and the kind of device."""
+    return f"jaxlib {version('jaxlib')}, {jax.devices()[0].device_kind}"
+
+
+def count_step_work(
+    factory: StepFactory,
+    batches: Sequence[Batch],
+    synthetic: BatchesFactory | None,
+    flops: Flops,
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return a step's counts by kind, and why others could not be counted.
+
+    The FLOPs are those that the step knows of itself, else XLA's, which counts the body of a loop
+    once.
+    """
+    runner = StepRunner(factory, batches, MonotonicClock(), synthetic)
+    runner.warm_up(_WARM_UP_S)
+    counts = {
+        "step_kept_state_bytes": float(runner.kept_state_bytes),
+        "step_compilations": float(runner.compilations()),
+    }
+    known_flops = count_flops(flops)
+    try:
+        analysis = _analyze(runner, batches[0])
+    except Exception as error:  # noqa: BLE001  # a step that is not a pure function may raise anything
+        analysis = {}
+        why = f"XLA cannot analyse the step: {describe_error(error).splitlines()[0]}"
+    else:
+        why = "XLA's analysis does not report it"
+    if known_flops is not None:
+        analysis["step_flops"] = known_flops
+    found = {kind: amount for kind, amount in analysis.items() if amount is not None}
+    kinds = ("step_flops", "step_accessed_bytes", "step_temporary_bytes")
+    return {**counts, **found}, {kind: why for kind in kinds if kind not in found}
+
+
+def _analyze(runner: StepRunner, batch: Batch) -> dict[str, float | None]:
+    lower: Callable[..., Any] = getattr(runner.step, "lower", None) or jax.jit(runner.step).lower
+    compiled = lower(runner.state, to_device(batch)).compile()
+    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    return {
+        "step_flops": cost.get("flops"),
+        "step_accessed_bytes": cost.get("bytes accessed"),
+        "step_temporary_bytes": memory and float(memory.temp_size_in_bytes),
+    }

@@ -1,0 +1,88 @@
+"""Work profiles: what two processes agree on, and how counts are written."""
+
+import pytest
+
+from netpipe.results.work_profile import (
+    KINDS,
+    keep_reproducible,
+    parse_work_profile,
+)
+from tests.work_profiles import PROFILE, make_profile, with_count
+
+
+def test_a_count_that_differs_between_processes_is_dropped() -> None:
+    """The parts that differ by more than 0.1% are left out and named; the others stay."""
+    first = with_count("allocated_bytes", steady=1_000_000.0, jitter=3_000.0, random=5_000.0)
+    second = with_count("allocated_bytes", steady=1_000_000.0, jitter=3_002.0, random=5_100.0)
+    kept = keep_reproducible([first, second])
+    assert kept.counts["allocated_bytes"] == {"steady": 1_000_000.0, "jitter": 3_000.0}
+    assert kept.dropped == {"allocated_bytes": {"random": (5_000.0, 5_100.0)}}
+    assert kept.counts["calls"] == first.counts["calls"]
+
+
+def test_a_part_that_only_one_process_has_is_dropped() -> None:
+    """A function that only one of two processes called is not reproducible."""
+    kept = keep_reproducible([with_count("calls", a=1.0), with_count("calls", a=1.0, b=2.0)])
+    assert kept.counts["calls"] == {"a": 1.0}
+    assert kept.dropped == {"calls": {"b": (0.0, 2.0)}}
+
+
+def test_what_one_process_could_not_count_is_not_counted() -> None:
+    """The reason stays, and no count of that kind."""
+    other = make_profile(
+        counts={kind: parts for kind, parts in PROFILE.counts.items() if kind != "sent_bytes"},
+        not_counted={"sent_bytes": "no reason"},
+    )
+    kept = keep_reproducible([PROFILE, other])
+    assert "sent_bytes" not in kept.counts
+    assert kept.not_counted == {"sent_bytes": "no reason"}
+
+
+def test_the_document_is_read_back() -> None:
+    """A profile survives its document."""
+    profile = make_profile(dropped={"calls": {"a": (1.0, 2.0)}}, not_counted={"padding": "why"})
+    assert parse_work_profile(profile.to_document()) == profile
+
+
+def test_a_total_is_the_sum_of_its_parts() -> None:
+    """The total of calls is that over all functions."""
+    assert PROFILE.total("calls") == 1 + 128 + 258
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        ("calls", 1.0, "1 call"),
+        ("calls", 128.0, "128 calls"),
+        ("calls", 1386.6875, "1387 calls"),
+        ("batch_bytes", 0.0, "0 B"),
+        ("batch_bytes", 999.0, "999 B"),
+        ("batch_bytes", 999.9, "1 kB"),
+        ("batch_bytes", 3_145_728.0, "3.15 MB"),
+    ],
+)
+def test_counts_are_written_with_their_unit(kind: str, value: float, text: str) -> None:
+    """Bytes get a prefix, everything else is counted."""
+    assert KINDS[kind].format(value) == text
+
+
+def test_every_sentence_can_be_written() -> None:
+    """Each kind has a sentence with both values."""
+    for kind in KINDS.values():
+        sentence = kind.sentence.format(part="x", now="2 calls", then="1 call")
+        assert sentence.index("2 calls") < sentence.index("1 call", sentence.index("2 calls") + 7)
+
+
+def test_a_few_bytes_are_no_difference() -> None:
+    """Reading a counter of the kernel reads some bytes itself, which vary."""
+    kept = keep_reproducible(
+        [with_count("read_bytes", total=7.0), with_count("read_bytes", total=60.0)]
+    )
+    assert kept.counts["read_bytes"] == {"": 7.0}
+
+
+def test_a_kind_that_only_one_process_counted_is_not_reproducible() -> None:
+    """It is kept as a range from nothing on, whichever process comes first."""
+    profiles = [with_count("padding", tokens=5.0), PROFILE]
+    for order in (profiles, profiles[::-1]):
+        assert keep_reproducible(order).dropped == {"padding": {"tokens": (0.0, 5.0)}}

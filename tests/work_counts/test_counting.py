@@ -1,0 +1,80 @@
+"""Counting in two processes."""
+
+import pytest
+
+from netpipe.errors import MisuseError, SessionError
+from netpipe.results.work_profile import WorkProfile
+from netpipe.work_counts.child import child_command
+from netpipe.work_counts.counting import count_work
+from netpipe.work_counts.request import WorkRequest
+from tests.work_counts import work_targets
+
+FILE = work_targets.__file__
+REQUEST = WorkRequest(batches=4)
+
+
+def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
+    """Everything of a predictable loader and step is reproducible."""
+    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), REQUEST)
+    assert not profile.dropped
+    assert not profile.not_counted
+    assert profile.batches == 4
+    assert {"calls", "allocations", "allocated_bytes", "elements", "batch_bytes", "step_flops"} <= {
+        *profile.counts
+    }
+    assert "grain" in profile.versions
+    assert not list_own_parts(profile)
+    assert profile.counts["calls"]["work_targets.stack"] == 1
+    assert profile.callers["work_targets.double"]
+
+
+def list_own_parts(profile: WorkProfile) -> list[str]:
+    """Return the functions of the harness, and of what only it uses, among the counts."""
+    return [
+        part
+        for kind in ("calls", "allocations", "allocated_bytes")
+        for part in profile.counts.get(kind, {})
+        if part.startswith(("netpipe", "sys.setprofile", "<string>", "psutil", "_Wait"))
+    ]
+
+
+def test_the_harness_counts_nothing_of_its_own() -> None:
+    """Its watchdog and its loop are not the loader's work, of which there is none."""
+    profile = count_work(child_command(f"{FILE}:list_of_batches", None), REQUEST)
+    assert not list_own_parts(profile)
+    assert profile.counts.get("calls", {}) == {}
+    assert profile.counts["read_bytes"][""] < 16
+
+
+def test_what_depends_on_the_hash_seed_is_dropped() -> None:
+    """Calls whose number depends on a hash are named and left out."""
+    profile = count_work(child_command(f"{FILE}:unpredictable_loader", None), REQUEST)
+    assert "list.append" in profile.dropped["calls"]
+    assert "list.append" not in profile.counts["calls"]
+    assert profile.counts["calls"]["work_targets.stack"] == 1
+
+
+def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
+    """The user's step, which may take minutes on a CPU, is not run."""
+    request = WorkRequest(batches=1, accelerator="emulated:30ms")
+    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), request)
+    assert not profile.step_backend
+    assert not any(kind.startswith("step_") for kind in profile.counts)
+
+
+def test_a_failing_loader_is_an_error() -> None:
+    """The error says what the loader raised."""
+    with pytest.raises(SessionError, match="the disk is gone"):
+        count_work(child_command(f"{FILE}:failing_loader", None), REQUEST)
+
+
+def test_one_batch_is_enough_for_a_step() -> None:
+    """A step needs two batches, which may be the same."""
+    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), WorkRequest(batches=1))
+    assert profile.counts["step_kept_state_bytes"] == {"": 0.0}
+
+
+def test_no_batches_are_refused() -> None:
+    """Nothing can be counted over none."""
+    with pytest.raises(MisuseError, match="number of batches must be above 0; found 0"):
+        WorkRequest(batches=0)

@@ -1,0 +1,207 @@
+"""What a loader does for a batch: each kind of work, counted on small loaders."""
+
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.session.heartbeat import UNWATCHED
+from netpipe.work_counts.loader_work import LoaderWork, count_loader_work
+from tests.work_counts import work_targets as targets
+
+BATCHES = 4
+THIS = targets.__name__
+TOKENS_BYTES = targets.ROWS * targets.LENGTH * 4
+
+
+def count(loader: Callable[[], Any]) -> LoaderWork:
+    """Count the work of a loader over a few batches."""
+    return count_loader_work(loader, BATCHES, UNWATCHED)
+
+
+def per_batch(work: LoaderWork, kind: str, part: str) -> float:
+    """Return one count per batch."""
+    return work.totals[kind].get(part, 0.0) / BATCHES
+
+
+def test_python_and_c_calls_are_counted_by_function_and_caller() -> None:
+    """Each row is doubled once, and a batch stacked once, by numpy's C code too."""
+    work = count(targets.loader)
+    assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
+    assert per_batch(work, "calls", f"{THIS}.stack") == 1
+    stacked = next(name for _, name in work.calls if name == f"{THIS}.stack")
+    assert any(caller == stacked for _, caller in work.calls)
+    assert any(name.startswith("numpy") for name in work.totals["calls"])
+
+
+def test_the_harness_is_not_counted() -> None:
+    """No function of the harness is among the calls, nor among what allocates."""
+    work = count(targets.loader)
+    for kind in ("calls", "allocations"):
+        ours = [part for part in work.totals[kind] if part.startswith("netpipe")]
+        assert not ours
+    assert not any("_Wait" in name for pair in work.calls for name in pair)
+
+
+def test_one_more_call_for_each_row_is_counted() -> None:
+    """A wrapper around the transform is called as often as the transform."""
+    work = count(targets.calling_loader)
+    assert per_batch(work, "calls", f"{THIS}.log_and_double") == targets.ROWS
+    assert work.calls[f"{THIS}.double", f"{THIS}.log_and_double"] == targets.ROWS * BATCHES
+
+
+def test_allocations_count_also_what_is_freed_again() -> None:
+    """A copy of every batch allocates its bytes, although the first copy is gone at once."""
+    before, after = count(targets.loader), count(targets.copying_loader)
+    copied = per_batch(after, "allocated_bytes", f"{THIS}.<dictcomp>") + per_batch(
+        after, "allocated_bytes", f"{THIS}.copy_batch"
+    )
+    assert copied == pytest.approx(TOKENS_BYTES, rel=0.05)
+    doubled = per_batch(before, "allocated_bytes", f"{THIS}.double")
+    assert doubled == pytest.approx(TOKENS_BYTES, rel=0.1)
+
+
+def test_elements_and_their_bytes_are_counted_by_stage() -> None:
+    """A batch takes eight rows of 4 kB."""
+    work = count(targets.loader)
+    rows = f"Map of {THIS}.double"
+    assert per_batch(work, "elements", rows) == targets.ROWS
+    assert per_batch(work, "element_bytes", rows) == pytest.approx(TOKENS_BYTES, rel=0.05)
+    batches = next(part for part in work.totals["elements"] if part.startswith("Batch"))
+    assert per_batch(work, "elements", batches) == 1
+
+
+@pytest.mark.parametrize(
+    ("loader", "sent_bytes"),
+    [
+        (targets.loader_with_workers, TOKENS_BYTES),
+        (targets.loader_widened_behind_workers, TOKENS_BYTES),
+    ],
+)
+def test_what_would_cross_processes_is_counted(loader: Callable[[], Any], sent_bytes: int) -> None:
+    """The batch as the worker would send it, not as the trainer sees it; no worker starts."""
+    work = count(loader)
+    assert per_batch(work, "sent_bytes", "") == pytest.approx(sent_bytes, rel=0.05)
+
+
+def test_nothing_crosses_processes_without_workers() -> None:
+    """A loader in one process sends nothing."""
+    assert count(targets.loader).totals["sent_bytes"] == {"": 0}
+
+
+def test_arrays_are_described() -> None:
+    """Bytes, padding, dtype and shape of each array of a batch."""
+    work = count(targets.wide_loader)
+    assert work.arrays == {"tokens": "int64[8,1024]", "lengths": "int64[8]"}
+    assert per_batch(work, "batch_bytes", "tokens") == 2 * TOKENS_BYTES
+    assert per_batch(work, "padding", "tokens") == targets.ROWS * targets.LENGTH / 4
+    assert per_batch(work, "padding", "lengths") == 0
+
+
+def test_bytes_that_are_read_are_counted(tmp_path: Any) -> None:
+    """A loader that reads 64 kB of a file for each batch reads 64 kB."""
+    file = tmp_path / "data"
+    file.write_bytes(b"x" * 65_536)
+
+    def loader() -> Any:
+        while True:
+            yield np.frombuffer(file.read_bytes(), np.uint8)
+
+    assert per_batch(count(loader), "read_bytes", "") == pytest.approx(65_536, rel=0.02)
+
+
+def test_a_kernel_that_does_not_say_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is given, and everything else is counted."""
+
+    def refuse(_: object) -> None:
+        raise PermissionError("/proc/self/io: Permission denied")
+
+    monkeypatch.setattr("psutil.Process.io_counters", refuse)
+    work = count(targets.loader)
+    assert "Permission denied" in work.not_counted["read_bytes"]
+    assert "read_bytes" not in work.totals
+    assert per_batch(work, "calls", f"{THIS}.stack") == 1
+
+
+def test_a_loader_that_is_not_grains_is_counted_whole() -> None:
+    """Calls and allocations are counted; stages, which it has none of, are said to be missing."""
+    work = count(targets.plain_loader)
+    assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
+    assert set(work.not_counted) == {"elements", "element_bytes", "sent_bytes"}
+    assert work.arrays["tokens"] == "int32[8,1024]"
+
+
+def test_a_short_epoch_is_counted_as_far_as_it_goes() -> None:
+    """Of three batches one is left after the first two; starting the loader again is not work."""
+    work = count(targets.loader_of_one_epoch)
+    assert work.batches == 1
+    assert work.totals["calls"][f"{THIS}.stack"] == 1
+    assert f"{THIS}.rows" not in work.totals["calls"]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "arrays"),
+    [
+        (np.zeros((8, 0), np.int32), {"leaf": "int32[8,0]"}),
+        (jax.random.key(0), {"leaf": "key<fry>[]"}),
+        (memoryview(b"text"), {}),
+        ("text", {}),
+    ],
+)
+def test_odd_leaves_of_a_batch_are_described_or_left_out(
+    leaf: object, arrays: dict[str, str]
+) -> None:
+    """An empty array, a random key, a buffer and a text: none has padding."""
+
+    def loader() -> Any:
+        while True:
+            yield {"leaf": leaf}
+
+    work = count(loader)
+    assert work.arrays == arrays
+    assert work.totals.get("padding", {}) == dict.fromkeys(arrays, 0.0)
+
+
+def test_batches_are_kept_for_a_step() -> None:
+    """The last two, which a step is run on."""
+    assert [batch["tokens"].shape for batch in count(targets.loader).step_batches] == [
+        (8, 1024)
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("loader", "error", "message"),
+    [
+        (targets.failing_loader, LoaderFailedError, "the disk is gone"),
+        (lambda: 7, MisuseError, "must return an iterable of batches; found int"),
+        (lambda: iter(()), MisuseError, "gave no batch"),
+    ],
+)
+def test_an_unsuitable_loader_is_refused(
+    loader: Callable[[], Any], error: type[Exception], message: str
+) -> None:
+    """The error says what it did."""
+    with pytest.raises(error, match=message):
+        count(loader)
+
+
+def test_other_variables_of_the_context_change_no_count() -> None:
+    """Only NumPy's settings reach the loader: the allocations of `np.errstate` depend on others."""
+    seen: list[tuple[int, str]] = []
+
+    def loader() -> Any:
+        while True:
+            seen.append((len(copy_context()), np.geterr()["divide"]))
+            yield np.ones(3)
+
+    variables = [ContextVar[int](f"variable {number}") for number in range(8)]
+    with np.errstate(divide="raise"):
+        tokens = [variable.set(1) for variable in variables]
+        count(loader)
+        for variable, token in zip(variables, tokens, strict=True):
+            variable.reset(token)
+    assert set(seen) == {(1, "raise")}
