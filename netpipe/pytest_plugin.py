@@ -36,6 +36,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_measurement,
     netpipe_step,
     netpipe_synthetic,
+    netpipe_work,
     run_of,
 )
 from netpipe.suite.options import (

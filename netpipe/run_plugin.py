@@ -21,7 +21,7 @@ from netpipe.signals import signals_as_errors
 from netpipe.suite import other_plugins, session_nodes, summary
 from netpipe.suite.acceptance import read_acceptance
 from netpipe.suite.against import TYPED_VARIABLE, Against, recorded_commit
-from netpipe.suite.fixtures import RUN, is_benchmark, is_timed, requests
+from netpipe.suite.fixtures import RUN, is_benchmark, is_compared, is_timed, requests
 from netpipe.suite.options import BASELINE, Options, as_usage_error
 from netpipe.suite.outputs import run_document, write_outputs
 from netpipe.suite.run import Run
@@ -125,7 +125,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
         run = item.config.stash.get(RUN, None)
         if run is not None:
             run.deselected.add(item.nodeid)
-            run.has_benchmarks |= is_benchmark(item)
+            run.has_benchmarks |= is_compared(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -135,7 +135,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is None:
         return
     run.timed = {item.nodeid for item in session.items if is_timed(item)}
-    run.has_benchmarks |= any(map(is_benchmark, session.items))
+    run.has_benchmarks |= any(map(is_compared, session.items))
     if _lists(config):
         return
     _take_over_comparison(run, session)
@@ -144,7 +144,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     with as_usage_error():
         if run.timed and (run.compares or run.options.against == BASELINE):
             _find_baselines(run, config)
-        if any(map(is_benchmark, session.items)):
+        if any(map(is_compared, session.items)):
             _prepare_other_version(run, config)
 
 

@@ -12,6 +12,7 @@ from click import Group
 
 from netpipe.cli import main
 from netpipe.gate.metrics import GATED
+from netpipe.results.work_profile import KINDS
 from netpipe.suite.options import pytest_addoption
 from tests.root_process import ROOT
 
@@ -81,6 +82,12 @@ def test_every_command_is_documented() -> None:
         re.findall(r"^\| `netpipe ([\w-]+)", text_of("docs/commands.md"), re.MULTILINE)
     )
     assert documented == set(main.commands)
+
+
+def test_every_kind_of_work_is_documented() -> None:
+    """docs/work.md has every kind of work in its table."""
+    rows = re.findall(r"^\| (`.*`) \|", text_of("docs/work.md"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) >= set(KINDS)
 
 
 class RecordingParser:

@@ -12,6 +12,7 @@ from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
+from netpipe.cli.work import work
 from netpipe.signals import signals_as_errors
 
 
@@ -24,6 +25,6 @@ def main() -> None:
 
 
 for _command in (
-    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
+    generate, prepare, throughput, measure, diagnose, lint, work, report, devices, baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

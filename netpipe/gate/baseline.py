@@ -20,7 +20,8 @@ from netpipe.results.measurement import Host, Measurement, parse_measurement
 from netpipe.text_files import quote, read_json, shorten
 
 SCHEMA: Final = "netpipe.baseline/1"
-_RECORD_AGAIN: Final = "Record it again"
+RECORD_AGAIN: Final = "Record it again"
+"""What the user can do about a damaged baseline."""
 
 # No page is drawn from a baseline.
 _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
@@ -152,7 +153,7 @@ def load(path: Path) -> Baseline:
     Raises:
         InputError: It is not a baseline of this version.
     """
-    document = read_json(path, _RECORD_AGAIN)
+    document = read_json(path, RECORD_AGAIN)
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
     measured = (parse_measurement(session, path) for session in ours["sessions"])
@@ -182,21 +183,30 @@ def _check(document: Any, path: Path) -> None:
     """Refuse a document of another version, an incomplete one, and an edited one."""
     ours = document.get("netpipe") if isinstance(document, dict) else None
     schema = ours.get("schema") if isinstance(ours, dict) else None
-    documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", _RECORD_AGAIN)
-    documents.check_document(document, "baseline.1", path, way_out=_RECORD_AGAIN)
+    documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", RECORD_AGAIN)
+    documents.check_document(document, "baseline.1", path, way_out=RECORD_AGAIN)
     count = len(document["netpipe"]["sessions"])
     for benchmark, places in document["netpipe"]["benchmarks"].items():
         if max(places, default=0) >= count:
             field = f"netpipe.benchmarks.{shorten(benchmark)}"
             constraint = f"be places below {count}, the number of sessions"
-            raise InputError(path, field, constraint, quote(places), _RECORD_AGAIN)
-    digest, found = _digest(document), document["netpipe"]["digest"]
+            raise InputError(path, field, constraint, quote(places), RECORD_AGAIN)
+    check_digest(document, path)
+
+
+def check_digest(document: Mapping[str, Any], path: Path) -> None:
+    """Refuse a baseline that was edited by hand.
+
+    Raises:
+        InputError: The digest is not that of the content.
+    """
+    digest, found = compute_digest(document), document["netpipe"]["digest"]
     if found != digest:
-        constraint, way_out = f"be {digest}, that of the content", f"It was edited. {_RECORD_AGAIN}"
+        constraint, way_out = f"be {digest}, that of the content", f"It was edited. {RECORD_AGAIN}"
         raise InputError(path, "netpipe.digest", constraint, found, way_out)
 
 
-def _digest(document: Mapping[str, Any]) -> str:
+def compute_digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a baseline's content without the digest itself."""
     ours = {name: value for name, value in document["netpipe"].items() if name != "digest"}
     content = json.dumps({**document, "netpipe": ours}, sort_keys=True, separators=(",", ":"))
@@ -219,7 +229,7 @@ def save(
     """
     # pytest-benchmark writes values without a JSON form as text; the digest covers that text.
     plain = json.loads(json.dumps({**document, "netpipe": _own_part(sessions)}, default=str))
-    plain["netpipe"]["digest"] = _digest(plain)
+    plain["netpipe"]["digest"] = compute_digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
         return write_numbered(folder, name, text)

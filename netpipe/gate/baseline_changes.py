@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
@@ -12,6 +13,7 @@ from rich.table import Table
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
+from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
@@ -151,6 +153,9 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
         if was is None or now is None or was.read_bytes() != now.read_bytes():
             device = file.partition("/")[0]
             kind: Kind = "added" if was is None else "removed" if now is None else "replaced"
+            if device == WORK_FOLDER:
+                yield FileChange(kind, file, None, None)
+                continue
             accepted = None
             with suppress(InputError):
                 accepted = _load_or_latest(before / device, was)
@@ -159,9 +164,9 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
 
 def _files(folder: Path) -> dict[str, Path]:
     return {
-        f"{device.name}/{path.name}": path
-        for device in folder.glob("*/")
-        for path in baseline_paths(device)
+        path.relative_to(folder).as_posix(): path
+        for keyed in chain(folder.glob("*/"), folder.glob(f"{WORK_FOLDER}/*/"))
+        for path in baseline_paths(keyed)
     }
 
 

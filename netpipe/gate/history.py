@@ -11,6 +11,7 @@ from netpipe.gate.baseline import Baseline, baseline_paths, find_holder, find_ho
 from netpipe.gate.comparison import is_comparable
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.numbered_files import read_number
+from netpipe.gate.work_baselines import WORK_FOLDER
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Entry:
 
 def device_folders(folder: Path) -> list[Path]:
     """Return the folders of `<baselines>`, one for each device key."""
-    return sorted(path for path in folder.iterdir() if path.is_dir())
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != WORK_FOLDER)
 
 
 def read_entries(device: Path) -> list[Entry]:

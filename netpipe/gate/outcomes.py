@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import inf
+from math import inf, isfinite
 from typing import Final
 
 from netpipe.gate.metrics import METRICS
@@ -34,7 +34,7 @@ class Comparison:
     """A metric against a baseline; or a quantity, which is what its worst metric is.
 
     Attributes:
-        metric: The metric's name; "" without a baseline.
+        metric: The name of a metric or of a kind of work; "" without a baseline.
         now: Its value now, the median over sessions.
         then: The baseline's median over sessions; None without a baseline.
         reason: The figures behind the outcome, in one sentence.
@@ -87,7 +87,10 @@ class Comparison:
     @property
     def worse_ratio(self) -> float | None:
         """By what factor it is worse, above 1 is worse; for a share, 1 plus the difference."""
-        return self.worse.median + METRICS[self.metric].is_share if self.worse else None
+        if self.worse is None or not isfinite(self.worse.median):
+            return None
+        metric = METRICS.get(self.metric)  # None for a count of work
+        return self.worse.median + (metric is not None and metric.is_share)
 
     @property
     def open_reason(self) -> str:

@@ -12,7 +12,10 @@ from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.work_profile import KINDS
 from netpipe.text_files import quote, read_toml, shorten
+
+_WAIVABLE: Final = (*METRICS, *KINDS)
 
 FILE: Final = "waivers.toml"
 """The name of the file in the folder of baselines."""
@@ -109,7 +112,7 @@ def _is_line(value: object) -> bool:
 
 _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "benchmark": (_is_line, "be the full name of a benchmark, path::test"),
-    "metric": (lambda value: value in tuple(METRICS), f"be one of {', '.join(METRICS)}"),
+    "metric": (lambda value: value in _WAIVABLE, f"be one of {', '.join(_WAIVABLE)}"),
     "bound": (
         lambda value: isinstance(value, int | float) and 1 < value <= float_info.max,
         "be a number above 1",
@@ -133,4 +136,8 @@ def _waiver(path: Path, index: int, table: object) -> Waiver:
         if not is_right:
             found = quote(table[name]) if name in table else "none"
             raise InputError(path, f"{name} of waiver {index}", constraint, found)
-    return Waiver(**table)
+    waiver = Waiver(**table)
+    if waiver.metric in KINDS and waiver.device:
+        constraint = f"be left out for {waiver.metric}, which is the same on every device"
+        raise InputError(path, f"device of waiver {index}", constraint, quote(waiver.device))
+    return waiver

@@ -5,7 +5,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pytest
 
@@ -16,11 +16,17 @@ from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Pair, decide
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
+from netpipe.results.work_profile import WorkProfile
 from netpipe.session import parent
+from netpipe.session.request import SessionRequest
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit
+from netpipe.work_counts import counting
+from netpipe.work_counts.request import WorkRequest
+
+_Result = TypeVar("_Result")
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 """Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
@@ -40,7 +46,6 @@ class Against:
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
-    _other_folders: tuple[str, ...] = ()
 
     def prepare(self) -> Version:
         """Check the other version out and find its environment, once, until the end of the run.
@@ -54,7 +59,6 @@ class Against:
             root = self.config.rootpath.resolve()
             other = open_version(self.commit, root, self.extras, self.say)
             self._version = opened.enter_context(other)
-            self._other_folders = self._version.checkout.other_folders()
         return self._version
 
     def compare(
@@ -93,21 +97,33 @@ class Against:
         base = self._measure_base(command, request)
         return Pair(base, self._measure_now(command, request))
 
+    def count_work(self, command: Sequence[str], request: WorkRequest) -> WorkProfile | None:
+        """Count the work of the other version; None where it has no such test.
+
+        Raises:
+            NetpipeError: A session has failed.
+        """
+        try:
+            return self._run_base(counting.count_work, command, request)
+        except NoSuchTestError:
+            return None
+
     def _measure_now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
-        here, there = self.commit.repository, self.prepare().checkout.folder
-        others = [*self._other_folders, str(there)]
-        not_from = tuple(folder for folder in others if Path(folder).resolve() != here)
-        request = replace(request, code_from=str(here), not_from=not_from)
+        request = self.prepare().request_here(request)
         return parent.run_measurement(command, request, progress=LongPhases(self.say))
 
     def _measure_base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
+        return self._run_base(parent.run_measurement, command, request)
+
+    def _run_base(
+        self, run: Callable[..., _Result], command: Sequence[str], request: SessionRequest
+    ) -> _Result:
+        """Run a session of the other version, by a function such as `run_measurement`."""
         version, folder = self.prepare(), self.config.invocation_params.dir
         moved = self._move_command(version, command, folder)
-        code_from = str(version.checkout.folder)
-        request = replace(request, code_from=code_from, not_from=self._other_folders)
-        place = version.place(folder)
+        request, place = version.request_there(request), version.place(folder)
         try:
-            return parent.run_measurement(moved, request, place, LongPhases(self.say))
+            return run(moved, request, place, LongPhases(self.say))
         except (NoSuchTestError, OutOfTimeError):
             raise
         except NetpipeError as error:

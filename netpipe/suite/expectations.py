@@ -1,6 +1,6 @@
 """The assertions of performance tests; every failure message names its figures."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from netpipe.errors import InconclusiveError, MisuseError, PipelineOrderError, PipelineTooSlowError
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_ratio_interval, format_seconds_interval
+from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
@@ -82,6 +83,24 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
         raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
     if stall.median > limits.stall_fraction:
         raise InconclusiveError(f"inconclusive: {asked}\n{explanation}")
+
+
+@dataclass(frozen=True)
+class CountedWork:
+    """What a loader and a step do for a batch, and its comparison, where this run compares."""
+
+    profile: WorkProfile
+    compare: Callable[[], None]
+
+
+def expect_no_more_work(work: CountedWork) -> None:
+    """Assert that a batch takes no more work than before: calls, allocations, elements, bytes.
+
+    It is compared with the baseline of work, with the version that --netpipe-against names, or with
+    both; a failure names what does more, and the function or stage that causes it.
+    """
+    __tracebackhide__ = True
+    work.compare()
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:

@@ -20,7 +20,8 @@ from netpipe.suite import other_plugins
 
 # Every pytest run loads this module, also where no test needs what these hold.
 if TYPE_CHECKING:
-    from netpipe.suite.expectations import Limits
+    from netpipe.suite.expectations import CountedWork, Limits
+    from netpipe.suite.gate_results import GateResult
     from netpipe.suite.run import Run, Subject
 
 RUN: Final = pytest.StashKey["Run"]()
@@ -57,6 +58,11 @@ def requests(item: pytest.Item, fixture: str) -> bool:
 
 is_benchmark = partial(requests, fixture="netpipe_benchmark")
 is_timed = partial(requests, fixture="netpipe_accelerator")
+
+
+def is_compared(item: pytest.Item) -> bool:
+    """Return whether a test compares with a baseline or with another version, where a run does."""
+    return is_benchmark(item) or requests(item, "netpipe_work")
 
 
 @pytest.fixture
@@ -171,6 +177,25 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
 
 
 @pytest.fixture
+def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "CountedWork":
+    """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
+    from netpipe.suite.expectations import CountedWork
+
+    run = run_of(request.config)
+    with _without_traceback():
+        profile = run.count_work(request.node.nodeid, _netpipe_subject)
+
+    def compare() -> None:
+        __tracebackhide__ = True
+        if run.compares or run.against:
+            with _without_traceback():
+                results = run.decide_work(request.node.nodeid, _netpipe_subject)
+            _report(run, request.node, results)
+
+    return CountedWork(profile, compare)
+
+
+@pytest.fixture
 def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
     with _without_traceback():
@@ -258,11 +283,16 @@ def _replay_durations(
 
 def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> None:
     """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
-    from netpipe.suite import gate_results, session_nodes
-
     __tracebackhide__ = True
     with _without_traceback():
         results = run.decide(node.nodeid, quantity, subject)
+    _report(run, node, results)
+
+
+def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> None:
+    from netpipe.suite import gate_results, session_nodes
+
+    __tracebackhide__ = True
     worst = gate_results.find_worst(results)
     node.user_properties += gate_results.junit_properties(worst.comparison)
     for result in results:
@@ -273,7 +303,7 @@ def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> N
     if worst.against and run.against:
         node.user_properties.append(("netpipe_against", run.against.commit.ref))
     if worst.fails:
-        baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
+        baselines = run.baselines_of(worst.device) if run.compares and worst.device else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)
         raise make_failure(gate_results.render_failure(worst, baselines, command))
     if worst.is_missing and run.options.fail_when_missing:

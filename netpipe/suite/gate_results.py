@@ -7,12 +7,16 @@ from statistics import median
 from typing import Final
 
 from netpipe.gate.baseline import Baseline, find_holder
-from netpipe.gate.metrics import METRICS, Metric
+from netpipe.gate.metrics import GATED, METRICS, Metric
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_percent, format_seconds
+from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import judge
+
+WORK: Final = "work"
+"""The quantity of a test that counts work."""
 
 _MAX_VERSIONS: Final = 6
 
@@ -27,6 +31,11 @@ _WORST_FIRST: Final = (
 )
 
 
+def gated_names(quantity: str) -> tuple[str, ...]:
+    """Return the names of the metrics, or of the kinds of work, that decide on a quantity."""
+    return tuple(KINDS) if quantity == WORK else tuple(metric.name for metric in GATED[quantity])
+
+
 @dataclass(frozen=True)
 class GateResult:
     """One metric of a benchmark, compared with a baseline or with another version.
@@ -34,7 +43,7 @@ class GateResult:
     Attributes:
         benchmark: The benchmark's full name.
         comparison: The comparison, before any waiver.
-        now: The last session of this version.
+        now: The last session of this version; None for a count of work, which has no device.
         waiver: The waiver under which a regression does not fail.
         against: The label of the other version; "" for the baseline.
     """
@@ -42,9 +51,14 @@ class GateResult:
     benchmark: str
     quantity: str
     comparison: Comparison
-    now: Measurement
+    now: Measurement | None
     waiver: Waiver | None = None
     against: str = ""
+
+    @property
+    def device(self) -> str:
+        """The key of the device that it was measured on; "" for a count of work."""
+        return self.now.device.key if self.now else ""
 
     @property
     def fails(self) -> bool:
@@ -65,7 +79,7 @@ class GateResult:
 
     def is_of(self, waiver: Waiver) -> bool:
         """Return whether it compares the waiver's benchmark with a baseline of its device."""
-        is_here = not self.against and waiver.is_for(self.now.device.key)
+        is_here = not self.against and waiver.is_for(self.device)
         return is_here and self.benchmark == waiver.benchmark
 
 
@@ -87,21 +101,26 @@ def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: s
     `baselines` are those of its device, the latest last; `command` repeats it.
     """
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
+    if failed.now is None:
+        lines = [line.replace("; ", "\n  ") for line in lines]
+        return "\n".join((*lines, f"again:     {command}"))
     if failed.comparison.worse is not None:
         lines += _figure_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(failed.now)
     lines.append(f"verdict:   {verdict.message}; next: {verdict.next}")
-    if changed := list(islice(_changed_versions(failed, baselines), _MAX_VERSIONS)):
+    if changed := list(islice(_changed_versions(failed, failed.now, baselines), _MAX_VERSIONS)):
         lines.append(f"versions:  {', '.join(changed)}")
     busy = format_percent(failed.now.busy_elsewhere_fraction)
     lines.append(f"machine:   other programs took {busy} of the host's CPU time")
     return "\n".join((*lines, f"again:     {command}"))
 
 
-def _changed_versions(failed: GateResult, baselines: Sequence[Baseline]) -> Iterator[str]:
-    holder = find_holder(failed.benchmark, baselines, failed.now.host)
-    then = holder.sessions[failed.benchmark][0].versions if holder else failed.now.versions
-    for name, version in failed.now.versions.items():
+def _changed_versions(
+    failed: GateResult, now: Measurement, baselines: Sequence[Baseline]
+) -> Iterator[str]:
+    holder = find_holder(failed.benchmark, baselines, now.host)
+    then = holder.sessions[failed.benchmark][0].versions if holder else now.versions
+    for name, version in now.versions.items():
         if then.get(name) != version:
             yield f"{name} {then.get(name, 'none')} -> {version}"
 
@@ -140,7 +159,8 @@ def junit_properties(comparison: Comparison) -> Iterator[tuple[str, object]]:
     yield "netpipe_outcome", comparison.outcome.value
     if comparison.metric:
         yield "netpipe_metric", comparison.metric
-        yield "netpipe_unit", METRICS[comparison.metric].unit
+        metric = METRICS.get(comparison.metric) or KINDS[comparison.metric]
+        yield "netpipe_unit", metric.unit
         yield "netpipe_value", comparison.now
         yield "netpipe_baseline", comparison.baseline
         yield "netpipe_baseline_value", comparison.then

@@ -20,8 +20,10 @@ from netpipe.gate.comparison import is_comparable
 from netpipe.gate.history import read_entries
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.waivers import Waiver
+from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
 from netpipe.paths import exists
 from netpipe.results.measurement import Measurement
+from netpipe.results.work_profile import WorkProfile
 from netpipe.suite import other_plugins
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
@@ -63,6 +65,9 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     if reason := _why_not_recorded(run, int(session.exitstatus)):
         raise NetpipeError(f"no baseline was recorded: {reason}")
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
+    work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
+    for name, profile in run.recorded_work.items():
+        work[work_key(profile.versions)][name] = profile
     for name, sessions in run.recorded.items():
         devices[sessions[0].device.key][name] = sessions
     written, refused = [], []
@@ -77,6 +82,13 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
             written.append(f"recorded {path}")
         except InputError as error:
             refused.append(f"no baseline was recorded: {error}")
+    for key, profiles in work.items():
+        folder = run.options.baselines / WORK_FOLDER / key
+        try:
+            path = save_work(folder, run.options.record, session.config.rootpath, profiles)
+            written.append(f"recorded {path}")
+        except InputError as error:
+            refused.append(f"no baseline of work was recorded: {error}")
     note = "; ".join([*refused, *written])
     if refused:
         raise NetpipeError(note)
@@ -86,7 +98,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
 def _why_not_recorded(run: Run, exitstatus: int) -> str:
     if exitstatus != pytest.ExitCode.OK:
         return "a test failed"
-    if not run.recorded:
+    if not run.recorded and not run.recorded_work:
         return "no benchmark ran"
     for session in chain.from_iterable(run.sessions.values()):
         verdict = judge(session)
@@ -127,6 +139,7 @@ def run_document(run: Run) -> dict[str, Any]:
         "schema": "netpipe.run/1",
         "measurements": list(map(_measurement, chain.from_iterable(run.sessions.values()))),
         "lints": list(run.lints.values()),
+        "work": [profile.to_document() for profile in run.profiles.values()],
         "accepted": {
             "commit": acceptance.commit and acceptance.commit.sha,
             "baseline_changes": [change.to_document() for change in acceptance.changes],
@@ -160,7 +173,7 @@ def _comparison(run: Run, result: GateResult) -> dict[str, Any]:
     comparison = result.comparison
     return {
         "benchmark": result.benchmark,
-        "device": result.now.device.key,
+        "device": result.device or None,
         "quantity": result.quantity,
         "against": run.against.commit.ref if run.against and result.against else None,
         "metric": comparison.metric,
@@ -179,7 +192,7 @@ def _comparison(run: Run, result: GateResult) -> dict[str, Any]:
 def _history(run: Run, result: GateResult) -> Iterator[dict[str, Any]]:
     """Yield the values of a metric in the comparable baselines of its device, the oldest first."""
     metric = METRICS.get(result.comparison.metric)
-    if metric is None or result.against:
+    if metric is None or result.now is None or result.against:
         return
     for stored in run.baselines_of(result.now.device.key):
         sessions = stored.sessions.get(result.benchmark, ())

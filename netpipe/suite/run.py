@@ -1,9 +1,10 @@
 """The state of one run: each subject is measured once, confirmed when in doubt, and compared."""
 
 import signal
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from math import ceil
 from typing import Any, TypeVar
 
@@ -12,18 +13,29 @@ from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
-from netpipe.gate.outcomes import UNJUDGED, Comparison
+from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.pairs import MAX_PAIRS
 from netpipe.gate.waivers import apply_waivers
+from netpipe.gate.work_baselines import (
+    WORK_FOLDER,
+    WorkBaseline,
+    compare_with_baselines,
+    load_work_baselines,
+    work_key,
+)
+from netpipe.gate.work_comparison import compare_work
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Host, Measurement
+from netpipe.results.work_profile import WorkProfile
 from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import Against, dismiss_machine_alarm
-from netpipe.suite.gate_results import GateResult
+from netpipe.suite.gate_results import WORK, GateResult
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.verdict.decision import judge
+from netpipe.work_counts import counting
+from netpipe.work_counts.request import WorkRequest
 
 _Result = TypeVar("_Result")
 
@@ -56,8 +68,10 @@ class Run:
         against: The other version, whose pairs with this one decide; None without one.
         sessions: The sessions of every subject measured, by its full key.
         lints: The `netpipe.lint/1` document of every loader, by the subject's key.
+        profiles: The work profile of every loader and step, by the subject's key.
         results: Every comparison made, in order.
         recorded: The sessions behind every benchmark, by full name.
+        recorded_work: The work profile behind every test that counts work, by full name.
         has_benchmarks: Whether any test is to be compared, selected or not.
         notes: Lines for the summary: files written, and older baselines that were needed.
         timed: The ids of the tests that need a session.
@@ -72,8 +86,10 @@ class Run:
     against: Against | None = None
     sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
+    profiles: dict[tuple[object, ...], WorkProfile] = field(default_factory=dict)
     results: list[GateResult] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    recorded_work: dict[str, WorkProfile] = field(default_factory=dict)
     deselected: set[str] = field(default_factory=set)
     has_benchmarks: bool = False
     notes: list[str] = field(default_factory=list)
@@ -83,6 +99,7 @@ class Run:
     is_finishing: bool = False
     acceptance: Acceptance = field(default_factory=Acceptance)
     _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
+    _work_baselines: dict[str, tuple[WorkBaseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
 
@@ -121,8 +138,12 @@ class Run:
             return False
         fails = self.options.fail_when_missing
         if self.results:
-            outcomes = {result.comparison.outcome for result in self.results}
-            return (fails or bool(self.options.against)) and outcomes.issubset(UNJUDGED)
+            judged, unjudged = set[bool](), set[bool]()
+            for result in self.results:
+                is_judged = result.comparison.outcome not in UNJUDGED
+                (judged if is_judged else unjudged).add(result.quantity == WORK)
+            # Counts of work do not stand in for times, nor times for counts.
+            return (fails or bool(self.options.against)) and not unjudged <= judged
         is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
@@ -193,6 +214,57 @@ class Run:
             self.lints[subject.key] = self._raise_again((subject.key, "lint"), lint)
         return self.lints[subject.key]
 
+    def count_work(self, test: str, subject: Subject) -> WorkProfile:
+        """Return the work profile of a subject's loader and step, counting it if need be."""
+        if subject.full_key not in self.profiles:
+            self.say("counting the work of a batch")
+            request, progress = self._work_request(subject), LongPhases(self.say)
+            count = partial(counting.count_work, subject.command, request, progress=progress)
+            self.profiles[subject.full_key] = self._raise_again((subject.full_key, WORK), count)
+        self.recorded_work[test] = self.profiles[subject.full_key]
+        return self.recorded_work[test]
+
+    def _work_request(self, subject: Subject) -> WorkRequest:
+        limits = self.options.request
+        request = WorkRequest(
+            accelerator=subject.accelerator,
+            start_limit_s=limits.start_limit_s,
+            batch_limit_s=limits.batch_limit_s,
+        )
+        return request if self.against is None else self.against.prepare().request_here(request)
+
+    def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
+        """Compare the work of a subject as `decide` compares its times."""
+        now = self.count_work(test, subject)
+        paired, stored = list[GateResult](), list[GateResult]()
+        if self.against is not None:
+            label = self.against.commit.label
+            self.say(f"counting the work of {label}")
+            count = partial(self.against.count_work, subject.command, self._work_request(subject))
+            then = self._raise_again((subject.full_key, "work against"), count)
+            compared = compare_work(now, then) if then else ()
+            paired += self._work_results(test, compared, f"{label} has no test {test}", label)
+        if self.compares:
+            key = work_key(now.versions)
+            compared = compare_with_baselines(test, now, self.work_baselines_of(key))
+            stored += self._work_results(test, compared, f"there is no baseline of work for {key}")
+        return self._select_judged(paired, stored)
+
+    def work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
+        """Return every baseline of work for a key, the latest last."""
+        if key not in self._work_baselines:
+            folder = self.acceptance.baselines / WORK_FOLDER / key
+            self._work_baselines[key] = load_work_baselines(folder)
+        return self._work_baselines[key]
+
+    def _work_results(
+        self, test: str, compared: Sequence[Comparison], missing: str, against: str = ""
+    ) -> Iterator[GateResult]:
+        waivers, today = self.acceptance.waivers, self.acceptance.today
+        for alone in compared or (Comparison(Outcome.NO_BASELINE, "", 0.0, None, missing),):
+            comparison, waiver = apply_waivers(waivers, alone, test, "", today)
+            yield GateResult(test, WORK, comparison, None, waiver, against)
+
     def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
         """Compare a benchmark with the other version and the baseline.
 
@@ -204,9 +276,15 @@ class Run:
             paired = self._compare_pairs(self.against, benchmark, quantity, subject)
         stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
         if self.against is not None and stored:
-            baselines = self.baselines_of(stored[0].now.device.key)
+            baselines = self.baselines_of(stored[0].device)
             commit = self.against.commit.sha
             stored = [dismiss_machine_alarm(result, paired, commit, baselines) for result in stored]
+        return self._select_judged(paired, stored)
+
+    def _select_judged(
+        self, paired: list[GateResult], stored: list[GateResult]
+    ) -> list[GateResult]:
+        """Keep all results; return those that were judged, else those of the baseline."""
         results = [*paired, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
@@ -279,7 +357,9 @@ class Run:
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that baselines in use hold and that no test produced."""
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
-        return sorted(filter(self.covers, stored - set(self.recorded) - self.deselected))
+        counted = (held.profiles for held in chain.from_iterable(self._work_baselines.values()))
+        missing = (stored - set(self.recorded)) | (set().union(*counted) - set(self.recorded_work))
+        return sorted(filter(self.covers, missing - self.deselected))
 
     def baselines_of(self, key: str) -> tuple[Baseline, ...]:
         """Return every baseline of a device key, the latest last."""

@@ -1,4 +1,4 @@
-"""The plugin of a session's process, which measures or lints with the fixtures of one test."""
+"""The plugin of a session's process: it measures, lints or counts with the fixtures of a test."""
 
 import os
 from collections.abc import Generator
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with as_usage_error():
         request = SessionRequest.from_environment()
     assert request is not None
-    if request.kind not in ("measure", "lint") or not Path(request.result).name:
+    if request.kind not in ("measure", "lint", "work") or not Path(request.result).name:
         raise pytest.UsageError(
             f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
         )
@@ -66,6 +66,12 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
         from netpipe.linting.job import lint_loader
 
         run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
+    elif lint is not None and lint.kind == "work":
+        from netpipe.work_counts.child import count_factories
+        from netpipe.work_counts.request import WorkRequest
+
+        if work := WorkRequest.from_environment():
+            run_job(work, lambda _: count_factories(work, factories))
     elif measure := MeasureRequest.from_environment():
         serve(measure, factories)
     pytest.skip("this process measured for another one")

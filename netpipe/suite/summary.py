@@ -10,13 +10,14 @@ from rich.table import Table
 
 from netpipe.errors import InputError
 from netpipe.gate.baseline_changes import FileChange, change_table
-from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Outcome
 from netpipe.gate.waivers import Waiver
+from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.printable import make_printable
+from netpipe.results.work_profile import KINDS
 from netpipe.suite.acceptance import Acceptance
-from netpipe.suite.gate_results import GateResult
+from netpipe.suite.gate_results import WORK, GateResult, gated_names
 from netpipe.suite.run import Run
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import VerdictKind
@@ -28,6 +29,7 @@ _NOTHING_COMPARED: Final = (
     "leave out what skips or deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in "
     "addopts too), or --benchmark-compare"
 )
+_SHOWN_WORK: Final = ("calls", "allocated_bytes", "batch_bytes")
 _NOTHING_JUDGED: Final = (
     "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
 )
@@ -43,16 +45,17 @@ _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~
 def summary_lines(run: Run) -> Iterator[str]:
     """Yield the lines of the terminal's summary."""
     yield from _order_lines(run)
+    yield from _work_lines(run)
     if run.sessions:
         yield from _render(_verdict_table(run))
         yield from _verdict_lines(run)
-    elif not run.lints:
+    elif not (run.lints or run.profiles):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.compares or run.options.against:
         for table in comparison_tables(run):
             yield from _render(table)
         yield from _comparison_lines(run)
-    elif run.sessions and not run.options.record:
+    elif (run.sessions or run.profiles) and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
     yield from run.notes
 
@@ -80,6 +83,20 @@ def _verdict_lines(run: Run) -> Iterator[str]:
             yield f"{label}: {trace_line(session)}"
 
 
+def _work_lines(run: Run) -> Iterator[str]:
+    for profile in run.profiles.values():
+        amounts = (
+            f"{kind} {KINDS[kind].format(profile.total(kind)).removesuffix(kind).strip()}"
+            for kind in _SHOWN_WORK
+            if kind in profile.counts
+        )
+        yield f"work per batch: {', '.join(amounts)}"
+        for kind, parts in profile.dropped.items():
+            yield f"work: differs between two processes, left out of {kind}: {', '.join(parts)}"
+        for kind, why in profile.not_counted.items():
+            yield f"work: {kind} was not counted: {why}"
+
+
 def _order_lines(run: Run) -> Iterator[str]:
     findings = [finding for lint in run.lints.values() for finding in lint["findings"]]
     for lint in run.lints.values():
@@ -99,21 +116,34 @@ def comparison_tables(run: Run) -> Iterator[Table]:
         table = new_table(f"against {against or 'the baseline'}")
         for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
             table.add_column(heading)
-        for result in run.results:
+        for result, alike in _group_work(run.results):
             if result.against == against:
-                table.add_row(*_comparison_cells(result))
+                table.add_row(*_comparison_cells(result, alike))
         yield table
     for change in run.acceptance.changes:
         if (difference := change.difference) is not None:
             yield change_table(difference, f"baseline changed: {change.file}")
 
 
-def _comparison_cells(result: GateResult) -> Iterator[str]:
+def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int]]:
+    """Yield the results, and how many of one test's kinds of work each stands for."""
+    grouped: dict[tuple[object, ...], list[GateResult]] = {}
+    for result in results:
+        comparison = result.comparison
+        is_plain = result.quantity == WORK and comparison.outcome in (Outcome.PASS, *UNJUDGED)
+        kind = "" if is_plain else comparison.metric
+        key = (result.benchmark, result.against, result.quantity, kind, comparison.is_drift)
+        grouped.setdefault((*key, comparison.outcome, comparison.why_not), []).append(result)
+    yield from ((alike[0], len(alike)) for alike in grouped.values())
+
+
+def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
     comparison, ratio = result.comparison, result.comparison.worse_ratio
     yield result.benchmark.rpartition("::")[2]
     since = " since the oldest" if comparison.is_drift else ""
-    yield f"{comparison.metric or result.quantity}{since}"
-    yield "" if ratio is None else f"{ratio:.2f} x"
+    metric = f"{comparison.metric or result.quantity}{since}"
+    yield metric if alike == 1 else f"{alike} kinds of work"
+    yield "" if ratio is None else f"{ratio:.2f} x" if alike == 1 else "at most 1.01 x"
     yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
 
 
@@ -128,7 +158,8 @@ def _comparison_lines(run: Run) -> Iterator[str]:
     )
     if any(result.is_missing and not result.against for result in run.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"
-    judged = (found for found in run.results if found.comparison.outcome not in UNJUDGED)
+    timed = (found for found in run.results if found.quantity != WORK)
+    judged = (found for found in timed if found.comparison.outcome not in UNJUDGED)
     latest_only = (found for found in judged if not found.against and not found.comparison.oldest)
     if metrics := ", ".join(dict.fromkeys(found.comparison.metric for found in latest_only)):
         yield f"small steps were not added up: no earlier baseline to compare {metrics} with"
@@ -155,6 +186,8 @@ def _change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
 
 
 def _describe(change: FileChange) -> str:
+    if change.file.startswith(f"{WORK_FOLDER}/"):
+        return f"{change.kind} {change.file}"
     device = change.file.partition("/")[0]
     if change.after is None:
         return f"{change.kind} {change.file}, which leaves {device} without a baseline"
@@ -173,6 +206,7 @@ def waiver_problems(run: Run) -> Iterator[str]:
     Waivers of other devices than those of this run are not checked.
     """
     devices = {sessions[-1].device.key for sessions in run.sessions.values()}
+    devices |= {result.device for result in run.results}
     for waiver in run.acceptance.waivers:
         if any(map(waiver.is_for, devices)):
             why = _why_superfluous(run, waiver)
@@ -186,13 +220,14 @@ def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
     if run.is_removed(waiver.benchmark):
         return "there is no such benchmark"
     results = [result for result in run.results if result.is_of(waiver)]
-    metrics = {metric.name for result in results for metric in GATED[result.quantity]}
+    metrics = {name for result in results for name in gated_names(result.quantity)}
     if results and waiver.metric not in metrics:
         return "the benchmark is not held by that metric"
     waived = [result for result in results if result.comparison.metric == waiver.metric]
     judged = [result for result in waived if not result.comparison.why_not]
     if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
-        return f"without it, it is {judged[-1].comparison.outcome} on {judged[-1].now.device.key}"
+        device = judged[-1].device or "any host"
+        return f"without it, it is {judged[-1].comparison.outcome} on {device}"
     return None
 
 
@@ -233,7 +268,13 @@ def add_step_summary(run: Run, path: Path) -> None:
     lines = ["## netpipe"]
     for table in (*tables, *comparison_tables(run)):
         lines += _markdown(table)
-    for line in (*_order_lines(run), *_verdict_lines(run), *compared, *run.notes):
+    for line in (
+        *_order_lines(run),
+        *_work_lines(run),
+        *_verdict_lines(run),
+        *compared,
+        *run.notes,
+    ):
         lines.append(f"- {_escape(line)}")
     try:
         with path.open("a", encoding="utf-8") as stream:

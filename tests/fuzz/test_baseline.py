@@ -44,7 +44,7 @@ def seal(text: str) -> bytes:
     """Give a document the digest of its content, where it is JSON and has a place for it."""
     try:
         document = json.loads(text)
-        return text.replace(VALID["netpipe"]["digest"], baseline._digest(document)).encode()
+        return text.replace(VALID["netpipe"]["digest"], baseline.compute_digest(document)).encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return text.encode()
 

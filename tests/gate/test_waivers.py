@@ -160,3 +160,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "waivers.toml").mkdir()
     with pytest.raises(InputError, match=r"waivers\.toml: file .*readable"):
         load(tmp_path / "waivers.toml")
+
+
+def test_a_waiver_of_work_names_no_device(tmp_path: Path) -> None:
+    """Work is the same on every device, so that such a waiver would never apply."""
+    of_work = TEXT.replace("load_cpu_ratio", "sent_bytes")
+    assert load(written(tmp_path, of_work))[0].metric == "sent_bytes"
+    with pytest.raises(InputError, match="device of waiver 1 must be left out for sent_bytes"):
+        load(written(tmp_path, f'{of_work}device = "a100"'))

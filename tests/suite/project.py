@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from netpipe.results.measurement import Device, Measurement
+from netpipe.results.work_profile import WorkProfile
 from netpipe.session.parent import ProcessEnvironment
 from netpipe.session.progress import OnProgress
 from netpipe.session.request import SessionRequest
 from tests.suite.recorded import CPU, recorded
+from tests.work_profiles import make_profile
 
 HERE = ProcessEnvironment()
 
@@ -95,6 +97,7 @@ class Project:
         device: What is here.
         lint: What its sessions read of the order.
         lints: What the first of them read instead, one after the other.
+        profiles: What its sessions count, one after the other; the last one again and again.
         commands: The commands of the sessions that were started.
         requests: What they were asked for.
         places: Where those that measure were started.
@@ -105,6 +108,7 @@ class Project:
     device: Device = CPU
     lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
     lints: list[dict[str, Any]] = field(default_factory=list)
+    profiles: list[WorkProfile] = field(default_factory=lambda: [make_profile()])
     commands: list[list[str]] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
     places: list[ProcessEnvironment] = field(default_factory=list)
@@ -130,6 +134,18 @@ class Project:
         """Stand in for a session that reads the order."""
         self._note(command, request)
         return self.lints.pop(0) if self.lints else self.lint
+
+    def counted(
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        place: ProcessEnvironment = HERE,
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
+    ) -> WorkProfile:
+        """Stand in for the sessions that count work."""
+        self._note(command, request)
+        self.places.append(place)
+        return self.profiles.pop(0) if len(self.profiles) > 1 else self.profiles[0]
 
     def _note(self, command: Sequence[str], request: SessionRequest) -> None:
         self.commands.append(list(command))
@@ -165,7 +181,9 @@ class Project:
     def baselines(self) -> list[str]:
         """The files below `baselines`, in order."""
         folder = self.pytester.path / "baselines"
-        return sorted(str(path.relative_to(folder)) for path in folder.glob("**/*.*"))
+        return sorted(
+            str(path.relative_to(folder)) for path in folder.glob("**/*.*") if path.is_file()
+        )
 
     def read_json(self, name: str) -> Any:
         """Read a JSON file of the project."""

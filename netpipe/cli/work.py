@@ -1,0 +1,132 @@
+"""`netpipe work`: exact counts of what a loader and a step do for a batch."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    INCONCLUSIVE,
+    bold_first,
+    json_option,
+    notes,
+    output,
+    print_json,
+    quiet_option,
+    target_type,
+)
+from netpipe.cli.progress_display import show_progress
+from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.verdict.report import new_table
+
+if TYPE_CHECKING:
+    from netpipe.results.work_profile import WorkProfile
+    from netpipe.session.progress import OnProgress
+    from netpipe.work_counts.request import WorkRequest
+
+_SHOWN_PARTS: Final = 5
+
+
+@click.command()
+@click.argument("target", type=target_type)
+@click.option("--step", type=target_type, metavar="TARGET", help="Count a step too.")
+@click.option("--against", metavar="REF", help="Also count this git ref, and compare.")
+@click.option(
+    "--batches", type=click.IntRange(min=1), default=16, show_default=True,
+    help="Batches to count, after the first two.",
+)  # fmt: skip
+@click.option(
+    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
+    help="Seconds until the first batch must be there.",
+)  # fmt: skip
+@quiet_option
+@json_option
+def work(
+    target: str, step: str | None, against: str | None, quiet: bool, as_json: bool, **limits: Any
+) -> None:
+    """Count what a loader does for a batch: calls, allocations, elements and bytes.
+
+    Unlike times, counts are the same on a busy machine and on another host. With --against, the
+    exit code is 1 if there is more work than before, and 3 if a count could not be compared. TARGET
+    is package.module:name or path/to/file.py:name, a callable that returns the loader.
+    """
+    from netpipe.work_counts.child import child_command
+    from netpipe.work_counts.counting import count_work
+    from netpipe.work_counts.request import WorkRequest
+
+    request, command = WorkRequest(**limits), child_command(target, step)
+    compared: Sequence[Comparison] = ()
+    with show_progress("counting", quiet=quiet) as progress:
+        if against is None:
+            profile = count_work(command, request, progress=progress)
+        else:
+            profile, compared = _compare(against, command, request, progress)
+    if as_json:
+        comparisons = list(map(_document, compared))
+        run = {"loader": target, "against": against, "comparisons": comparisons}
+        print_json({**profile.to_document(), **run})
+    else:
+        _print_profile(profile)
+        for comparison in compared:
+            line = bold_first(comparison.outcome, f" against {against}: {comparison.reason}")
+            output.print(line, soft_wrap=True)
+    sys.exit(_choose_exit_code(compared))
+
+
+def _compare(
+    ref: str, command: list[str], request: "WorkRequest", progress: "OnProgress | None"
+) -> "tuple[WorkProfile, Sequence[Comparison]]":
+    from netpipe.gate.work_comparison import compare_work
+    from netpipe.suite.other_version import open_version
+    from netpipe.suite.worktrees import find_commit
+    from netpipe.work_counts.counting import count_work
+
+    here = Path.cwd()
+    commit = find_commit(here, ref, "--against")
+    with open_version(commit, here, "", notes.print) as version:
+        now = count_work(command, version.request_here(request), progress=progress)
+        moved = [version.python, *version.move_paths(command[1:], here)]
+        then = count_work(moved, version.request_there(request), version.place(here), progress)
+    return now, compare_work(now, then)
+
+
+def _document(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "kind": comparison.metric,
+        "outcome": comparison.outcome.value,
+        "now": comparison.now,
+        "then": comparison.then,
+        "worse_ratio": comparison.worse_ratio,
+        "reason": comparison.reason,
+    }
+
+
+def _choose_exit_code(compared: Sequence[Comparison]) -> int:
+    outcomes = {comparison.outcome for comparison in compared}
+    if Outcome.REGRESSED in outcomes:
+        return FAILED
+    return INCONCLUSIVE if Outcome.NOT_COMPARED in outcomes else FINE
+
+
+def _print_profile(profile: "WorkProfile") -> None:
+    from netpipe.results.work_profile import KINDS
+
+    table = new_table(f"work per batch, over {profile.batches} batches")
+    for heading in ("kind", "per batch", "most of it"):
+        table.add_column(heading)
+    for name, parts in profile.counts.items():
+        kind = KINDS[name]
+        most = sorted(filter(None, parts), key=parts.__getitem__, reverse=True)[:_SHOWN_PARTS]
+        lines = (f"{kind.format(parts[part])}: {part}" for part in most)
+        table.add_row(name, kind.format(profile.total(name)), "\n".join(lines))
+    output.print(table)
+    for array, shape in profile.arrays.items():
+        output.print(f"{array}: {shape}")
+    for name, why in profile.not_counted.items():
+        output.print(f"{name} was not counted: {why}")
+    for name, dropped in profile.dropped.items():
+        output.print(f"differs between two processes, left out of {name}: {', '.join(dropped)}")

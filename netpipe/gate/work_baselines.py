@@ -1,0 +1,111 @@
+"""Baselines of work, which hold on any host with the same versions of what does the work."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from netpipe.errors import InputError
+from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, compute_digest
+from netpipe.gate.numbered_files import write_numbered
+from netpipe.gate.outcomes import Comparison
+from netpipe.gate.work_comparison import compare_work
+from netpipe.git import GitError, git
+from netpipe.results import documents
+from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
+from netpipe.text_files import read_json
+
+WORK_FOLDER: Final = "work"
+"""The folder among those of the devices."""
+
+SCHEMA: Final = "netpipe.work-baseline/1"
+_DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
+
+
+@dataclass(frozen=True)
+class WorkBaseline:
+    """One recording: the profiles of some tests, by their full names."""
+
+    path: Path
+    profiles: Mapping[str, WorkProfile]
+
+    @property
+    def name(self) -> str:
+        """Its key and file, which identify it."""
+        return f"{WORK_FOLDER}/{self.path.parent.name}/{self.path.name}"
+
+
+def work_key(versions: Mapping[str, str]) -> str:
+    """Return the name of the folder for profiles of these versions: `python3.11.7-grain0.2.18-...`.
+
+    A package that is not installed is left out.
+    """
+    found = {name: versions[name] for name in _DO_THE_WORK if name in versions}
+    return "-".join(f"{name.replace('-', '')}{version}" for name, version in found.items())
+
+
+def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
+    """Read every baseline in `<baselines>/work/<key>`, the latest last.
+
+    Raises:
+        InputError: The folder cannot be read, or a file is not a baseline of work, or was edited.
+    """
+    return tuple(map(_load, baseline_paths(folder)))
+
+
+def _load(path: Path) -> WorkBaseline:
+    document = read_json(path, RECORD_AGAIN)
+    documents.check_document(document, "work-baseline.1", path, way_out=RECORD_AGAIN)
+    check_digest(document, path)
+    profiles = document["netpipe"]["profiles"]
+    return WorkBaseline(path, {name: parse_work_profile(profiles[name]) for name in profiles})
+
+
+def compare_with_baselines(
+    test: str, now: WorkProfile, baselines: Sequence[WorkBaseline]
+) -> tuple[Comparison, ...]:
+    """Compare a test's work with the newest baseline that holds it; empty without one.
+
+    The step is compared with the newest one that was compiled by the same backend, if there is one.
+    """
+    holders = [each for each in reversed(baselines) if test in each.profiles]
+    of_backend = [each for each in holders if each.profiles[test].step_backend == now.step_backend]
+    compared: list[Comparison] = []
+    for holder in holders[:1]:
+        compared += compare_work(now, holder.profiles[test], holder.name)
+    for holder in of_backend[:1]:
+        of_step = compare_work(now, holder.profiles[test], holder.name)
+        compared = [found for found in compared if not is_of_step(found.metric)]
+        compared += [found for found in of_step if is_of_step(found.metric)]
+    return tuple(compared)
+
+
+def save_work(folder: Path, name: str, root: Path, profiles: Mapping[str, WorkProfile]) -> Path:
+    """Write a baseline under the next number of `<baselines>/work/<key>`, made when missing.
+
+    `root` is the folder of the project, whose commit it names.
+
+    Raises:
+        InputError: The folder cannot be written to.
+    """
+    ours: dict[str, Any] = {
+        "schema": SCHEMA,
+        "profiles": {test: profile.to_document() for test, profile in profiles.items()},
+    }
+    recorded = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"datetime": recorded, "commit_info": _commit_info(root), "netpipe": ours}
+    ours["digest"] = compute_digest(document)
+    try:
+        return write_numbered(folder, name, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    except OSError as error:
+        raise InputError(folder, "folder", "be writable", error.strerror) from error
+
+
+def _commit_info(root: Path) -> dict[str, Any]:
+    try:
+        dirty = bool(git(root, "status", "--porcelain"))
+        return {"id": git(root, "rev-parse", "HEAD"), "dirty": dirty}
+    except GitError:
+        return {}

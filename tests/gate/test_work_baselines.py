@@ -1,0 +1,111 @@
+"""Baselines of work: where they lie, what they hold, and which one counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.gate.baseline_changes import file_changes
+from netpipe.gate.history import device_folders
+from netpipe.gate.outcomes import Outcome
+from netpipe.gate.work_baselines import (
+    compare_with_baselines,
+    load_work_baselines,
+    save_work,
+    work_key,
+)
+from tests.work_profiles import PROFILE, VERSIONS, make_profile
+
+TEST = "perf_tests/test_work.py::test_work"
+
+
+def test_the_key_names_what_does_the_work() -> None:
+    """Every package that is there, with its version; others do not matter."""
+    assert work_key({**VERSIONS, "scipy": "1.0"}) == (
+        "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
+    )
+
+
+def test_a_baseline_is_read_back(tmp_path: Path) -> None:
+    """The newest comes last, and is called by its key and file."""
+    save_work(tmp_path / "work" / "key", "first", tmp_path, {TEST: PROFILE})
+    path = save_work(tmp_path / "work" / "key", "second", tmp_path, {TEST: make_profile(batches=3)})
+    first, second = load_work_baselines(tmp_path / "work" / "key")
+    assert first.profiles == {TEST: PROFILE}
+    assert second.profiles[TEST].batches == 3
+    assert second.path == path
+    assert second.name == "work/key/0002_second.json"
+
+
+def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:
+    """Versions that were never recorded have none."""
+    assert load_work_baselines(tmp_path / "key") == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (lambda document: document["netpipe"]["profiles"][TEST].update(batches=8), "digest"),
+        (lambda document: document["netpipe"]["profiles"][TEST].update(batches=0), "batches"),
+        (lambda document: document["netpipe"].update(schema="netpipe.work-baseline/2"), "schema"),
+        (lambda document: document.pop("netpipe"), "netpipe"),
+        (
+            lambda document: document["netpipe"]["profiles"][TEST]["counts"].update(
+                calls={"a": -1.0}
+            ),
+            "calls",
+        ),
+    ],
+)
+def test_a_changed_baseline_is_refused(tmp_path: Path, edit: object, field: str) -> None:
+    """The error names the file and the field."""
+    path = save_work(tmp_path, "first", tmp_path, {TEST: PROFILE})
+    document = json.loads(path.read_text())
+    edit(document)  # type: ignore[operator]
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=f"0001_first.json: .*{field}"):
+        load_work_baselines(tmp_path)
+
+
+def test_the_newest_baseline_decides_on_the_loader(tmp_path: Path) -> None:
+    """The step is compared with the newest one of its own backend."""
+    counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
+    now = make_profile(counts=counts, step_backend="cpu")
+    save_work(tmp_path, "cpu", tmp_path, {TEST: now})
+    on_gpu = make_profile(counts={**counts, "sent_bytes": {"": 1.0}}, step_backend="gpu")
+    save_work(tmp_path, "gpu", tmp_path, {TEST: on_gpu})
+    save_work(tmp_path, "other", tmp_path, {"another test": now})
+    baselines = load_work_baselines(tmp_path)
+    compared = {found.metric: found for found in compare_with_baselines(TEST, now, baselines)}
+    assert compared["sent_bytes"].outcome is Outcome.REGRESSED
+    assert compared["sent_bytes"].baseline.endswith("0002_gpu.json")
+    assert compared["step_flops"].outcome is Outcome.PASS
+    assert compared["step_flops"].baseline.endswith("0001_cpu.json")
+    assert compare_with_baselines("no test", now, baselines) == ()
+
+
+def test_a_step_of_another_backend_is_not_compared(tmp_path: Path) -> None:
+    """Where no baseline has its backend, that is said."""
+    counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
+    save_work(tmp_path, "gpu", tmp_path, {TEST: make_profile(counts=counts, step_backend="gpu")})
+    now = make_profile(counts=counts, step_backend="cpu")
+    compared = compare_with_baselines(TEST, now, load_work_baselines(tmp_path))
+    assert {found.metric for found in compared if found.outcome is Outcome.NOT_COMPARED} == {
+        "step_flops"
+    }
+
+
+def test_the_folder_is_no_device(tmp_path: Path) -> None:
+    """Lists of devices leave the baselines of work out."""
+    (tmp_path / "work" / "key").mkdir(parents=True)
+    (tmp_path / "l4-x1").mkdir()
+    assert [folder.name for folder in device_folders(tmp_path)] == ["l4-x1"]
+
+
+def test_a_change_of_a_work_baseline_is_seen(tmp_path: Path) -> None:
+    """A new recording is reported, as those of devices are."""
+    (tmp_path / "before").mkdir()
+    save_work(tmp_path / "after" / "work" / "key", "first", tmp_path, {TEST: PROFILE})
+    (change,) = file_changes(tmp_path / "before", tmp_path / "after")
+    assert (change.kind, change.file) == ("added", "work/key/0001_first.json")

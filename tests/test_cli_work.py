@@ -1,0 +1,134 @@
+"""`netpipe work`: what it prints, and how it ends."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netpipe.results.work_profile import WorkProfile
+from netpipe.session.parent import ProcessEnvironment
+from netpipe.suite import other_version, worktrees
+from netpipe.work_counts import counting
+from netpipe.work_counts.request import WorkRequest
+from tests.command import Netpipe, document
+from tests.repository import commit_files, git
+from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
+
+TARGET = "loaders.py:loader"
+MORE = with_calls({"rows.batch": {"": 1.0}, "rows.encode": {"rows.batch": 2_000.0}})
+
+LOADERS = """
+import numpy as np
+
+def encode(row):
+    return [int(value) for value in row]
+
+def loader():
+    while True:
+        rows = [np.arange(8) for _ in range(4)]
+        yield np.array([encode(row) for row in rows])
+"""
+
+
+@pytest.fixture
+def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
+    """Return what the next counts find, one after the other."""
+    found: list[WorkProfile] = []
+
+    def count(
+        _: object, request: WorkRequest, __: object = None, progress: object = None
+    ) -> WorkProfile:
+        assert progress is None or callable(progress)
+        assert request.batches == 16
+        return found.pop(0)
+
+    @contextmanager
+    def open_nothing(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(
+            python="python",
+            request_here=lambda request: request,
+            request_there=lambda request: request,
+            move_paths=lambda words, _: words,
+            place=lambda _: ProcessEnvironment(),
+        )
+
+    monkeypatch.setattr(counting, "count_work", count)
+    monkeypatch.setattr(other_version, "open_version", open_nothing)
+    monkeypatch.setattr(worktrees, "find_commit", lambda *_: None)
+    return found
+
+
+def test_work_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
+    """Every kind with its total and its largest parts, and the arrays of a batch."""
+    profiles.append(PROFILE)
+    result = netpipe("work", TARGET)
+    assert result.exit_code == 0
+    assert "258 calls: builtins.len" in result.stdout
+    assert "260 kB" in result.stdout
+    assert "tokens: int32[128,1024]" in result.stdout
+
+
+def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
+    """Both what could not be counted, and what two processes disagreed on."""
+    profiles.append(
+        make_profile(
+            dropped={"calls": {"rows.shuffle": (1.0, 2.0)}}, not_counted={"read_bytes": "forbidden"}
+        )
+    )
+    result = netpipe("work", TARGET)
+    assert "read_bytes was not counted: forbidden" in result.stdout
+    assert "left out of calls: rows.shuffle" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("then", "exit_code", "outcome"),
+    [
+        (PROFILE, 0, "PASS"),
+        (MORE, 0, "IMPROVED"),
+        (with_count("sent_bytes", total=2.0), 1, "REGRESSED"),
+        (make_profile(fingerprint="other data"), 3, "NOT_COMPARED"),
+    ],
+)
+def test_a_comparison_decides_the_exit_code(
+    netpipe: Netpipe, profiles: list[WorkProfile], then: WorkProfile, exit_code: int, outcome: str
+) -> None:
+    """1 is more work than before, 3 what could not be compared."""
+    profiles += [PROFILE, then]
+    result = netpipe("work", TARGET, "--against", "HEAD~1", "--json")
+    assert result.exit_code == exit_code
+    found = document(result, "work.1.json")
+    assert found["against"] == "HEAD~1"
+    assert outcome in {comparison["outcome"] for comparison in found["comparisons"]}
+
+
+def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
+    """Below the table stands what is called more often."""
+    profiles += [MORE, PROFILE]
+    result = netpipe("work", TARGET, "--against", "HEAD~1")
+    assert result.exit_code == 1
+    assert "rows.encode: 2000 calls per batch instead of 128 calls" in result.stdout
+
+
+def test_two_versions_of_a_file_are_compared(
+    netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The committed file is counted in a checkout of its own: one more call a row is found."""
+    commit_files(tmp_path, {"loaders.py": LOADERS})
+    (tmp_path / "loaders.py").write_text(LOADERS.replace("[encode(row)", "[len(row) * encode(row)"))
+    monkeypatch.chdir(tmp_path)
+    result = netpipe("work", TARGET, "--against", "HEAD", "--batches", "2", "--json")
+    assert result.exit_code == 1
+    found = document(result, "work.1.json")
+    (calls,) = [row for row in found["comparisons"] if row["kind"] == "calls"]
+    assert "builtins.len: 4 calls per batch instead of 0 calls" in calls["reason"]
+    assert git(tmp_path, "worktree", "list").count("\n") == 0
+
+
+def test_a_target_that_is_none_is_refused(netpipe: Netpipe) -> None:
+    """Before a process is started."""
+    result = netpipe("work", "loader")
+    assert result.exit_code == 2
+    assert "must be package.module:name or path/to/file.py:name" in result.output
