@@ -1,0 +1,69 @@
+"""The study of counted work: what it plants, keeps and prints."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from perf_tests.studies.records import read_records
+from perf_tests.studies.work_counts import __main__ as study
+from perf_tests.studies.work_counts.__main__ import UNCHANGED, Trial, format_table
+from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange
+from tests.root_process import ROOT
+
+
+def make_trial(change: str, *, named: bool = True, outcome: str = "PASS") -> Trial:
+    """Return a trial of five seconds."""
+    return Trial(change, "0123", "quiet", {"calls": outcome}, named, 5.0)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+def test_a_change_can_be_planted(change: PlantedChange, tmp_path: Path) -> None:
+    """Its line is in its file, once; what takes its place is still Python."""
+    path = tmp_path / change.file
+    path.parent.mkdir(parents=True)
+    shutil.copy(ROOT / change.file, path)
+    change.plant(tmp_path)
+    assert path.read_text() != (ROOT / change.file).read_text()
+    compile(path.read_text(), change.file, "exec")
+
+
+def test_trials_are_kept_and_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A second run goes on where the first one ended."""
+    tried: list[str] = []
+
+    def find_planted(change: PlantedChange, _: int) -> Trial:
+        tried.append(change.name)
+        return make_trial(change.name)
+
+    def compare_unchanged(*_: object) -> Trial:
+        tried.append(UNCHANGED)
+        return make_trial(UNCHANGED)
+
+    monkeypatch.setattr(study, "find_planted", find_planted)
+    monkeypatch.setattr(study, "compare_unchanged", compare_unchanged)
+    kept = tmp_path / "trials.jsonl"
+    first = ["--unchanged", "2", "--planted", "1", "--trials", str(kept)]
+    assert CliRunner().invoke(study.main, first).exit_code == 0
+    assert sorted(tried) == sorted([UNCHANGED] * 2 + [change.name for change in CHANGES])
+    tried.clear()
+    more = ["--unchanged", "3", "--planted", "1", "--trials", str(kept)]
+    assert CliRunner().invoke(study.main, more).exit_code == 0
+    assert tried == [UNCHANGED]
+    assert len(read_records(kept, Trial)) == 3 + len(CHANGES)
+
+
+def test_the_table_counts_what_was_found() -> None:
+    """A change that was not named, and an alarm on unchanged code, are counted as such."""
+    name = CHANGES[0].name
+    trials = [
+        make_trial(name),
+        make_trial(name, named=False),
+        make_trial(UNCHANGED),
+        make_trial(UNCHANGED, named=False, outcome="REGRESSED"),
+    ]
+    lines = list(format_table(trials))
+    assert f"| {name} | 1 of 2 | 5 s |" in lines
+    assert lines[-1].startswith("Unchanged code: 1 alarms in 2 comparisons")
+    assert "in 1 every kind of work was PASS" in lines[-1]
