@@ -303,8 +303,10 @@ def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> N
     if worst.against and run.against:
         node.user_properties.append(("netpipe_against", run.against.commit.ref))
     if worst.fails:
-        baselines = run.baselines_of(worst.device) if run.compares and worst.device else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)
+        if worst.now is None:
+            raise make_failure(gate_results.render_work_failure(results, command))
+        baselines = run.baselines_of(worst.device) if run.compares else ()
         raise make_failure(gate_results.render_failure(worst, baselines, command))
     if worst.is_missing and run.options.fail_when_missing:
         raise make_failure(f"{worst.outcome}: {worst.comparison.reason}")

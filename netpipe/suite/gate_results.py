@@ -100,10 +100,8 @@ def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: s
 
     `baselines` are those of its device, the latest last; `command` repeats it.
     """
+    assert failed.now is not None
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
-    if failed.now is None:
-        lines = [line.replace("; ", "\n  ") for line in lines]
-        return "\n".join((*lines, f"again:     {command}"))
     if failed.comparison.worse is not None:
         lines += _figure_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(failed.now)
@@ -113,6 +111,13 @@ def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: s
     busy = format_percent(failed.now.busy_elsewhere_fraction)
     lines.append(f"machine:   other programs took {busy} of the host's CPU time")
     return "\n".join((*lines, f"again:     {command}"))
+
+
+def render_work_failure(results: Sequence[GateResult], command: str) -> str:
+    """Return the message of a failed comparison of work: each kind that rose, with its causes."""
+    failed = (result for result in results if result.fails)
+    lines = [f"{result.outcome}: {result.comparison.reason}" for result in failed]
+    return "\n".join((*(line.replace("; ", "\n  ") for line in lines), f"again:     {command}"))
 
 
 def _changed_versions(

@@ -83,6 +83,21 @@ def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int)
     working.compare().assert_outcomes(passed=passed, failed=1 - passed)
 
 
+def test_the_message_names_every_kind_that_rose(working: Project) -> None:
+    """Each with its causes on lines of their own, then the command that compares again."""
+    counts = {**MORE_SENT.counts, "batch_bytes": {"tokens": 1_048_576.0}}
+    working.profiles = [make_profile(counts=counts)]
+    result = working.compare()
+    lines = [line.strip() for line in result.outlines]
+    causes = (
+        "a batch crosses processes as 3.1 MB instead of 260 kB",
+        "tokens takes 1.05 MB of a batch instead of 524 kB",
+    )
+    first, second = map(lines.index, causes)
+    assert first < second
+    assert lines[second + 1].startswith("again:")
+
+
 def test_a_waiver_that_nothing_needs_must_go(working: Project) -> None:
     """A waiver of work that is no more is reported, and fails the run."""
     waivers = working.pytester.path / "baselines" / "waivers.toml"
