@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -109,11 +110,25 @@ def run_session(
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
+    with open_session(command, request, environment, progress) as session:
+        return session.result()
+
+
+@contextmanager
+def open_session(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+    inherited: Sequence[int] = (),
+) -> "Iterator[Session]":
+    """Start a session, and end it with all that it started at the end of the context.
+
+    The process also inherits some open file descriptors. The rest is as in `run_session`.
+    """
     with temporary_folder("session") as folder:
         request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
-        started: set[psutil.Process] = set()
         with (folder / "log.txt").open("a+b") as stream:
-            log = SessionLog(stream)
             child = subprocess.Popen(
                 command,
                 cwd=environment.folder,
@@ -122,17 +137,13 @@ def run_session(
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=inherited,
             )
+            session = Session(child, request, SessionLog(stream), progress)
             try:
-                _wait(child, request, log, started, progress)
-                # Read before `end_child` changes it: None means that the process has not ended.
-                returncode = child.returncode
+                yield session
             finally:
-                end_child(child, request.result, started)
-            for result in (Path(request.result), partial_result_file(request)):
-                if result.exists():
-                    return read_result(result, request.result_key)
-            raise _failure(returncode, request, log)
+                end_child(child, request.result, session.started)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
@@ -143,57 +154,80 @@ def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, st
     return variables
 
 
-def _wait(
-    child: "subprocess.Popen[bytes]",
-    request: SessionRequest,
-    log: SessionLog,
-    started: set[psutil.Process],
-    progress: OnProgress | None,
-) -> None:
-    """Wait until the child has ended, or wrote its result a while ago, or is out of time.
+class Session:
+    """The process of a session, as its parent sees it.
 
-    What the child starts is noted in `started`: of one that crashed, nobody knows it any more.
-
-    Raises:
-        HangError: The child is stopped, and its watchdog with it.
+    Attributes:
+        started: What the process has started: of one that crashed, nobody knows it any more.
     """
-    reader = None
-    if progress is not None:
-        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
-    deadline = time.monotonic() + request.limit_s
-    wrote, was_stopped, next_listing = False, False, 0.0
-    while time.monotonic() < deadline:
-        log.cut()
-        if child.poll() is not None:
-            return
-        if time.monotonic() >= next_listing:
-            started |= list_started(child.pid)
-            is_stopped = psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
-            if is_stopped and was_stopped:
+
+    def __init__(
+        self,
+        child: "subprocess.Popen[bytes]",
+        request: SessionRequest,
+        log: SessionLog,
+        progress: OnProgress | None,
+    ) -> None:
+        self.started: set[psutil.Process] = set()
+        self._child = child
+        self._request = request
+        self._log = log
+        self._reader = None
+        if progress is not None:
+            self._reader = ProgressReader(progress_file(request), progress, MonotonicClock())
+        self._deadline = time.monotonic() + request.limit_s
+        self._has_written = self._was_stopped = False
+        self._next_listing = 0.0
+
+    def is_over(self) -> bool:
+        """Look after the process; return whether it ended, wrote its result or is out of time.
+
+        To be called many times a second.
+
+        Raises:
+            HangError: The process is stopped, and its watchdog with it.
+        """
+        self._log.cut()
+        if self._child.poll() is not None:
+            return True
+        now_s = time.monotonic()
+        if now_s >= self._next_listing:
+            self._next_listing = now_s + _LISTING_S
+            self.started |= list_started(self._child.pid)
+            is_stopped = psutil.Process(self._child.pid).status() == psutil.STATUS_STOPPED
+            if is_stopped and self._was_stopped:
                 raise HangError("the loader's process was stopped by a signal and does not go on")
-            was_stopped = is_stopped
-            next_listing = time.monotonic() + _LISTING_S
-        if not wrote and Path(request.result).exists():
-            wrote = True
-            deadline = time.monotonic() + FAREWELL_S
-        if reader is not None:
-            reader.poll()
-        time.sleep(_POLL_S)
+            self._was_stopped = is_stopped
+        if not self._has_written and Path(self._request.result).exists():
+            self._has_written = True
+            self._deadline = now_s + FAREWELL_S
+        if self._reader is not None:
+            self._reader.poll()
+        return now_s >= self._deadline
 
+    def result(self) -> Any:
+        """Wait until the session is over, and return its result; see `run_session`."""
+        while not self.is_over():
+            time.sleep(_POLL_S)
+        for result in (Path(self._request.result), partial_result_file(self._request)):
+            if result.exists():
+                return read_result(result, self._request.result_key)
+        raise self._failure()
 
-def _failure(returncode: int | None, request: SessionRequest, log: SessionLog) -> SessionError:
-    if returncode is None:
-        ending = f"did not end within {request.limit_s:g} s and was killed"
-    elif returncode < 0:
-        ending = f"was ended by {signal.Signals(-returncode).name}"
-    else:
-        ending = f"ended with code {returncode}"
-    lines = log.shown_lines()
-    if (stacks := stacks_file(request)).exists():
-        # The stack of the main thread comes last.
-        text = stacks.read_text(encoding="utf-8", errors="replace")
-        lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_STACK_LINES]
-    is_cut_short = returncode is None and request.limit_s == request.time_left_s
-    error = OutOfTimeError if is_cut_short else SessionError
-    shown = "\n".join(["; its last lines:", *lines] if lines else [])
-    return error(f"the session {ending} without a result{shown}")
+    def _failure(self) -> SessionError:
+        request, returncode = self._request, self._child.returncode
+        if returncode is None:
+            ending = f"did not end within {request.limit_s:g} s and was killed"
+        elif returncode < 0:
+            ending = f"was ended by {signal.Signals(-returncode).name}"
+        else:
+            ending = f"ended with code {returncode}"
+        lines = self._log.shown_lines()
+        if (stacks := stacks_file(request)).exists():
+            # The stack of the main thread comes last.
+            text = stacks.read_text(encoding="utf-8", errors="replace")
+            lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_STACK_LINES]
+        is_cut_short = returncode is None and request.limit_s == request.time_left_s
+        error = OutOfTimeError if is_cut_short else SessionError
+        shown = "\n".join(["; its last lines:", *lines] if lines else [])
+        return error(f"the session {ending} without a result{shown}")
