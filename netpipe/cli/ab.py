@@ -1,4 +1,4 @@
-"""`netpipe ab`: two versions of a project, measured in turns on this machine."""
+"""`netpipe ab`: two versions of a project, timed side by side on this machine."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ _UNDECIDED: Final = frozenset(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"))
     help="Write every measurement and comparison to a file.",
 )  # fmt: skip
 def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
-    """Measure the git ref BASE and HEAD in turns on this machine, and compare them.
+    """Time the git ref BASE and HEAD side by side on this machine, and compare them.
 
     HEAD is a git ref too; without it, the working tree is measured. The remaining arguments go to
     pytest: the folder of the performance tests (default: perf_tests), and flags. The first argument

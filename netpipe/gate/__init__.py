@@ -1,4 +1,4 @@
-"""Measurements compared with baselines, or in pairs with another version. Arithmetic and files.
+"""Measurements compared with baselines, or in duets with another version. Arithmetic and files.
 
 Start with `comparison.py`; `metrics.py` is the table of metrics with their bounds, `outcomes.py`
 what a comparison comes to.

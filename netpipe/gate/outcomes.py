@@ -41,7 +41,7 @@ class Comparison:
         worse: How much worse it is, with its interval over sessions: a factor, above 1 is worse;
             for a share the difference, above 0 is worse. None where the two cannot be compared.
         bound: How much worse it may be, as a value of `worse`.
-        baseline: The baseline's name; "" for pairs.
+        baseline: The baseline's name; "" for duets.
         is_open: Whether another session may change the outcome.
         why_not: Why it is NOT_COMPARED; "" for every other outcome.
         is_reported_only: Whether it is NOT_COMPARED by design, with any baseline of this device.

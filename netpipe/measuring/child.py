@@ -44,7 +44,7 @@ def measure_factories(
     from netpipe.measuring.protocol import measure
 
     let_grain_start_workers()
-    device_of, step = _device_and_step(request, factories)
+    device_of, step = device_and_step(request, factories)
     trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = replace(factories, step=step)
@@ -56,9 +56,14 @@ def measure_factories(
     return document
 
 
-def _device_and_step(
+def device_and_step(
     request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
+    """Return the device for the number of devices that the step uses, and the step's factory.
+
+    Raises:
+        MisuseError: There is no step, and no emulated device that needs none.
+    """
     emulated = parse_accelerator(request.accelerator)
     if emulated is None:
         if factories.step is None:

@@ -87,7 +87,7 @@ def _summarize(
     busy_elsewhere: float,
 ) -> Measurement:
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
-    device, fingerprint = device_of(len(stepper.devices)), runner.subject.fingerprint
+    device = device_of(len(stepper.devices))
     step_s = median(rounds.step_s)
     return Measurement(
         **_describe_rounds(rounds),
@@ -95,8 +95,7 @@ def _summarize(
         **_describe_buffers(log),
         **environment,
         device=device,
-        # The FLOPs of an emulated step are part of its kind: at another MFU it is another step.
-        fingerprint=f"{fingerprint} {device.kind}" if device.emulated else fingerprint,
+        fingerprint=device.complete_fingerprint(runner.subject.fingerprint),
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],

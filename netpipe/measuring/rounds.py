@@ -47,7 +47,7 @@ _CALIBRATION_SHARE = 0.25
 _MIN_CALIBRATION_BLOCKS = 3
 _MAX_CALIBRATION_BLOCKS = 8
 # Load time over step time below which a loader keeps its buffers full anyway.
-_DRAIN_ABOVE_FRACTION = 0.8
+DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
 # Load times that are measured, at least, before one that agrees with the last is believed.
@@ -244,7 +244,7 @@ class RoundRunner:
         return self.puller.drain(load_s, typical_s, sizes.load_s, 0.25 * self._budget_s)
 
     def _is_near_step_time(self, load_s: float) -> bool:
-        return load_s > _DRAIN_ABOVE_FRACTION * self._estimates.step_s
+        return load_s > DRAIN_ABOVE_FRACTION * self._estimates.step_s
 
     def _train(self, length: BlockLength, sampler: StackSampler | None = None) -> TrainBlock:
         return run_train_block(self.puller, self.stepper, self._loop, length, sampler)

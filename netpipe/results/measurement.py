@@ -40,6 +40,13 @@ class Device:
         """Whether the step runs on the cores that the loader needs."""
         return self.platform == "cpu"
 
+    def complete_fingerprint(self, fingerprint: str) -> str:
+        """Return the name of what is measured, with that of an emulated step.
+
+        The FLOPs of such a step are part of the device's kind: at another MFU it is another step.
+        """
+        return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
+
 
 @dataclass(frozen=True)
 class Host:

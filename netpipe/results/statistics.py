@@ -1,7 +1,6 @@
 """Statistics over rounds: medians with intervals, and ratios taken within rounds. Pure."""
 
 from collections.abc import Sequence
-from functools import cache
 from math import ceil, comb, inf, isfinite, pi
 from statistics import fmean, median, stdev
 
@@ -10,8 +9,6 @@ from netpipe.results.measurement import Interval
 # With fewer values, no interval between two of them reaches 95%.
 _MIN_FOR_ORDER_STATISTICS = 6
 _MIN_FOR_RANGE = 3
-# 800 of them lie beyond a level of 99.8%.
-_DRAWS = 400_000
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -51,21 +48,6 @@ def median_variance(n: int) -> float:
     if n <= 2:
         return 1 / n
     return (pi / 2) / ((n | 1) + 2 - pi / 2)
-
-
-@cache
-def median_quantile(level: float, n: int) -> float:
-    """Return a one-sided quantile of the median of `n` normal values over their deviation.
-
-    A few pairs have only their own spread, and then Student's quantile times the deviation of a
-    median is 5 to 20% too large: a slowdown of 10% in pairs that spread by 5% would be found in 63%
-    instead of 70% of the decisions. The distribution has no closed form: it is drawn, from a fixed
-    seed. The gate pools the spread of two groups, where the approximation is close enough.
-    """
-    import numpy as np
-
-    values = np.random.default_rng(0).standard_normal((_DRAWS, n))
-    return float(np.quantile(np.median(values, axis=1) / values.std(axis=1, ddof=1), level))
 
 
 def _most_below(n: int) -> int:

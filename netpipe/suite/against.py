@@ -1,24 +1,22 @@
-"""This version and another one, measured in turns on this machine."""
+"""This version and another one, side by side on this machine."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import pytest
 
-from netpipe.errors import InputError, NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
+from netpipe.duets.parent import Side, name_failures, run_duet
+from netpipe.duets.request import DuetRequest
+from netpipe.errors import InputError, NoSuchTestError
 from netpipe.gate.baseline import Baseline
-from netpipe.gate.comparison import mark_undecided
+from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide_in_duets
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
-from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Pair, decide
 from netpipe.measuring.request import MeasureRequest
-from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
-from netpipe.session import parent
-from netpipe.session.request import SessionRequest
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
@@ -26,7 +24,8 @@ from netpipe.suite.worktrees import Commit
 from netpipe.work_counts import counting
 from netpipe.work_counts.request import WorkRequest
 
-_Result = TypeVar("_Result")
+# A duet of half the budget is as certain as a session, and several are needed anyway.
+_BUDGET_SHARE: Final = 0.5
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 """Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
@@ -34,7 +33,7 @@ TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 
 @dataclass
 class Against:
-    """Another version, and the pairs measured so far of it and this one, by subject.
+    """Another version, and the duets measured so far of it and this one, by subject and quantity.
 
     The extras are installed where the other version needs an environment of its own.
     """
@@ -43,7 +42,7 @@ class Against:
     config: pytest.Config
     extras: str
     say: Callable[[str], None]
-    pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
+    duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
 
@@ -63,39 +62,42 @@ class Against:
 
     def compare(
         self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
-    ) -> tuple[Comparison, Measurement] | None:
-        """Measure both versions in turns until the pairs decide on a quantity.
+    ) -> Comparison | None:
+        """Time both versions side by side until the duets decide on a quantity.
 
-        Earlier pairs of the same key count too. Returns the comparison, and the last session of
-        this version; None where the other version has no such test.
+        Earlier duets of the same key and quantity count too. Returns None where the other version
+        has no such test.
 
         Raises:
             NetpipeError: A session of either version has failed.
         """
-        found: Comparison
-        pairs = self.pairs.setdefault(key, [])
-        limit = self._limits.setdefault(key, TimeLimit(limit_s(request, 2 * MAX_PAIRS)))
-        while not pairs or (found := decide(quantity, pairs)).is_open:
-            measure = partial(self._measure_pair, len(pairs), command)
-            try:
-                pairs.append(limit.run(request, measure, sessions=2))
-            except NoSuchTestError:
-                return None
-            except OutOfTimeError as error:
-                if not pairs:
-                    raise
-                return mark_undecided(found, error), pairs[-1].now
-        return found, pairs[-1].now
+        duets = self.duets.setdefault((key, quantity), [])
+        limit = self._limits.setdefault((key, quantity), TimeLimit(limit_s(request, MAX_DUETS)))
+        timed = DuetRequest(
+            quantity=quantity,
+            **{**vars(request), "kind": "duet", "budget_s": _BUDGET_SHARE * request.budget_s},
+        )
 
-    def _measure_pair(self, done: int, command: Sequence[str], request: MeasureRequest) -> Pair:
-        """Measure each version once; which goes first changes from pair to pair."""
-        both = f"{self.commit.label} and this version"
-        self.say(f"pair {done + 1} of {MIN_PAIRS} to {MAX_PAIRS}: {both}")
-        if done % 2:
-            now = self._measure_now(command, request)
-            return Pair(self._measure_base(command, request), now)
-        base = self._measure_base(command, request)
-        return Pair(base, self._measure_now(command, request))
+        def run_next() -> Duet:
+            both = f"{self.commit.label} and this version"
+            self.say(f"duet {len(duets) + 1} of {MIN_DUETS} to {MAX_DUETS}: {both}")
+            return limit.run(timed, partial(self._run_duet, command))
+
+        try:
+            return decide_in_duets(quantity, duets, run_next)
+        except NoSuchTestError:
+            return None
+
+    def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:
+        version, folder = self.prepare(), self.config.invocation_params.dir
+        base = Side(
+            self.commit.label,
+            self._move_command(version, command, folder),
+            version.request_there(request),
+            version.place(folder),
+        )
+        now = Side("this version", command, version.request_here(request))
+        return run_duet(base, replace(now, progress=LongPhases(self.say)))
 
     def count_work(self, command: Sequence[str], request: WorkRequest) -> WorkProfile | None:
         """Count the work of the other version; None where it has no such test.
@@ -103,31 +105,14 @@ class Against:
         Raises:
             NetpipeError: A session has failed.
         """
-        try:
-            return self._run_base(counting.count_work, command, request)
-        except NoSuchTestError:
-            return None
-
-    def _measure_now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
-        request = self.prepare().request_here(request)
-        return parent.run_measurement(command, request, progress=LongPhases(self.say))
-
-    def _measure_base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
-        return self._run_base(parent.run_measurement, command, request)
-
-    def _run_base(
-        self, run: Callable[..., _Result], command: Sequence[str], request: SessionRequest
-    ) -> _Result:
-        """Run a session of the other version, by a function such as `run_measurement`."""
         version, folder = self.prepare(), self.config.invocation_params.dir
         moved = self._move_command(version, command, folder)
         request, place = version.request_there(request), version.place(folder)
         try:
-            return run(moved, request, place, LongPhases(self.say))
-        except (NoSuchTestError, OutOfTimeError):
-            raise
-        except NetpipeError as error:
-            raise SessionError(f"the session of {self.commit.label} failed: {error}") from error
+            with name_failures(self.commit.label):
+                return counting.count_work(moved, request, place, LongPhases(self.say))
+        except NoSuchTestError:
+            return None
 
     def _move_command(self, version: Version, command: Sequence[str], folder: Path) -> list[str]:
         _, dash_m, pytest_, *words = command
@@ -161,15 +146,15 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
 
 
 def dismiss_machine_alarm(
-    result: GateResult, paired: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
+    result: GateResult, duets: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
 ) -> GateResult:
     """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
 
-    It has where pairs with the commit of that very baseline find the metric no worse.
+    It has where duets with the commit of that very baseline find the metric no worse.
     """
     stored = result.comparison
-    pairs = [pair.comparison for pair in paired if pair.comparison.metric == stored.metric]
-    is_code_innocent = any(pair.outcome in NO_WORSE for pair in pairs) and any(
+    found = [duet.comparison for duet in duets if duet.comparison.metric == stored.metric]
+    is_code_innocent = any(comparison.outcome in NO_WORSE for comparison in found) and any(
         recorded.name == stored.baseline and not recorded.dirty and recorded.commit == commit
         for recorded in baselines
     )

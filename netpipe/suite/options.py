@@ -23,7 +23,7 @@ BASELINE: Final = "baseline"
 _FLAGS: Final = {
     "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
     "against": ("", "REF",
-        "a git ref to measure in turns with this version; baseline: the commit of the baseline"),
+        "a git ref to time side by side with this version; baseline: the commit of the baseline"),
     "against_extras": ("", "EXTRAS",
         "extras to install with REF where it declares other dependencies"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
@@ -62,7 +62,7 @@ class Options:
 
     Attributes:
         device: The device key or family that must be here; "" for any.
-        against: The git ref to measure in turns with this version, or `BASELINE`; "" for none, as
+        against: The git ref to time side by side with this version, or `BASELINE`; "" for none, as
             in a run that is recorded.
         accelerators: The accelerators to measure with: "auto" or emulated ones.
         request: The limits, FLOPs, MFU and trace folder of every session that measures.

@@ -153,9 +153,10 @@ def run_document(run: Run) -> dict[str, Any]:
         and {
             "ref": run.against.commit.ref,
             "commit": run.against.commit.sha,
-            "pairs": [
-                {"base": _measurement(pair.base), "now": _measurement(pair.now)}
-                for pair in chain.from_iterable(run.against.pairs.values())
+            "duets": [
+                {"quantity": quantity, **asdict(duet)}
+                for (_, quantity), duets in run.against.duets.items()
+                for duet in duets
             ],
         },
     }

@@ -13,8 +13,8 @@ from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
+from netpipe.gate.duets import MAX_DUETS
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
-from netpipe.gate.pairs import MAX_PAIRS
 from netpipe.gate.waivers import apply_waivers
 from netpipe.gate.work_baselines import (
     WORK_FOLDER,
@@ -65,7 +65,7 @@ class Run:
     Attributes:
         compares: Whether results are compared with baselines.
         covers: Whether this run would have found a test of a given id.
-        against: The other version, whose pairs with this one decide; None without one.
+        against: The other version, whose duets with this one decide; None without one.
         sessions: The sessions of every subject measured, by its full key.
         lints: The `netpipe.lint/1` document of every loader, by the subject's key.
         profiles: The work profile of every loader and step, by the subject's key.
@@ -120,8 +120,8 @@ class Run:
     def say_limit(self) -> None:
         """Tell the user how long the timed tests may take."""
         request = self.options.request
-        pairs_s = limit_s(request, 2 * MAX_PAIRS) if self.options.against else 0.0
-        all_s = self.sessions_limit_s + pairs_s
+        duets_s = limit_s(request, MAX_DUETS) if self.options.against else 0.0
+        all_s = self.sessions_limit_s + duets_s
         self.say(
             f"timed tests: {len(self.timed)}; a session measures for {request.budget_s:g} s; all "
             f"sessions of one loader and step end within {ceil(all_s / 60)} min, of which the "
@@ -191,7 +191,7 @@ class Run:
 
     @property
     def sessions_limit_s(self) -> float:
-        """Seconds that the sessions of one subject may take in all, without pairs."""
+        """Seconds that the sessions of one subject may take in all, without duets."""
         # One session may confirm a bad verdict, and a comparison may need more.
         sessions = 1 + (MAX_SESSIONS if self.compares else 1)
         if self.options.record:
@@ -236,19 +236,19 @@ class Run:
     def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
         """Compare the work of a subject as `decide` compares its times."""
         now = self.count_work(test, subject)
-        paired, stored = list[GateResult](), list[GateResult]()
+        beside, stored = list[GateResult](), list[GateResult]()
         if self.against is not None:
             label = self.against.commit.label
             self.say(f"counting the work of {label}")
             count = partial(self.against.count_work, subject.command, self._work_request(subject))
             then = self._raise_again((subject.full_key, "work against"), count)
             compared = compare_work(now, then) if then else ()
-            paired += self._work_results(test, compared, f"{label} has no test {test}", label)
+            beside += self._work_results(test, compared, f"{label} has no test {test}", label)
         if self.compares:
             key = work_key(now.versions)
             compared = compare_with_baselines(test, now, self.work_baselines_of(key))
             stored += self._work_results(test, compared, f"there is no baseline of work for {key}")
-        return self._select_judged(paired, stored)
+        return self._select_judged(beside, stored)
 
     def work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
         """Return every baseline of work for a key, the latest last."""
@@ -269,41 +269,39 @@ class Run:
         """Compare a benchmark with the other version and the baseline.
 
         Returns the results that were judged; where none was, those of the baseline, else of the
-        pairs.
+        duets.
         """
-        paired: list[GateResult] = []
+        beside: list[GateResult] = []
         if self.against is not None:
-            paired = self._compare_pairs(self.against, benchmark, quantity, subject)
+            beside = self._compare_duets(self.against, benchmark, quantity, subject)
         stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
         if self.against is not None and stored:
             baselines = self.baselines_of(stored[0].device)
             commit = self.against.commit.sha
-            stored = [dismiss_machine_alarm(result, paired, commit, baselines) for result in stored]
-        return self._select_judged(paired, stored)
+            stored = [dismiss_machine_alarm(result, beside, commit, baselines) for result in stored]
+        return self._select_judged(beside, stored)
 
     def _select_judged(
-        self, paired: list[GateResult], stored: list[GateResult]
+        self, beside: list[GateResult], stored: list[GateResult]
     ) -> list[GateResult]:
         """Keep all results; return those that were judged, else those of the baseline."""
-        results = [*paired, *stored]
+        results = [*beside, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
-        return judged or stored or paired
+        return judged or stored or beside
 
-    def _compare_pairs(
+    def _compare_duets(
         self, against: Against, benchmark: str, quantity: str, subject: Subject
     ) -> list[GateResult]:
+        now, key = self.measure(subject)[-1], subject.full_key
         # A trace of this version exists already, and the other version needs none.
         request = replace(self._request(subject), trace="", trace_name="")
-        key = ("pairs", *subject.full_key)
         compare = partial(against.compare, quantity, key, subject.command, request)
-        found = self._raise_again(key, compare)
+        found = self._raise_again(("duets", quantity, *key), compare)
         label = against.commit.label
         if found is None:
-            now = self.measure(subject)
-            reason = f"{label} has no test {benchmark}"
-            found = Comparison.without_baseline(quantity, now, reason), now[-1]
-        return self._results(benchmark, quantity, *found, label)
+            found = Comparison.without_baseline(quantity, [now], f"{label} has no test {benchmark}")
+        return self._results(benchmark, quantity, found, now, label)
 
     def _results(
         self, benchmark: str, quantity: str, found: Comparison, now: Measurement, against: str = ""

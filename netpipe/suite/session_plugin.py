@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with as_usage_error():
         request = SessionRequest.from_environment()
     assert request is not None
-    if request.kind not in ("measure", "lint", "work") or not Path(request.result).name:
+    if request.kind not in ("measure", "duet", "lint", "work") or not Path(request.result).name:
         raise pytest.UsageError(
             f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
         )
@@ -72,6 +73,12 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
 
         if work := WorkRequest.from_environment():
             run_job(work, lambda _: count_factories(work, factories))
+    elif lint is not None and lint.kind == "duet":
+        from netpipe.duets.child import take_part
+        from netpipe.duets.request import DuetRequest
+
+        if duet := DuetRequest.from_environment():
+            run_job(duet, partial(take_part, duet, factories))
     elif measure := MeasureRequest.from_environment():
         serve(measure, factories)
     pytest.skip("this process measured for another one")

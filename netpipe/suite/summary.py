@@ -111,7 +111,7 @@ def _order_lines(run: Run) -> Iterator[str]:
 
 
 def comparison_tables(run: Run) -> Iterator[Table]:
-    """Yield the comparisons with pairs, those with the baseline, and changed baselines."""
+    """Yield the comparisons in duets, those with the baseline, and changed baselines."""
     for against in dict.fromkeys(result.against for result in run.results):
         table = new_table(f"against {against or 'the baseline'}")
         for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):

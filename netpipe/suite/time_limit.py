@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.errors import OutOfTimeError
-from netpipe.measuring.request import MeasureRequest
 from netpipe.session.progress import Progress
 from netpipe.session.request import OVERTIME_S, SessionRequest
 
@@ -15,6 +14,7 @@ _START_UP_S: Final = 60.0
 
 _FIRST_MESSAGE_AFTER_S: Final = 15.0
 
+_Request = TypeVar("_Request", bound=SessionRequest)
 _Result = TypeVar("_Result")
 
 
@@ -37,13 +37,12 @@ class TimeLimit:
 
     def run(
         self,
-        request: MeasureRequest,
-        measure: Callable[[MeasureRequest], _Result],
-        sessions: int = 1,
+        request: _Request,
+        measure: Callable[[_Request], _Result],
     ) -> _Result:
-        """Run some sessions within the time that is left.
+        """Run a session, or several at once, within the time that is left.
 
-        `measure` runs them, given the request limited to the time that each may take.
+        `measure` runs it, given the request limited to that time.
 
         Raises:
             OutOfTimeError: Less time is left than the longest call took.
@@ -55,7 +54,7 @@ class TimeLimit:
             )
         started_s = self.clock()
         try:
-            return measure(replace(request, time_left_s=left_s / sessions))
+            return measure(replace(request, time_left_s=left_s))
         finally:
             took_s = self.clock() - started_s
             self._spent_s += took_s

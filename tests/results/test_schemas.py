@@ -14,7 +14,7 @@ from referencing import Registry, Resource
 import netpipe
 from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
-from netpipe.gate.pairs import Pair
+from netpipe.gate.duets import Duet
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
@@ -28,6 +28,7 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 from tests.measurements import CPU, EMULATED, make_measurement
 from tests.session.session_targets import failing_loader, no_loader, tiny_loader
+from tests.suite.recorded import make_duet
 
 SCHEMAS = Path(netpipe.__file__).parent / "schemas"
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
@@ -168,9 +169,11 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
         comparison = compare("step_s", [slow, slow], BaselineSessions("it", sessions))
         run.results.append(GateResult("a::b", "step_s", comparison, slow))
     run.results.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
-    pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
+    duets: dict[tuple[Hashable, str], list[Duet]] = {
+        ("subject", "step_s"): [make_duet("step_s", MEASUREMENTS[0], MEASUREMENTS[1])]
+    }
     commit = Commit(tmp_path, "main", "0123456789")
-    run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)
+    run.against = Against(commit, cast(Any, None), "", lambda _: None, duets)
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)

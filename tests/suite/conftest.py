@@ -7,6 +7,7 @@ import netpipe.run_plugin  # a run within a run forgets it too
 import netpipe.suite.session_plugin  # noqa: F401  # imported once only, as the run is
 from netpipe.device import detection
 from netpipe.session import parent
+from netpipe.suite import against
 from netpipe.work_counts import counting
 from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist
 
@@ -17,6 +18,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     project = Project(pytester)
     monkeypatch.setattr(parent, "run_measurement", project.measured)
     monkeypatch.setattr(parent, "run_session", project.linted)
+    monkeypatch.setattr(against, "run_duet", project.dueted)
     monkeypatch.setattr(counting, "count_work", project.counted)
     monkeypatch.setattr(detection, "find_device", lambda: project.device)
     leave_xdist(monkeypatch)

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from netpipe.duets.parent import Side, name_failures
+from netpipe.gate.duets import Duet
 from netpipe.results.measurement import Device, Measurement
 from netpipe.results.work_profile import WorkProfile
+from netpipe.session import parent
 from netpipe.session.parent import ProcessEnvironment
 from netpipe.session.progress import OnProgress
 from netpipe.session.request import SessionRequest
-from tests.suite.recorded import CPU, recorded
+from tests.suite.recorded import CPU, make_duet, recorded
 from tests.work_profiles import make_profile
 
 HERE = ProcessEnvironment()
@@ -124,6 +127,15 @@ class Project:
         self._note(command, request)
         self.places.append(place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
+
+    def dueted(self, base: Side, now: Side) -> Duet:
+        """Stand in for a duet: each side measures once, and every slice is equal to that."""
+
+        def measure(side: Side) -> Measurement:
+            with name_failures(side.name):
+                return parent.run_measurement(side.command, side.request, side.environment)
+
+        return make_duet(now.request.quantity, measure(base), measure(now))
 
     def linted(
         self,

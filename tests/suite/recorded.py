@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+from netpipe.gate.duets import Duet
+from netpipe.gate.metrics import GATED
 from netpipe.results.measurement import Device, Host, Interval, Measurement, Rounds, Waits
 
 CPU = Device("cpu-testing-4", "cpu", "cpu")
 H200 = Device("h200-x1", "NVIDIA H200", "gpu")
 HOST = Host("Testing CPU", cores=4, memory_bytes=16 * 2**30, machine="0123456789abcdef")
 ROUNDS = 10
+SLICES = 20
 
 
 def recorded(
@@ -52,6 +55,20 @@ def recorded(
             train_s_per_step=(train_s,) * ROUNDS,
         ),
         calibration="reference-loader/1, 0 workers",
+    )
+
+
+def make_duet(quantity: str, base: Measurement, now: Measurement, slices: int = SLICES) -> Duet:
+    """Give a duet whose slices are all equal to the figures of two sessions."""
+
+    def equal_slices(session: Measurement) -> dict[str, tuple[float, ...]]:
+        return {metric.name: (metric.value(session),) * slices for metric in GATED[quantity]}
+
+    return Duet(
+        equal_slices(base),
+        equal_slices(now),
+        difference="" if base.fingerprint == now.fingerprint else "other data",
+        shares_cores=now.device.shares_host_cores,
     )
 
 

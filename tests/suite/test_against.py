@@ -19,7 +19,7 @@ from tests.repository import commit_files, worktrees
 from tests.suite.project import HERE, LOAD_TIME, Project, line_with
 from tests.suite.recorded import costly, recorded
 
-SLOWER = "load_cpu_ratio is 1.50 x (1.48 to 1.52), 3 pairs, bound 1.03"
+SLOWER = "load_cpu_ratio is 1.50 x (1.48 to 1.52), 3 duets, bound 1.03"
 AGAINST = ("--netpipe-against", "HEAD")
 
 
@@ -30,9 +30,9 @@ def versioned(project: Project) -> Project:
     return project
 
 
-def in_turns(base: Measurement, now: Measurement, pairs: int = 3) -> list[Measurement]:
-    """What the sessions measure: this version by itself, then the pairs."""
-    return [now, *([base, now, now, base] * pairs)[: 2 * pairs]]
+def side_by_side(base: Measurement, now: Measurement, duets: int = 3) -> list[Measurement]:
+    """What the sessions measure: this version by itself, then the sides of each duet."""
+    return [now, *([base, now] * duets)]
 
 
 def is_base(project: Project) -> list[bool]:
@@ -41,8 +41,8 @@ def is_base(project: Project) -> list[bool]:
 
 
 def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
-    """The pairs decide; the first line has the ref, the metric, the ratio and its interval."""
-    versioned.sessions = in_turns(recorded(), costly())
+    """The duets decide; the first line has the ref, the metric, the ratio and its interval."""
+    versioned.sessions = side_by_side(recorded(), costly())
     result = versioned.run(*AGAINST, "--junitxml", "junit.xml", "--netpipe-json", "run.json")
     result.assert_outcomes(failed=1)
     line_with(result, "REGRESSED against HEAD", SLOWER)
@@ -53,13 +53,13 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     assert properties["netpipe_against"] == "HEAD"
     document = versioned.read_json("run.json")
     assert [comparison["against"] for comparison in document["comparisons"]] == ["HEAD", "HEAD"]
-    assert len(document["against"]["pairs"]) == 3
+    assert len(document["against"]["duets"]) == 3
 
 
 def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
     """Messages shorten a full hash; what programs read does not."""
     sha = git(versioned.pytester.path, "rev-parse", "HEAD")
-    versioned.sessions = in_turns(recorded(), costly())
+    versioned.sessions = side_by_side(recorded(), costly())
     result = versioned.run(
         "--netpipe-against", sha, "--junitxml", "junit.xml", "--netpipe-json", "run.json"
     )
@@ -85,49 +85,51 @@ def test_other_checkouts_are_listed_before_anything_is_measured(
     assert listed == [0]
 
 
-def test_which_goes_first_changes(versioned: Project) -> None:
-    """After the measurement of this version: base, now; now, base; base, now."""
+def test_both_versions_are_timed_at_once(versioned: Project) -> None:
+    """After the measurement of this version, two duets of the ref and this version are enough."""
     versioned.run(*AGAINST).assert_outcomes(passed=1)
-    assert is_base(versioned) == [False, True, False, False, True, True, False]
+    assert is_base(versioned) == [False, True, False, True, False]
+    assert [request.kind for request in versioned.requests] == ["measure", *["duet"] * 4]
+    assert {request.budget_s for request in versioned.requests[1:]} == {10.0}
 
 
-def test_an_open_question_takes_more_pairs(versioned: Project) -> None:
-    """Seven pairs that do not agree are inconclusive: a skipped test, or a failed one if asked."""
-    ratios = [1.2, 0.9, 1.1, 1.15, 0.9, 1.08, 1.12]
-    now = [recorded(load_cpu_ratio=2 * ratio) for ratio in ratios]
+def test_an_open_question_takes_more_duets(versioned: Project) -> None:
+    """Five duets that do not agree are inconclusive: a skipped test, or a failed one if asked."""
     measured = [recorded()]
-    for number, session in enumerate(now):
-        measured += [session, recorded()] if number % 2 else [recorded(), session]
+    for ratio in (1.2, 0.9, 1.1, 1.15, 0.9):
+        measured += [recorded(), recorded(load_cpu_ratio=2 * ratio)]
     versioned.sessions = list(measured)
     versioned.run(*AGAINST).assert_outcomes(skipped=1)
-    assert len(versioned.requests) == 15
+    assert len(versioned.requests) == 11
     versioned.sessions = list(measured)
     versioned.run(*AGAINST, "--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
 
 
-def test_the_baseline_is_held_beside_the_pairs(versioned: Project) -> None:
+def test_the_baseline_is_held_beside_the_duets(versioned: Project) -> None:
     """What is equal to the ref, but slower than the baseline, fails: both were asked for."""
     versioned.record()
-    versioned.sessions = in_turns(costly(), costly())
+    versioned.sessions = side_by_side(costly(), costly())
     result = versioned.compare(*AGAINST)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*against HEAD*", "*1.00 x*PASS*", "*against the baseline*"])
     line_with(result, "test_load_time", "load_cpu_ratio", "1.50 x", "REGRESSED")
-    assert len(versioned.requests) == 8
+    assert len(versioned.requests) == 6
 
 
-def test_the_pairs_overrule_a_baseline_that_is_fine(versioned: Project) -> None:
+def test_the_duets_overrule_a_baseline_that_is_fine(versioned: Project) -> None:
     """A version that is slower than the ref fails, whatever the baseline allows."""
     versioned.record(costly())
-    versioned.sessions = in_turns(recorded(), costly())
+    versioned.sessions = side_by_side(recorded(), costly())
     versioned.compare(*AGAINST).assert_outcomes(failed=1)
 
 
-def test_benchmarks_of_a_subject_share_their_pairs(versioned: Project) -> None:
-    """A second benchmark of the same measurement starts no session where three pairs do."""
-    versioned.has(LOAD_TIME + '\n    def test_step(netpipe_benchmark): netpipe_benchmark("step_s")')
-    versioned.run(*AGAINST).assert_outcomes(passed=2)
-    assert len(versioned.requests) == 7
+def test_each_quantity_has_its_own_duets(versioned: Project) -> None:
+    """Two benchmarks of one quantity share their duets; one of another quantity has its own."""
+    step = 'def test_step(netpipe_benchmark): netpipe_benchmark("step_s")'
+    versioned.has(f"{LOAD_TIME}\n    {step}\n    test_again = test_step")
+    versioned.run(*AGAINST).assert_outcomes(passed=3)
+    quantities = [request.quantity for request in versioned.requests[1:]]
+    assert quantities == ["load_s_per_batch"] * 4 + ["step_s"] * 4
 
 
 def test_each_version_must_run_its_own_code(versioned: Project) -> None:
@@ -158,7 +160,7 @@ def test_both_versions_need_no_cache(versioned: Project) -> None:
 
 def test_nothing_is_left(versioned: Project) -> None:
     """The worktree is gone at the end of a run that failed."""
-    versioned.sessions = in_turns(recorded(), costly())
+    versioned.sessions = side_by_side(recorded(), costly())
     versioned.run(*AGAINST).assert_outcomes(failed=1)
     assert versioned.places[1].folder is not None
     assert not versioned.places[1].folder.exists()
@@ -248,16 +250,16 @@ def test_a_failing_session_of_the_ref_is_named(
 
 
 def test_other_data_have_no_base(versioned: Project) -> None:
-    """A ref that measures other data is not compared with, and no more than one pair is spent."""
+    """A ref that measures other data is not compared with, and no more than one duet is spent."""
     other = replace(recorded(), fingerprint="other")
-    versioned.sessions = in_turns(other, recorded())
+    versioned.sessions = side_by_side(other, recorded())
     result = versioned.run(*AGAINST)
     line_with(result, "NOT_COMPARED against HEAD", "other data")
     assert len(versioned.requests) == 3
 
 
 def test_a_recording_is_compared_with_nothing(versioned: Project) -> None:
-    """With --netpipe-record, the ini key may stand: no pair is measured."""
+    """With --netpipe-record, the ini key may stand: no duet is measured."""
     versioned.run(*AGAINST, "--netpipe-record", "first", "--netpipe-sessions", "1")
     assert len(versioned.requests) == 1
 
@@ -290,16 +292,16 @@ def slow_sessions(
     return let
 
 
-def test_pairs_end_with_their_time(
+def test_duets_end_with_their_time(
     versioned: Project, slow_sessions: Callable[[Iterable[float]], None]
 ) -> None:
-    """Pairs that slow sessions leave no time for are not measured; what is open is no PASS."""
+    """Duets that slow sessions leave no time for are not measured; what is open is no PASS."""
     slow_sessions(repeat(700.0))
     result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
     result.assert_outcomes(skipped=1)
-    assert [request.limit_s for request in versioned.requests] == [815.0, 815.0, 815.0]
-    line_with(result, "timed tests: 1", "20 s", "49 min")
-    line_with(result, "INCONCLUSIVE against HEAD", "1 pair", "1400", "1985 s")
+    assert [request.limit_s for request in versioned.requests] == [815.0, 805.0, 805.0]
+    line_with(result, "timed tests: 1", "20 s", "35 min")
+    line_with(result, "INCONCLUSIVE against HEAD", "1 duet", "1400", "1175 s")
 
 
 def test_a_comparison_ends_with_its_time(

@@ -10,11 +10,7 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from perf_tests.studies.gate_power import live
-from perf_tests.studies.gate_power.decisions import (
-    decide_in_order,
-    decide_on_pairs,
-    replay_decisions,
-)
+from perf_tests.studies.gate_power.decisions import decide_in_order, replay_decisions
 from perf_tests.studies.gate_power.rates import Row, format_table
 from perf_tests.studies.gate_power.trials import TRIALS, TrialSessions, group_by_trial
 
@@ -78,9 +74,6 @@ def _rows(recorded: Sequence[TrialSessions], decisions: int, seed: int) -> Itera
             yield Row(f"{trial.name}, in the order taken", "", once, len(now), same)
         found = list(replay_decisions(sessions.before, now, decisions, seed))
         yield Row(f"{trial.name}, stored baseline", sessions.slower, found, len(now), same)
-        pairs = sessions.pairs
-        found = list(decide_on_pairs(pairs, decisions, seed))
-        yield Row(f"{trial.name}, against a ref", sessions.slower, found, len(pairs), same)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,9 @@ from itertools import cycle, islice
 from random import Random
 from typing import Final, TypeVar
 
-from netpipe.gate import pairs
 from netpipe.gate.comparison import BaselineSessions, compare_until_decided
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Measurement
 
 BASELINE_SESSIONS: Final = 10
@@ -90,16 +88,3 @@ def decide_in_order(unslowed: Sequence[Measurement]) -> Iterator[Decision]:
         decision = decide_run(baseline, _repeat_from(runs, start))
         start += decision.sessions
         yield decision
-
-
-def decide_on_pairs(recorded: Sequence[Pair], count: int, seed: int) -> Iterator[Decision]:
-    """Decide again and again on pairs in a row, as a run against a ref does."""
-    random = Random(seed)
-    for _ in range(count):
-        supply = _repeat_from(recorded, random.randrange(len(recorded)))
-        used: list[Pair] = []
-        found: list[Comparison] = []
-        while not used or any(comparison.is_open for comparison in found):
-            used.append(next(supply))
-            found = [pairs.decide(quantity, used) for quantity in GATED]
-        yield _find_worst(found, 2 * len(used))

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
-from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Interval, Measurement
 from perf_tests.studies.gate_power.live import Session
 from perf_tests.studies.gate_power.slowdowns import Slowdown
@@ -47,6 +46,13 @@ TRIALS: Final = (
     Trial("step, 20%", Slowdown(), Slowdown("step", 200)),
     Trial("transfer, 20%", Slowdown(), Slowdown("transfer", 2)),
 )
+
+
+class Pair(NamedTuple):
+    """A session as it was and a slower one, taken one right after the other."""
+
+    base: Measurement
+    now: Measurement
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def _select(sessions: Sequence[Session], slowdown: Slowdown) -> tuple[Measuremen
 def _pairs(trial: Trial, sessions: Sequence[Session]) -> Iterator[Pair]:
     """Yield two sessions in a row that are of the two versions, each session once.
 
-    Where both are the same, each is the first of every other pair, as in a run against a ref.
+    Where both are the same, each is the first of every other pair.
     """
     count = 0
     left = iter(sessions)

@@ -9,11 +9,9 @@ import pytest
 from netpipe.gate.comparison import MAX_SESSIONS
 from netpipe.gate.metrics import GATED, STEP
 from netpipe.gate.outcomes import Outcome
-from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Interval, Measurement
 from perf_tests.studies.gate_power.decisions import (
     decide_in_order,
-    decide_on_pairs,
     decide_run,
     replay_decisions,
 )
@@ -61,8 +59,6 @@ def test_a_quantity_that_is_only_reported_decides_nothing(monkeypatch: pytest.Mo
     monkeypatch.setitem(GATED, "step_s", (replace(STEP, is_judged_on_shared_cores=False),))
     kept = [replace(measurement, device=CPU) for measurement in sessions(2.0, 10)]
     assert decide_run(kept, iter(kept)).outcome is Outcome.PASS
-    pairs = [Pair(measurement, measurement) for measurement in kept]
-    assert {decision.outcome for decision in decide_on_pairs(pairs, 3, seed=1)} == {Outcome.PASS}
 
 
 def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,15 +94,3 @@ def test_in_order_every_session_after_the_baseline_is_used_once() -> None:
     found = list(decide_in_order(slower_at_the_end))
     assert sum(decision.sessions for decision in found) >= 4
     assert found[0].outcome is Outcome.REGRESSED
-
-
-def test_pairs_decide_as_in_a_run_against_a_ref() -> None:
-    """A version that costs a fifth more is found from pairs, the same one never."""
-    kept = sessions(2.0, 8)
-    same = [Pair(base, now) for base, now in zip(kept, reversed(kept), strict=True)]
-    slow = [Pair(base, now) for base, now in zip(kept, sessions(2.4, 8), strict=True)]
-    assert {decision.outcome for decision in decide_on_pairs(same, 20, seed=1)} == {Outcome.PASS}
-    assert {decision.outcome for decision in decide_on_pairs(slow, 20, seed=1)} == {
-        Outcome.REGRESSED
-    }
-    assert all(decision.sessions >= 6 for decision in decide_on_pairs(slow, 20, seed=1))

@@ -1,0 +1,127 @@
+"""One side of a duet: it makes the loader and the step, and times a block whenever it is told to.
+
+`python -m netpipe.duets.child` runs it on targets. Loader workers import this module again, so its
+top level imports nothing heavy.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from netpipe.duets.blocks import Blocks, Size
+    from netpipe.duets.request import DuetRequest
+    from netpipe.measuring.request import Factories
+    from netpipe.session.heartbeat import Watch
+
+_POLL_S: Final = 1.0
+_WARM_UP_SHARE: Final = 0.2
+
+
+def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack) -> dict[str, Any]:
+    """Time blocks of what the factories make, until the parent has enough; the result is empty.
+
+    The loaders are closed by `closing`.
+
+    Raises:
+        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
+    """
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.code_origin import check_origin
+    from netpipe.session.watchdog import Watchdog
+
+    os.set_inheritable(request.channel, False)
+    check_origin(request.code_from, request.not_from)
+    let_grain_start_workers()
+    with Connection(request.channel) as channel, Watchdog(request) as watch:
+        blocks, about = _make_blocks(request, factories, closing, watch)
+        check_origin(request.code_from, request.not_from)
+        channel.send({**about, "size": blocks.size})
+        watch.enter_phase("side by side with the other version", request.budget_s)
+        for size in _read_orders(channel, watch):
+            channel.send(blocks.run(size))
+    return {"duet": {}}
+
+
+def _make_blocks(
+    request: "DuetRequest", factories: "Factories", closing: ExitStack, watch: "Watch"
+) -> "tuple[Blocks, dict[str, Any]]":
+    """Return the blocks, and what the parent must know to compare the sides."""
+    from netpipe.clock import MonotonicClock
+    from netpipe.duets.blocks import LoadBlocks, StepBlocks, TrainBlocks, block_seconds
+    from netpipe.measuring.child import device_and_step
+    from netpipe.measuring.loader_puller import Puller, close_with_timeout
+    from netpipe.measuring.step_runner import StepRunner
+    from netpipe.measuring.training_loop import late_reading_loop
+
+    clock, block_s = MonotonicClock(), block_seconds(request.budget_s)
+    watch.enter_phase("making the loader")
+    puller = Puller(factories.loader, clock, watch)
+    closing.callback(close_with_timeout, puller.close)
+    if request.quantity == "load_s_per_batch":
+        return LoadBlocks(puller, clock, block_s), {
+            "fingerprint": factories.fingerprint,
+            "shares_cores": False,
+        }
+    watch.enter_phase("making and warming up the step")
+    device_of, step = device_and_step(request, factories)
+    batches = [puller.first_batch, puller.pull()[0]]
+    stepper = StepRunner(step, batches, clock, factories.synthetic)
+    stepper.warm_up(_WARM_UP_SHARE * request.budget_s)
+    device = device_of(len(stepper.devices))
+    about = {
+        "fingerprint": device.complete_fingerprint(factories.fingerprint),
+        "shares_cores": device.shares_host_cores,
+    }
+    if request.quantity == "step_s":
+        return StepBlocks(stepper, block_s), about
+    # A loop that never comes back must not take the time that compiling a model may take.
+    watch.begin_rounds()
+    loop = factories.loop or late_reading_loop
+    return TrainBlocks(puller, stepper, loop, block_s), about
+
+
+def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[Size]":
+    """Yield the size of each block that the parent asks for, until it has enough or is gone."""
+    while True:
+        watch.begin_rounds()
+        # The other side may take minutes to start.
+        if channel.poll(_POLL_S):
+            try:
+                yield channel.recv()
+            except EOFError:
+                return
+
+
+def child_command(loader: str, step: str | None) -> list[str]:
+    """Return the command of a side of targets."""
+    command = [sys.executable, "-P", "-m", "netpipe.duets.child", "--loader", loader]
+    return command + (["--step", step] if step else [])
+
+
+def main() -> None:
+    """Run this process's side of the targets that its command names."""
+    from netpipe.duets.request import DuetRequest
+    from netpipe.measuring.request import Factories
+    from netpipe.session.child import require_request, run_job
+    from netpipe.session.targets import resolve
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loader", required=True)
+    parser.add_argument("--step")
+    arguments = parser.parse_args()
+    request = require_request(parser, DuetRequest)
+
+    def time_targets(closing: ExitStack) -> dict[str, Any]:
+        step = resolve(arguments.step) if arguments.step else None
+        return take_part(request, Factories(resolve(arguments.loader), step), closing)
+
+    run_job(request, time_targets)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The parent of a duet: it starts both sides, tells them when to time a block, and collects."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from netpipe.duets.request import DuetRequest
+from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
+from netpipe.gate.duets import Duet
+from netpipe.measuring.interleaving import order_of_round
+from netpipe.session.parent import ProcessEnvironment, Session, open_session
+from netpipe.session.progress import OnProgress
+
+_POLL_S: Final = 0.05
+# Fewer slices do not show how they are correlated; for as many the budget may be used twice.
+_MIN_SLICES: Final = 10
+_MAX_BUDGETS: Final = 2
+# Batches of each side that arrive while both pull.
+_MIN_ARRIVALS: Final = 4
+# Two processes share a GPU only if neither takes all of its memory at the start.
+_VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+# A netpipe without duets refuses the request with these words.
+_UNKNOWN_KIND: Final = "must hold a test's session of netpipe; found SessionRequest(kind='duet'"
+
+_Block = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a duet: what it runs, and where; its name is for messages."""
+
+    name: str
+    command: Sequence[str]
+    request: DuetRequest
+    environment: ProcessEnvironment = field(default_factory=ProcessEnvironment)
+    progress: OnProgress | None = None
+
+
+class _Player:
+    """A side whose session runs."""
+
+    def __init__(self, name: str, session: Session, channel: Connection) -> None:
+        self._name = name
+        self._session = session
+        self._channel = channel
+
+    def send(self, size: Sequence[int]) -> None:
+        """Tell it to time a block."""
+        with suppress(OSError):  # It has ended, which `receive` reports.
+            self._channel.send(size)
+
+    def receive(self) -> dict[str, Any]:
+        """Wait for what it says next."""
+        with suppress(EOFError, OSError):
+            while self._channel.poll(_POLL_S) or not self._session.is_over():
+                if self._channel.poll():
+                    received: dict[str, Any] = self._channel.recv()
+                    return received
+        with name_failures(self._name):
+            try:
+                self._session.result()
+            except SessionError as error:
+                if _UNKNOWN_KIND in str(error):
+                    raise SessionError(
+                        "its netpipe is older than this one, and cannot be timed side by side. "
+                        "Compare it with a netpipe of its own age, or choose a newer version"
+                    ) from error
+                raise
+            raise SessionError("it ended before it was told to")
+
+
+@contextmanager
+def name_failures(name: str) -> Iterator[None]:
+    """Put the name of a version into the message of what its session raises."""
+    try:
+        yield
+    except (NoSuchTestError, OutOfTimeError):
+        raise
+    except NetpipeError as error:
+        raise SessionError(f"the session of {name} failed: {error}") from error
+
+
+def run_duet(base: Side, now: Side) -> Duet:
+    """Time both sides for the seconds of the budget, each block beside one of the other side.
+
+    Raises:
+        NoSuchTestError: A version has no such test.
+        OutOfTimeError: The time that the request leaves is over.
+        SessionError: The session of a side has failed.
+    """
+    request = now.request
+    run_slice = _pull_together if request.quantity == "load_s_per_batch" else _take_turns
+    with ExitStack() as opened:
+        players = [opened.enter_context(_start(side)) for side in (base, now)]
+        greetings = [player.receive() for player in players]
+        (timed, *others), (timed_now, *others_now) = (greeting["size"] for greeting in greetings)
+        # A block of the faster side may take the other one too long.
+        size = (min(timed, timed_now), *map(max, others, others_now))
+        slices: list[tuple[_Block, _Block]] = []
+        started_s = time.monotonic()
+        for number in count():
+            budgets = 1 if len(slices) >= _MIN_SLICES else _MAX_BUDGETS
+            if time.monotonic() - started_s > budgets * request.budget_s:
+                break
+            blocks = run_slice(players, size, number)
+            if all(blocks):
+                slices.append(blocks)
+    prints = {greeting["fingerprint"] for greeting in greetings}
+    return Duet(
+        base=_list_values([before for before, _ in slices]),
+        now=_list_values([after for _, after in slices]),
+        difference="other data or another configuration" if len(prints) > 1 else "",
+        shares_cores=greetings[0]["shares_cores"],
+    )
+
+
+@contextmanager
+def _start(side: Side) -> Iterator[_Player]:
+    ours, theirs = Pipe()
+    with ours, ExitStack() as opened:
+        with theirs:
+            request = replace(side.request, channel=theirs.fileno())
+            variables = {**_VARIABLES, **side.environment.variables}
+            environment = replace(side.environment, variables=variables)
+            session = opened.enter_context(
+                open_session(side.command, request, environment, side.progress, [theirs.fileno()])
+            )
+        yield _Player(side.name, session, ours)
+
+
+def _pull_together(
+    players: Sequence[_Player], size: Sequence[int], number: int
+) -> tuple[_Block, _Block]:
+    """Let both sides pull a block at the same time; which is told first changes."""
+    for player in order_of_round(players, number):
+        player.send(size)
+    base, now = (player.receive() for player in players)
+    if base and now:
+        # The reference loader of a load_cpu_ratio is here the other version.
+        now["load_cpu_ratio"] /= base["load_cpu_ratio"]
+        base["load_cpu_ratio"] = 1.0
+        times_s = [block.pop("arrivals_s") for block in (base, now)]
+        # While both pull, each has its share of the machine.
+        from_s, until_s = max(each[0] for each in times_s), min(each[-1] for each in times_s)
+        both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
+        # One may be so fast that the other has hardly begun.
+        is_telling = min(map(len, both)) >= _MIN_ARRIVALS
+        for block, each in zip((base, now), both if is_telling else times_s, strict=True):
+            block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
+    return base, now
+
+
+def _take_turns(
+    players: Sequence[_Player], size: Sequence[int], number: int
+) -> tuple[_Block, _Block]:
+    """Let one side after the other time a block; which goes first changes."""
+    blocks = dict[_Player, _Block]()
+    for player in order_of_round(players, number):
+        player.send(size)
+        blocks[player] = player.receive()
+    base, now = (blocks[player] for player in players)
+    return base, now
+
+
+def _list_values(blocks: Sequence[_Block]) -> dict[str, tuple[float, ...]]:
+    """Return the values of each metric, one for each block."""
+    return {name: tuple(block[name] for block in blocks) for name in (blocks or [{}])[0]}

@@ -1,0 +1,194 @@
+"""Two versions timed side by side: what the duets decide. Pure.
+
+A duet is a process of each version. Their blocks run at the same time or next to each other, so
+what both share, the machine and its load, cancels in the ratio of two such blocks, a slice (Bulej
+et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of its slices'
+changes. Its variance is that of a moving block bootstrap (Kuensch, Ann. Stat. 17, 1989, p. 1217),
+because the load that slices leave over may last for several of them. Processes of the same code
+also differ for their whole life, in their memory's layout for example, so several duets count.
+Few of them show little of their spread, which is therefore moderated with what is expected (Smyth,
+Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless it contradicts that.
+
+The rule is sequential: `MIN_DUETS` first, then one more at a time up to `MAX_DUETS`, until the
+interval lies wholly on one side of the bound. Every look before the last must be more certain,
+because repeated looks raise more false alarms. `tests/gate/test_duets.py` simulates duets and
+checks how often the rule is wrong.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log, sqrt
+from statistics import fmean, median
+from typing import Final
+
+import numpy as np
+
+from netpipe.errors import OutOfTimeError
+from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
+from netpipe.gate.metrics import GATED, Metric
+from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.measurement import Interval
+
+MIN_DUETS: Final = 2
+MAX_DUETS: Final = 5
+# A duet that happens to start badly is not proof.
+_MIN_DUETS_FOR_ALARM: Final = 3
+
+# One-sided confidence levels of the last look, and of every look before it.
+_LAST_LEVEL: Final = 0.995
+_EARLY_LEVEL: Final = 0.998
+# While an interval at this level includes the bound, another duet is measured.
+_OPEN_LEVEL: Final = 0.975
+# In the end, an interval that includes this change may hide it.
+_HIDDEN_CHANGE: Final = log(1.10)
+
+# By how much duets of the same code differ beyond what their slices show, as one deviation, and
+# of how many duets' worth the expectation is.
+_PROCESS_SPREAD: Final = 0.006
+_EXPECTED_FREEDOM: Final = 6
+_CONTRADICTION_LEVEL: Final = 0.95
+
+# With fewer slices of a metric it is not compared.
+_MIN_SLICES: Final = 5
+_TRIMMED_FRACTION: Final = 0.2
+_RESAMPLES: Final = 400
+
+
+@dataclass(frozen=True)
+class Duet:
+    """What a process of each version measured side by side; `now` is judged.
+
+    Attributes:
+        base: The values of each metric by its name, a number for each slice.
+        now: The same for the same slices.
+        difference: Why the two cannot be compared; "" where they can.
+        shares_cores: Whether the step runs on the cores that the loader needs.
+    """
+
+    base: Mapping[str, Sequence[float]]
+    now: Mapping[str, Sequence[float]]
+    difference: str = ""
+    shares_cores: bool = False
+
+
+def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
+    """Decide on one quantity, a key of `GATED`, from at least one duet.
+
+    The comparison is open while any of its metrics is, unless one has regressed.
+    """
+    found = Comparison.from_metrics([_compare_metric(metric, duets) for metric in GATED[quantity]])
+    return replace(found, is_open=found.is_open and len(duets) < MAX_DUETS)
+
+
+def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Duet]) -> Comparison:
+    """Run duets, and add them to those already there, until they decide on a quantity.
+
+    `run_duet` raises OutOfTimeError where there is no time for another one.
+    """
+    found: Comparison
+    while not duets or (found := decide(quantity, duets)).is_open:
+        try:
+            duets.append(run_duet())
+        except OutOfTimeError as error:
+            if not duets:
+                raise
+            return mark_undecided(found, error)
+    return found
+
+
+def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
+    slices = [
+        list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=True))
+        for duet in duets
+    ]
+    difference = next((duet.difference for duet in duets if duet.difference), "")
+    if not difference and min(map(len, slices)) < _MIN_SLICES:
+        difference = f"only {min(map(len, slices))} slices could be timed"
+    if difference:
+        now = median(value for _, value in slices[-1]) if slices[-1] else 0.0
+        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, now, None, "")
+        return mark_if_not_comparable(unjudged, difference, "")
+    last, early, watched = _intervals(metric, slices)
+    bound = metric.duet_bound_change
+    is_last = len(duets) >= MAX_DUETS
+    outcome = _judge(last if is_last else early, bound, len(duets))
+    if is_last and outcome is Outcome.PASS and watched.high > max(bound, _HIDDEN_CHANGE):
+        outcome = Outcome.INCONCLUSIVE
+    figures = _format_figures(metric, last)
+    too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    found = Comparison(
+        metric=metric.name,
+        outcome=outcome,
+        now=median(median(now for _, now in each) for each in slices),
+        then=median(median(base for base, _ in each) for each in slices),
+        worse=metric.to_factors(last),
+        bound=metric.to_factor(bound),
+        reason=f"{figures}, bound {metric.format_change(bound)}{too_spread}",
+        is_open=len(duets) < MIN_DUETS
+        or outcome is Outcome.INCONCLUSIVE
+        or (watched.low <= bound <= watched.high and outcome is not Outcome.REGRESSED),
+    )
+    is_reported_only = duets[-1].shares_cores and not metric.is_judged_on_shared_cores
+    return mark_if_not_comparable(found, "", figures if is_reported_only else "")
+
+
+def _format_figures(metric: Metric, change: Interval) -> str:
+    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
+    return (
+        f"{metric.name} is {metric.format_change(change.median)}{'' if metric.is_share else ' x'} "
+        f"({' to '.join(ends)}), {change.n} duet{'s' * (change.n != 1)}"
+    )
+
+
+def _intervals(
+    metric: Metric, duets: Sequence[Sequence[tuple[float, float]]]
+) -> Iterator[Interval]:
+    """Yield the intervals of the change at the last, the early and the open level."""
+    from scipy.stats import chi2
+
+    estimates = [
+        estimate_change([metric.to_level(now) - metric.to_level(base) for base, now in slices])
+        for slices in duets
+    ]
+    changes, variances = zip(*estimates, strict=True)
+    change, freedom = fmean(changes), len(changes) - 1
+    squares = sum((each - change) ** 2 for each in changes)
+    expected = fmean(variances) + _PROCESS_SPREAD**2
+    # Where the duets contradict the expected spread, only their own counts.
+    if freedom == 0 or squares < chi2.ppf(_CONTRADICTION_LEVEL, freedom) * expected:
+        squares += _EXPECTED_FREEDOM * expected
+        freedom += _EXPECTED_FREEDOM
+    error = sqrt(squares / freedom / len(changes))
+    for level in (_LAST_LEVEL, _EARLY_LEVEL, _OPEN_LEVEL):
+        reach = student_quantile(level, freedom) * error
+        yield Interval(change, change - reach, change + reach, len(changes))
+
+
+def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
+    """Return the trimmed mean of the changes of a duet's slices, in their order, and its variance.
+
+    Blocks of the square root of their number are drawn; the variance is then increased by what
+    blocks of this length leave out where slices are not correlated.
+    """
+    values, slices = np.array(changes), len(changes)
+    length = ceil(sqrt(slices))
+    draw = np.random.default_rng(0)
+    starts = draw.integers(slices - length + 1, size=(_RESAMPLES, ceil(slices / length), 1))
+    drawn = values[(starts + np.arange(length)).reshape(_RESAMPLES, -1)[:, :slices]]
+    variance = _trimmed_mean(drawn).var() * slices / (slices - length)
+    return float(_trimmed_mean(values)), float(variance)
+
+
+def _trimmed_mean(values: "np.ndarray") -> "np.ndarray":
+    """Return the mean along the last axis without the least and the greatest values."""
+    cut = int(_TRIMMED_FRACTION * values.shape[-1])
+    kept = np.sort(values)[..., cut : values.shape[-1] - cut]
+    return np.asarray(kept.mean(axis=-1))
+
+
+def _judge(change: Interval, bound: float, duets: int) -> Outcome:
+    if change.median > bound:
+        is_proven = change.low > 0 and duets >= _MIN_DUETS_FOR_ALARM
+        return Outcome.REGRESSED if is_proven else Outcome.INCONCLUSIVE
+    is_better = change.median < -bound and change.high < 0
+    return Outcome.IMPROVED if is_better else Outcome.PASS

@@ -1,0 +1,48 @@
+"""Loaders and a step that the sides of the tests' duets name as their targets."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Batch = dict[str, np.ndarray[Any, Any]]
+
+
+def quick() -> Iterator[Batch]:
+    """Wait 2 ms for every batch."""
+    return _waiting(0.002)
+
+
+def slow() -> Iterator[Batch]:
+    """Wait 8 ms for every batch."""
+    return _waiting(0.008)
+
+
+def very_slow() -> Iterator[Batch]:
+    """Wait 100 ms for every batch."""
+    return _waiting(0.1)
+
+
+def _waiting(wait_s: float) -> Iterator[Batch]:
+    while True:
+        time.sleep(wait_s)
+        yield {"x": np.zeros((2, 3), np.int32)}
+
+
+def short_epochs() -> list[Batch]:
+    """Give two batches and end."""
+    return [{"x": np.zeros((2, 3), np.int32)}] * 2
+
+
+def failing() -> Iterator[Batch]:
+    """Give two batches, then fail."""
+    yield from short_epochs()
+    raise OSError("disk gone")
+
+
+def step() -> Any:
+    """Give a small state and step."""
+    return jnp.zeros(()), jax.jit(lambda state, batch: (state + batch["x"].sum(), {"loss": state}))

@@ -1,0 +1,172 @@
+"""Two live sides, and what their parent makes of them."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any, cast
+
+import psutil
+import pytest
+
+from netpipe.duets import parent
+from netpipe.duets.child import child_command
+from netpipe.duets.parent import Side, run_duet
+from netpipe.duets.request import DuetRequest
+from netpipe.errors import SessionError
+from netpipe.gate.duets import Duet, estimate_change
+from netpipe.gate.metrics import GATED, METRICS
+from tests.duets import duet_targets
+from tests.session.child_programs import wait_until_gone
+
+FILE = duet_targets.__file__
+REQUEST = DuetRequest(budget_s=1.0)
+
+
+def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side:
+    """Make a side of targets of the tests."""
+    command = child_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
+    return Side(name, command, replace(REQUEST, **settings))
+
+
+def run(base: str, now: str, step: str | None = None, **settings: Any) -> Duet:
+    """Run a duet of two loaders."""
+    return run_duet(side("base", base, step, **settings), side("now", now, step, **settings))
+
+
+def test_a_longer_wait_shows_in_every_slice() -> None:
+    """Both wait at the same time, four times as long in one; their CPU time is compared too."""
+    duet = run("quick", "slow")
+    assert not duet.difference
+    assert set(duet.base) == set(duet.now) == {metric.name for metric in GATED["load_s_per_batch"]}
+    assert len({len(values) for values in (*duet.base.values(), *duet.now.values())}) == 1
+    base, now = duet.base["load_s_per_batch"], duet.now["load_s_per_batch"]
+    assert len(base) >= 2
+    assert all(slow > fast for slow, fast in zip(now, base, strict=True))
+    assert min(now) >= 0.008
+    assert set(duet.base["load_cpu_ratio"]) == {1.0}
+
+
+def test_a_loader_much_slower_than_the_other_is_compared() -> None:
+    """One gives its whole block before the other has given four batches: it counts all the same."""
+    duet = run("quick", "very_slow")
+    metric = METRICS["load_s_per_batch"]
+    pairs = zip(duet.base[metric.name], duet.now[metric.name], strict=True)
+    change, _ = estimate_change(
+        [metric.to_level(now) - metric.to_level(base) for base, now in pairs]
+    )
+    assert change > 2
+
+
+@pytest.mark.parametrize("quantity", ["step_s", "train_s_per_step"])
+def test_steps_take_turns(quantity: str) -> None:
+    """Each gated metric of a quantity has a value for each slice, on an emulated device too."""
+    duet = run("quick", "quick", quantity=quantity, accelerator="emulated:10ms")
+    names = {metric.name for metric in GATED[quantity]}
+    assert set(duet.base) == set(duet.now) == names
+    seconds = duet.now[quantity]
+    assert len(seconds) >= 2
+    assert min(seconds) > 0.009
+    assert not duet.shares_cores
+
+
+def test_a_step_on_the_cpu_shares_its_cores() -> None:
+    """What the loader and the step take from each other is known to whoever decides."""
+    assert run("quick", "quick", "step", quantity="step_s").shares_cores
+
+
+def test_blocks_across_the_end_of_an_epoch_do_not_count() -> None:
+    """Starting a loader is not loading: of a loader with two batches no slice is left."""
+    duet = run("short_epochs", "short_epochs")
+    assert not duet.base
+    assert not duet.now
+
+
+def test_the_session_that_fails_is_named() -> None:
+    """The error says which version it was, and what its loader raised."""
+    with pytest.raises(SessionError, match=r"session of base failed: .*disk gone"):
+        run("failing", "quick")
+    with pytest.raises(SessionError, match=r"session of now failed: .*disk gone"):
+        run("quick", "failing")
+
+
+def test_a_version_that_knows_no_duets_is_named() -> None:
+    """A process that ends without a greeting, as an older netpipe's does, is no hang."""
+    old = Side(
+        "v1", [sys.executable, "-c", "print('unknown session'); raise SystemExit(4)"], REQUEST
+    )
+    with pytest.raises(SessionError, match=r"(?s)session of v1 failed: .*code 4.*unknown session"):
+        run_duet(old, side("now", "quick"))
+
+
+def test_an_older_netpipe_is_said_to_be_older() -> None:
+    """It refuses the request as one that somebody has set by hand, which it is not."""
+    said = f"ERROR: NETPIPE_SESSION {parent._UNKNOWN_KIND}, result='')"
+    old = Side("v1", [sys.executable, "-c", f"print({said!r}); raise SystemExit(4)"], REQUEST)
+    with pytest.raises(SessionError, match="session of v1 failed: its netpipe is older"):
+        run_duet(old, side("now", "quick"))
+
+
+def test_one_that_ends_early_without_an_error_is_named() -> None:
+    """A result is no reason to go on without that side."""
+    program = (
+        "import json, os; file = json.loads(os.environ['NETPIPE_SESSION'])['result']; "
+        "open(file, 'w').write(json.dumps({'schema': 'netpipe.session/1', 'duet': {}}))"
+    )
+    early = Side("v1", [sys.executable, "-c", program], REQUEST)
+    with pytest.raises(SessionError, match="session of v1 failed: it ended before"):
+        run_duet(early, side("now", "quick"))
+
+
+def test_nothing_outlives_a_killed_parent() -> None:
+    """Both sides wait for orders, and end when nobody is left to give any."""
+    program = (
+        "from tests.duets.test_parent import side, run_duet\n"
+        "run_duet(side('base', 'quick', budget_s=60.0), side('now', 'quick', budget_s=60.0))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        children: list[psutil.Process] = []
+        while len(children) < 2:
+            children = psutil.Process(process.pid).children()
+        process.send_signal(signal.SIGKILL)
+    for child in children:
+        wait_until_gone(child.pid)
+
+
+class _Player:
+    """A side that has its answers ready, and writes down when it is told to time a block."""
+
+    def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
+        self._name, self._told, self._answers = name, told, list(answers)
+
+    def send(self, size: tuple[int, ...]) -> None:
+        """Note the order."""
+        self._told.append(f"{self._name} {size}")
+
+    def receive(self) -> dict[str, Any]:
+        """Give the next answer."""
+        self._told.append(f"{self._name} answers")
+        return self._answers.pop(0)
+
+
+def players(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
+    """Make two sides with an answer each."""
+    return [cast(Any, _Player("base", told, base)), cast(Any, _Player("now", told, now))]
+
+
+def test_the_loaders_time_is_that_in_which_both_pull() -> None:
+    """A slower side would be alone, with all cores, after the other has ended its block."""
+    told: list[str] = []
+    base = {"load_cpu_ratio": 0.002, "arrivals_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
+    now = {"load_cpu_ratio": 0.003, "arrivals_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
+    before, after = parent._pull_together(players(told, base, now), (6, 0), 0)
+    assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
+    assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
+    assert told == ["base (6, 0)", "now (6, 0)", "base answers", "now answers"]
+
+
+def test_who_is_told_first_changes() -> None:
+    """In every second slice the order is the other one, at once or in turns."""
+    told: list[str] = []
+    parent._take_turns(players(told, {"step_s": 1.0}, {"step_s": 2.0}), (3,), 1)
+    assert told == ["now (3,)", "now answers", "base (3,)", "base answers"]

@@ -1,0 +1,226 @@
+"""What duets decide: in each direction, at each number of duets, and how often that is wrong."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from netpipe.errors import OutOfTimeError
+from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide, decide_in_duets, estimate_change
+from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.measurement import Measurement
+from tests.gate.sessions import worse_of
+from tests.suite.recorded import H200, make_duet, recorded
+
+USUAL = recorded()
+
+
+def decided(*ratios: float) -> Comparison:
+    """Decide on duets in which a step of this version takes so many times as long."""
+    steps = [recorded(step_s=0.030 * factor, train_s=0.030 * factor) for factor in ratios]
+    return decide("step_s", [make_duet("step_s", USUAL, step) for step in steps])
+
+
+def outcome(*ratios: float) -> tuple[Outcome, bool]:
+    """Return the outcome and whether it is open."""
+    decision = decided(*ratios)
+    return decision.outcome, decision.is_open
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ((1.0, 1.01, 0.99), (Outcome.PASS, False)),
+        ((1.12, 1.13, 1.11), (Outcome.REGRESSED, False)),
+        ((0.88, 0.89, 0.87), (Outcome.IMPROVED, False)),
+        ((1.02, 1.021, 1.019), (Outcome.PASS, False)),
+        ((0.96, 0.961, 0.959), (Outcome.PASS, False)),
+        ((1.06, 1.061, 1.059), (Outcome.REGRESSED, False)),
+    ],
+    ids=["equal", "slower", "faster", "hardly slower", "hardly faster", "just slower"],
+)
+def test_three_duets_that_agree_decide(
+    ratios: tuple[float, ...], expected: tuple[Outcome, bool]
+) -> None:
+    """A time counts as slower from 5% on, and as faster likewise."""
+    assert outcome(*ratios) == expected
+
+
+def test_one_duet_never_decides() -> None:
+    """A single one leaves any answer open."""
+    assert decided(1.0).is_open
+    assert decided(1.5).is_open
+
+
+def test_two_duets_fail_no_run() -> None:
+    """Both processes of a version may have started badly: a third duet is measured."""
+    assert outcome(1.0, 1.0) == (Outcome.PASS, False)
+    assert outcome(1.5, 1.5) == (Outcome.INCONCLUSIVE, True)
+
+
+def test_a_suspicion_is_followed_up() -> None:
+    """A change above the bound that is not proven stays open, and in the end inconclusive."""
+    spread = [1.20, 0.95, 1.18, 1.15, 0.90]
+    for count in range(MIN_DUETS, MAX_DUETS):
+        assert outcome(*spread[:count]) == (Outcome.INCONCLUSIVE, True)
+    assert outcome(*spread) == (Outcome.INCONCLUSIVE, False)
+
+
+def test_an_interval_that_includes_the_bound_is_followed_up() -> None:
+    """A change below the bound that is not certain stays open, and in the end passes."""
+    spread = [1.00, 1.08, 0.95, 1.01, 0.99]
+    assert outcome(*spread[:3]) == (Outcome.PASS, True)
+    assert outcome(*spread) == (Outcome.PASS, False)
+
+
+def test_what_may_hide_a_slowdown_is_no_pass() -> None:
+    """Duets about 1 that do not exclude 10% are inconclusive in the end, not equal."""
+    spread = [1.00, 1.20, 0.85, 1.05, 0.90]
+    assert outcome(*spread[:3]) == (Outcome.PASS, True)
+    assert outcome(*spread) == (Outcome.INCONCLUSIVE, False)
+
+
+def test_duets_are_run_until_they_decide() -> None:
+    """Those already there count too, and an equal pair of versions needs two."""
+    equal = make_duet("step_s", USUAL, USUAL)
+    for already in range(MIN_DUETS):
+        duets = [equal] * already
+        assert decide_in_duets("step_s", duets, lambda: equal).outcome is Outcome.PASS
+        assert len(duets) == MIN_DUETS
+
+
+def test_what_is_open_without_time_is_no_pass() -> None:
+    """Where no further duet fits in, what was measured is INCONCLUSIVE; nothing at all an error."""
+
+    def no_time() -> Duet:
+        raise OutOfTimeError("no more sessions")
+
+    found = decide_in_duets("step_s", [make_duet("step_s", USUAL, USUAL)], no_time)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "no more sessions" in found.reason
+    with pytest.raises(OutOfTimeError):
+        decide_in_duets("step_s", [], no_time)
+
+
+def test_the_reason_has_the_ratio_and_its_interval() -> None:
+    """The metric, by what factor it is worse, the interval, the number of duets and the bound."""
+    comparison = decided(1.11, 1.12, 1.13)
+    for value in ("step_s", "1.12 x", "1.11 to 1.13", "3 duets", "1.05"):
+        assert value in comparison.reason
+    assert comparison.worse_ratio == pytest.approx(1.12, abs=1e-4)
+    assert comparison.then == pytest.approx(0.030)
+    assert comparison.now == pytest.approx(0.030 * 1.12)
+
+
+@pytest.mark.parametrize(
+    ("slower", "metric"),
+    [
+        (recorded(load_cpu_ratio=2.0 * 1.045), "load_cpu_ratio"),
+        (recorded(load_s=0.0108), "load_s_per_batch"),
+    ],
+    ids=["CPU time", "waiting"],
+)
+def test_loading_is_held_tightly(slower: Measurement, metric: str) -> None:
+    """CPU time counts from 3% on, and waiting from 5% on, for both versions wait side by side."""
+    comparison = decide("load_s_per_batch", [make_duet("load_s_per_batch", USUAL, slower)] * 3)
+    assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, metric)
+
+
+def test_less_utilisation_is_worse() -> None:
+    """A figure of which more is better regresses when it falls, and improves when it grows."""
+    fine, waiting = recorded(device=H200), recorded(train_s=0.036, device=H200)
+    worse, better = (
+        decide("train_s_per_step", [make_duet("train_s_per_step", *sides)] * 3)
+        for sides in ((fine, waiting), (waiting, fine))
+    )
+    assert (worse.outcome, worse.metric) == (Outcome.REGRESSED, "accelerator_utilisation")
+    assert (better.outcome, better.metric) == (Outcome.IMPROVED, "accelerator_utilisation")
+
+
+def test_other_data_are_not_compared() -> None:
+    """No further duet is measured for them."""
+    other = replace(USUAL, fingerprint="other data")
+    decision = decide("step_s", [make_duet("step_s", other, USUAL)])
+    assert (decision.outcome, decision.is_open) == (Outcome.NOT_COMPARED, False)
+    assert "other data" in decision.reason
+
+
+def test_too_few_slices_are_not_compared() -> None:
+    """A loader that never gives a whole block is not judged, and does not pass."""
+    for slices in (0, 3):
+        decision = decide("step_s", [make_duet("step_s", USUAL, USUAL, slices)])
+        assert (decision.outcome, decision.is_open) == (Outcome.NOT_COMPARED, False)
+        assert f"only {slices} slices" in decision.reason
+
+
+def test_a_duet_shows_what_is_reported_only() -> None:
+    """On a device that shares its cores, utilisation is listed and not judged."""
+    comparison = decide("train_s_per_step", [make_duet("train_s_per_step", USUAL, USUAL)] * 3)
+    (utilisation, *_) = comparison.metrics
+    assert utilisation.is_reported_only
+    assert comparison.outcome is Outcome.PASS
+
+
+def test_nothing_is_divided_by_zero() -> None:
+    """From a figure of 0 to any other is a change without end, in its direction."""
+    idle, some = recorded(load_cpu_ratio=0.0), recorded()
+    for sides, outcome in (((idle, some), Outcome.REGRESSED), ((some, idle), Outcome.IMPROVED)):
+        comparison = decide("load_s_per_batch", [make_duet("load_s_per_batch", *sides)] * 3)
+        assert (comparison.outcome, comparison.metric) == (outcome, "load_cpu_ratio")
+
+
+def test_a_few_wild_slices_move_little() -> None:
+    """One slice in ten that took five times as long is not the change of a duet."""
+    changes = [0.01] * 18 + [1.6, 1.6]
+    change, variance = estimate_change(changes)
+    assert change == pytest.approx(0.01)
+    assert variance < 0.01**2
+
+
+# ---- How often it is wrong: all is drawn
+
+
+def draw(rng: np.random.Generator, change: float, process: float, slice_: float) -> Duet:
+    """Draw a duet whose slices are correlated by 0.5 with the ones before, as under a load."""
+    noise = rng.normal(0.0, slice_, 24)
+    for index in range(1, len(noise)):
+        noise[index] = 0.5 * noise[index - 1] + 0.75**0.5 * noise[index]
+    ratios = np.exp(change + rng.normal(0.0, process) + noise)
+    base, now = ({"step_s": values} for values in ((0.03,) * 24, tuple((0.03 * ratios).tolist())))
+    return Duet(base, now)
+
+
+def chances(slowdown: float, process: float, slice_: float, decisions: int) -> Counter[Outcome]:
+    """Decide on duets that are drawn, as many as it takes."""
+    rng = np.random.default_rng([round(1000 * x) for x in (slowdown, process, slice_)])
+    found: Counter[Outcome] = Counter()
+    for _ in range(decisions):
+        draw_next = lambda: draw(rng, np.log(slowdown), process, slice_)  # noqa: E731
+        found[decide_in_duets("step_s", [], draw_next).outcome] += 1
+    return found
+
+
+@pytest.mark.parametrize("process", [0.0, 0.006, 0.02])
+@pytest.mark.parametrize("slice_", [0.02, 0.08])
+def test_identical_code_seldom_regresses(process: float, slice_: float) -> None:
+    """However far processes and slices spread, at most 1% of the decisions are alarms."""
+    assert chances(1.0, process, slice_, 300)[Outcome.REGRESSED] <= 3
+
+
+@pytest.mark.parametrize(("slowdown", "slice_", "least"), [(1.08, 0.05, 0.95), (1.10, 0.08, 0.95)])
+def test_slowdowns_are_found(slowdown: float, slice_: float, least: float) -> None:
+    """Of a step with a bound of 5%: 8% where slices spread by 5%, 10% where they do by 8%."""
+    assert chances(slowdown, 0.006, slice_, 200)[Outcome.REGRESSED] >= least * 200
+
+
+@pytest.mark.parametrize("count", range(MIN_DUETS, MAX_DUETS + 1))
+def test_intervals_keep_their_level_at_every_number_of_duets(count: int) -> None:
+    """Intervals of identical code, at 99.5% on each side, seldom exclude a change of zero."""
+    rng, draws = np.random.default_rng(count), 1000
+    alarms = 0
+    for _ in range(draws):
+        duets = [draw(rng, 0.0, 0.006, rng.uniform(0.02, 0.10)) for _ in range(count)]
+        worse = worse_of(decide("step_s", duets).metrics[0])
+        alarms += worse.low > 1
+    assert alarms <= 0.005 * draws + 3 * (0.005 * draws) ** 0.5
