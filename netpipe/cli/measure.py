@@ -26,7 +26,7 @@ from netpipe.cli.console import (
 from netpipe.cli.progress_display import show_progress
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.verdict import decision
+from netpipe.verdict import clear, decision
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
     device_label,
@@ -131,6 +131,7 @@ def measure(
     from netpipe.measuring.child import child_command
     from netpipe.session.parent import run_measurement
 
+    settings["decided_by"] = clear.RULE
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)
     command = child_command(loader, step, loop)
     if not quiet:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from netpipe.clock import MonotonicClock
@@ -49,7 +50,11 @@ def measure_factories(
     with Watchdog(request) as watch:
         subject = replace(factories, step=step)
         clock, budget_s = MonotonicClock(), request.budget_s
-        for found in measure(subject, device_of, budget_s, clock, closing, watch, trace):
+        is_decided = resolve_name(request.decided_by) if request.decided_by else None
+        measured = measure(
+            subject, device_of, budget_s, clock, closing, watch, trace, is_decided=is_decided
+        )
+        for found in measured:
             check_origin(request.code_from, request.not_from)
             document = {"measurement": found.to_document()}
             write_result(request, document, is_whole=False)

@@ -42,8 +42,11 @@ def measure(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
     trace: Callable[[str], Path] | None = None,
+    is_decided: Callable[[Measurement], bool] | None = None,
 ) -> Iterator[Measurement]:
     """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
+
+    They end earlier where `is_decided` says so of the measurement so far.
 
     The caller closes `closing`, which closes the loaders, once the measurement is safe. `trace`
     returns the file for a profiler's trace of some real steps, by the device's key: with it the
@@ -59,13 +62,18 @@ def measure(
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.enter_phase("making the step")
-    runner = RoundRunner(subject, puller, clock, budget_s, watch)
+
+    def summarize() -> Measurement:
+        busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
+        return _summarize(runner, device_of, environment, clock() - started, busy)
+
+    decided = None if is_decided is None else lambda: is_decided(summarize())
+    runner = RoundRunner(subject, puller, clock, budget_s, watch, decided)
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run()
-    busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
         runner.log.no_trace = "taking it did not end"
-        yield _summarize(runner, device_of, environment, clock() - started, busy)
+        yield summarize()
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
         watch.begin_rounds()
@@ -76,7 +84,7 @@ def measure(
             runner.log.no_trace = str(error)
         else:
             runner.log.trace, runner.log.no_trace = str(file), ""
-    yield _summarize(runner, device_of, environment, clock() - started, busy)
+    yield summarize()
 
 
 def _summarize(

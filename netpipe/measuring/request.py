@@ -19,6 +19,8 @@ class MeasureRequest(SessionRequest):
         mfu: The fraction of that peak that a step reaches.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
         trace_name: What was traced, for the trace's file name.
+        decided_by: The function, as `module:name`, that ends the rounds when it returns True for
+            the measurement so far; "" if they are to use the whole budget.
     """
 
     kind: str = "measure"
@@ -26,6 +28,7 @@ class MeasureRequest(SessionRequest):
     mfu: float = 0.4
     trace: str = ""
     trace_name: str = ""
+    decided_by: str = ""
 
     result_key = "measurement"
 

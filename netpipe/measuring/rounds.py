@@ -42,6 +42,8 @@ _PLANNED_ROUNDS = 12
 _LIKELY_ROUNDS = 9
 _ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
+# Seconds of rounds for which blocks are sized at first where a clear case may end early.
+_CLEAR_CASE_S = 5.0
 # Share of the budget that calibration takes before the rounds, in this many blocks.
 _CALIBRATION_SHARE = 0.25
 _MIN_CALIBRATION_BLOCKS = 3
@@ -66,7 +68,13 @@ class RoundRunner:
     """Runs the blocks of the rounds in their order, and logs what they measure."""
 
     def __init__(
-        self, subject: Factories, puller: Puller, clock: Clock, budget_s: float, watch: Watch
+        self,
+        subject: Factories,
+        puller: Puller,
+        clock: Clock,
+        budget_s: float,
+        watch: Watch,
+        is_decided: Callable[[], bool] | None = None,
     ) -> None:
         self.subject = subject
         self.puller = puller
@@ -74,7 +82,8 @@ class RoundRunner:
         self._clock = clock
         self._budget_s = budget_s
         self._watch = watch
-        self._round_s = budget_s / _PLANNED_ROUNDS
+        self._is_decided = is_decided
+        self._hoped_s = min(budget_s, _CLEAR_CASE_S) if is_decided else budget_s
         self._loop: Loop = subject.loop or late_reading_loop
         self._has_own_loop = self._loop is not late_reading_loop
         batches = [puller.first_batch]
@@ -115,7 +124,7 @@ class RoundRunner:
 
     def _calibrate(self) -> None:
         """Measure what the loader's first batches cost beside the reference loader's."""
-        share_s = _CALIBRATION_SHARE * self._budget_s
+        share_s = _CALIBRATION_SHARE * self._hoped_s
         started, turns = self._clock(), self.log.turns
         while len(turns) < _MIN_CALIBRATION_BLOCKS or (
             len(turns) < _MAX_CALIBRATION_BLOCKS and self._clock() - started < share_s
@@ -131,7 +140,7 @@ class RoundRunner:
         """
         previous_s = 0.0
         for tries in count(1):
-            pulled = self.puller.pull_flat_out(0.0125 * self._budget_s)
+            pulled = self.puller.pull_flat_out(0.0125 * self._hoped_s)
             load_s = pulled.s_per_batch
             agrees = abs(load_s - previous_s) <= _ESTIMATE_TOLERANCE * load_s
             is_late = self._clock() - self._started > 0.2 * self._budget_s
@@ -165,7 +174,15 @@ class RoundRunner:
         with_another_s = now - self._started + (now - begun_s) / rounds
         if rounds < MIN_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
-        return self.log.is_tight() or with_another_s > self._budget_s
+        # The first rounds may be too short to show more than narrow intervals.
+        is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
+        return is_enough() or with_another_s > self._budget_s
+
+    @property
+    def _round_s(self) -> float:
+        """Seconds of a round: the first ones are short where a clear case may end early."""
+        is_first = len(self.log.loads) < MIN_ROUNDS
+        return (self._hoped_s if is_first else self._budget_s) / _PLANNED_ROUNDS
 
     def _describe_progress(self, begun_s: float) -> str:
         done, now = len(self.log.loads), self._clock()

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any, TypeVar
 
 from netpipe.device import detection
+from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
@@ -33,6 +34,7 @@ from netpipe.suite.against import Against, dismiss_machine_alarm
 from netpipe.suite.gate_results import WORK, GateResult
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
+from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
 from netpipe.work_counts import counting
 from netpipe.work_counts.request import WorkRequest
@@ -102,6 +104,7 @@ class Run:
     _work_baselines: dict[str, tuple[WorkBaseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
+    _benchmarked: set[Hashable] = field(default_factory=set)
 
     @cached_property
     def device(self) -> Device:
@@ -200,6 +203,10 @@ class Run:
 
     def benchmark(self, name: str, subject: Subject) -> tuple[Measurement, ...]:
         """Return the sessions behind a benchmark: one, or as many as a recording takes."""
+        if self._gates and self._may_end_early(subject):
+            # Sessions that ended as soon as their verdict was clear are too short for the gate.
+            self.sessions.pop(subject.full_key, None)
+        self._benchmarked.add(subject.full_key)
         wanted = self.options.sessions if self.options.record else 1
         self.recorded[name] = self.measure(subject, wanted)
         return self.recorded[name]
@@ -365,6 +372,20 @@ class Run:
             self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
         return self._baselines[key]
 
+    @property
+    def _gates(self) -> bool:
+        """Whether the times of benchmarks are compared or recorded."""
+        return self.compares or bool(self.options.record or self.against)
+
+    def _may_end_early(self, subject: Subject) -> bool:
+        """Return whether only the verdict of its sessions counts, as far as is known by now."""
+        is_emulated = parse_accelerator(subject.accelerator) is not None
+        is_verdict_alone = is_emulated and subject.full_key not in self._benchmarked
+        return is_verdict_alone or not self._gates
+
     def _request(self, subject: Subject) -> MeasureRequest:
-        request = replace(self.options.request, accelerator=subject.accelerator)
+        decided_by = clear.RULE if self._may_end_early(subject) else ""
+        request = replace(
+            self.options.request, accelerator=subject.accelerator, decided_by=decided_by
+        )
         return replace(request, trace_name=subject.name) if request.trace else request

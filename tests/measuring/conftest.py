@@ -37,6 +37,7 @@ class Rehearse(Protocol):
         device: Device | None = ...,
         watch: Watch = ...,
         trace: Callable[[str], Path] | None = ...,
+        is_decided: Callable[[Measurement], bool] | None = ...,
         **subject: Any,
     ) -> Measurement:
         """Measure within `budget_s` seconds of the fake clock; Factories has the other fields."""
@@ -121,6 +122,7 @@ def rehearse(
         device: Device | None = None,
         watch: Watch = UNWATCHED,
         trace: Callable[[str], Path] | None = None,
+        is_decided: Callable[[Measurement], bool] | None = None,
         **subject: Any,
     ) -> Measurement:
         def device_of(count: int) -> Device:
@@ -138,7 +140,9 @@ def rehearse(
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         subject_ = Factories(**given)
         with ExitStack() as closing:
-            *_, found = measure(subject_, device_of, budget_s, clock, closing, watch, trace)
+            *_, found = measure(
+                subject_, device_of, budget_s, clock, closing, watch, trace, is_decided
+            )
         return found
 
     return run

@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +213,16 @@ def test_a_child_that_is_started_by_hand_refuses_to_run(
     with pytest.raises(SystemExit, match="2"):
         run_main(monkeypatch, None, "--loader", "json:loads")
     assert "not by hand" in capsys.readouterr().err
+
+
+def always(_: Any) -> bool:
+    """End the rounds as soon as may be."""
+    return True
+
+
+def test_the_request_names_what_ends_the_rounds(request_: MeasureRequest) -> None:
+    """It is asked from the sixth round on, which is far from the end of the budget."""
+    request = replace(request_, budget_s=8.0, decided_by=f"{__name__}:always")
+    serve(request, Factories(session_targets.tiny_loader))
+    document = json.loads(Path(request.result).read_text())
+    assert document["measurement"]["step_s"]["n"] == 6

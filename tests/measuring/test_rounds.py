@@ -11,6 +11,7 @@ from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
+from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock, ahead
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
@@ -68,6 +69,36 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count when the buffers were drained before most of them."""
     assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
+
+
+def test_the_caller_decides_when_the_rounds_end(rehearse: Rehearse) -> None:
+    """It is asked after every round from the sixth on, with all that was measured until then."""
+    asked: list[int] = []
+
+    def is_decided(measured: Measurement) -> bool:
+        asked.append(measured.step_s.n)
+        return len(asked) == 3
+
+    assert rehearse(budget_s=100.0, is_decided=is_decided).step_s.n == 8
+    assert asked == [6, 7, 8]
+
+
+def test_an_undecided_case_takes_the_whole_budget(rehearse: Rehearse, clock: FakeClock) -> None:
+    """The first rounds are short, in case that they are enough; the others are as long as ever."""
+    gaps_s = chain.from_iterable(repeat((0.010, 0.020)))
+    usual = rehearse(gaps_s, budget_s=30.0)
+    started_s = clock()
+    undecided = rehearse(gaps_s, budget_s=30.0, is_decided=lambda _: False)
+    assert clock() - started_s > 24.0
+    assert undecided.step_s.n > usual.step_s.n
+    assert undecided.distributions is not None
+
+
+def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: FakeClock) -> None:
+    """Calibration, estimates and rounds are made for a quarter of the time."""
+    started_s = clock()
+    rehearse(budget_s=40.0, is_decided=lambda _: True)
+    assert clock() - started_s < 20.0
 
 
 def test_a_tight_measurement_ends_before_its_budget(

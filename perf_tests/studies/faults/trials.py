@@ -10,6 +10,7 @@ from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session.parent import ProcessEnvironment, run_measurement
+from netpipe.verdict import clear
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, describe
@@ -91,6 +92,7 @@ def _measure(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
     request = MeasureRequest(
         accelerator=case.accelerator(values),
         budget_s=budget_s * case.budget_ratio,
+        decided_by=clear.RULE,  # as in `netpipe measure`
     )
     command = child_command(
         f"{_TARGET}loader",

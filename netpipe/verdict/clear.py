@@ -1,0 +1,31 @@
+"""Whether a verdict is so clear that more rounds would not change it. Pure."""
+
+from netpipe.results.measurement import Measurement
+from netpipe.verdict import quantities
+from netpipe.verdict.decision import judge
+from netpipe.verdict.host_causes import MIN_SYNC_PROBE
+from netpipe.verdict.kinds import VerdictKind
+
+RULE = f"{__name__}:is_clearly_healthy"
+"""The name of the rule for a request's `decided_by`."""
+
+# Load time over step time: half of what would be at risk, up to the end of the interval.
+_MAX_LOAD_OVER_STEP = 0.4
+# A pause in every 28th step shows at least twice.
+_MIN_STEPS = 64
+
+
+def is_clearly_healthy(measurement: Measurement) -> bool:
+    """Return whether nothing that verdicts are decided from comes near a limit.
+
+    Only health is ever clear: of a fault the size is of interest too.
+    """
+    return (
+        judge(measurement).kind == VerdictKind.HEALTHY
+        and quantities.load_over_step(measurement).high < _MAX_LOAD_OVER_STEP
+        and quantities.train_over_larger(measurement).high < 1 + quantities.EPSILON
+        and quantities.excess_probe(measurement) < MIN_SYNC_PROBE
+        and measurement.compilations == 0
+        and measurement.distributions is not None
+        and measurement.distributions.steps >= _MIN_STEPS
+    )

@@ -1,0 +1,52 @@
+"""When a verdict is so clear that no more rounds are needed."""
+
+from typing import Any
+
+import pytest
+
+from netpipe.results.step_times import Distributions
+from netpipe.verdict import clear
+from netpipe.verdict.clear import is_clearly_healthy
+from tests.measurements import CPU, make_measurement, spread
+
+
+def is_clear(steps: int = 64, **measured: Any) -> bool:
+    """Tell whether a fast loader is clearly healthy, with such other figures."""
+    times = Distributions((0.03,) * 101, (0.0,) * 101, steps)
+    return is_clearly_healthy(
+        make_measurement(**{"load_s": 0.004, "distributions": times, **measured})
+    )
+
+
+def test_a_fast_loader_is_clearly_healthy() -> None:
+    """Its intervals are far from every limit, also where they are not narrow."""
+    assert is_clear()
+    assert is_clear(load_s=spread(0.003, 0.004, 0.010))
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"load_s": 0.015},
+        {"load_s": spread(0.003, 0.004, 0.013)},
+        {"train_s": spread(0.030, 0.030, 0.033)},
+        {"train_s": 0.040},
+        {"sync_probe_fraction": 0.03},
+        {"compiled": (1, *[0] * 8)},
+        {"drained": False},
+        {"within_epochs": False},
+        {"steps": 63},
+        {"distributions": None},
+        {"device": CPU, "train_s": spread(0.030, 0.030, 0.033)},
+    ],
+    ids=lambda measured: "-".join(measured),
+)
+def test_anything_near_a_limit_takes_more_rounds(measured: dict[str, Any]) -> None:
+    """A slower loader, a stall, a sync, a compilation, too few steps to see a rare pause."""
+    assert not is_clear(**measured)
+
+
+def test_the_rule_has_a_name_that_a_session_can_look_up() -> None:
+    """The caller names it, so that the room that measures knows no verdict."""
+    module, _, name = clear.RULE.partition(":")
+    assert (module, getattr(clear, name)) == (clear.__name__, is_clearly_healthy)
