@@ -58,8 +58,8 @@ class _Player:
     def receive(self) -> dict[str, Any]:
         """Wait for what it says next."""
         with suppress(EOFError, OSError):
-            while self._channel.poll(_POLL_S) or not self._session.is_over():
-                if self._channel.poll():
+            while not self._session.is_over():
+                if self._channel.poll(_POLL_S):
                     received: dict[str, Any] = self._channel.recv()
                     return received
         with name_failures(self._name):

@@ -42,9 +42,7 @@ _OPEN_LEVEL: Final = 0.975
 # In the end, an interval that includes this change may hide it.
 _HIDDEN_CHANGE: Final = log(1.10)
 
-# By how much duets of the same code differ beyond what their slices show, as one deviation, and
-# of how many duets' worth the expectation is.
-_PROCESS_SPREAD: Final = 0.006
+# The degrees of freedom of the expected spread, and the level at which duets contradict it.
 _EXPECTED_FREEDOM: Final = 6
 _CONTRADICTION_LEVEL: Final = 0.95
 
@@ -153,7 +151,7 @@ def _intervals(
     changes, variances = zip(*estimates, strict=True)
     change, freedom = fmean(changes), len(changes) - 1
     squares = sum((each - change) ** 2 for each in changes)
-    expected = fmean(variances) + _PROCESS_SPREAD**2
+    expected = fmean(variances) + metric.process_spread**2
     # Where the duets contradict the expected spread, only their own counts.
     if freedom == 0 or squares < chi2.ppf(_CONTRADICTION_LEVEL, freedom) * expected:
         squares += _EXPECTED_FREEDOM * expected
