@@ -4,9 +4,7 @@
 top level imports nothing heavy.
 """
 
-import argparse
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
@@ -99,29 +97,13 @@ def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[Size]":
 
 def child_command(loader: str, step: str | None) -> list[str]:
     """Return the command of a side of targets."""
-    command = [sys.executable, "-P", "-m", "netpipe.duets.child", "--loader", loader]
-    return command + (["--step", step] if step else [])
+    from netpipe.measuring.targets import targets_command
 
-
-def main() -> None:
-    """Run this process's side of the targets that its command names."""
-    from netpipe.duets.request import DuetRequest
-    from netpipe.measuring.request import Factories
-    from netpipe.session.child import require_request, run_job
-    from netpipe.session.targets import resolve
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--loader", required=True)
-    parser.add_argument("--step")
-    arguments = parser.parse_args()
-    request = require_request(parser, DuetRequest)
-
-    def time_targets(closing: ExitStack) -> dict[str, Any]:
-        step = resolve(arguments.step) if arguments.step else None
-        return take_part(request, Factories(resolve(arguments.loader), step), closing)
-
-    run_job(request, time_targets)
+    return targets_command("netpipe.duets.child", loader, step)
 
 
 if __name__ == "__main__":
-    main()
+    from netpipe.duets.request import DuetRequest
+    from netpipe.measuring.targets import run_on_targets
+
+    run_on_targets(DuetRequest, take_part)

@@ -1,7 +1,5 @@
 """The job of a session that measures; `python -m netpipe.measuring.child` runs it on targets."""
 
-import argparse
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,11 +12,11 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import Flops, parse_accelerator
 from netpipe.errors import MisuseError
 from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.targets import run_on_targets, targets_command
 from netpipe.results.measurement import Device
-from netpipe.session.child import announce_import, require_request, run_job
+from netpipe.session.child import run_job
 from netpipe.session.code_origin import check_origin
 from netpipe.session.result_files import write_result
-from netpipe.session.targets import resolve
 from netpipe.session.watchdog import Watchdog
 
 
@@ -91,27 +89,12 @@ def device_and_step(
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
     """Return the command of a session that measures targets."""
-    command = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", loader]
-    command += ["--step", step] if step else []
-    return command + (["--loop", loop] if loop else [])
+    return targets_command("netpipe.measuring.child", loader, step, loop)
 
 
 def main() -> None:
     """Run this process's session on the targets that its command names."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--loader", required=True)
-    parser.add_argument("--step")
-    parser.add_argument("--loop")
-    arguments = parser.parse_args()
-    request = require_request(parser, MeasureRequest)
-
-    def measure(closing: ExitStack) -> dict[str, Any]:
-        announce_import(request, arguments.loader)
-        named = {name: target for name, target in vars(arguments).items() if target is not None}
-        made: dict[str, Any] = {name: resolve(target) for name, target in named.items()}
-        return measure_factories(request, Factories(**made), closing)
-
-    run_job(request, measure)
+    run_on_targets(MeasureRequest, measure_factories)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,6 @@
 Loader workers import this module again, so its top level imports nothing heavy.
 """
 
-import argparse
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,30 +61,13 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
 
 def child_command(loader: str, step: str | None) -> list[str]:
     """Return the command of a session that counts the work of targets."""
-    command = [sys.executable, "-P", "-m", "netpipe.work_counts.child", "--loader", loader]
-    return command + (["--step", step] if step else [])
+    from netpipe.measuring.targets import targets_command
 
-
-def main() -> None:
-    """Run this process's session on the targets that its command names."""
-    from netpipe.measuring.request import Factories
-    from netpipe.session.child import announce_import, require_request, run_job
-    from netpipe.session.targets import resolve
-    from netpipe.work_counts.request import WorkRequest
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--loader", required=True)
-    parser.add_argument("--step")
-    arguments = parser.parse_args()
-    request = require_request(parser, WorkRequest)
-
-    def count(_: ExitStack) -> dict[str, Any]:
-        announce_import(request, arguments.loader)
-        step: Callable[..., Any] | None = resolve(arguments.step) if arguments.step else None
-        return count_factories(request, Factories(resolve(arguments.loader), step))
-
-    run_job(request, count)
+    return targets_command("netpipe.work_counts.child", loader, step)
 
 
 if __name__ == "__main__":
-    main()
+    from netpipe.measuring.targets import run_on_targets
+    from netpipe.work_counts.request import WorkRequest
+
+    run_on_targets(WorkRequest, lambda request, factories, _: count_factories(request, factories))
