@@ -6,18 +6,18 @@ from netpipe.results.measurement import Measurement
 from netpipe.suite.expectations import Limits, expect_loading_below_step, expect_no_stall
 
 # Half of an emulated step must do for a batch: the other half is for a host that is busier.
-pytestmark = pytest.mark.netpipe(accelerator="emulated:30ms", headroom=2.0)
+pytestmark = pytest.mark.netpipe(accelerator="emulated:60ms", headroom=2.0)
 
 
 def test_loading_stays_below_an_emulated_step(
     netpipe_measurement: Measurement, netpipe_limits: Limits
 ) -> None:
-    """Loading a batch takes less than half the time of an emulated step of 30 ms."""
+    """Loading a batch takes less than half the time of an emulated step of 60 ms."""
     expect_loading_below_step(netpipe_measurement, netpipe_limits)
 
 
 def test_an_emulated_accelerator_does_not_wait(
     netpipe_measurement: Measurement, netpipe_limits: Limits
 ) -> None:
-    """This host keeps an accelerator busy that takes 30 ms a step."""
+    """This host keeps an accelerator busy that takes 60 ms a step."""
     expect_no_stall(netpipe_measurement, netpipe_limits)

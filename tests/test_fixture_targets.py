@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fixtures import targets
-from fixtures.workload import Step, gpu_workload
+from fixtures.workload import Step, cpu_workload, gpu_workload
 from netpipe.config import Config
 from netpipe.data.preparation.synthetic import generate
 from netpipe.step.presets import PRESET_BY_NAME, flops_per_step
+from netpipe.step.train import BATCH_KEYS
 from tests.root_process import run_module
 
 GPU_BATCH_BYTES = 6 * 128 * 1024 * 4
@@ -46,6 +48,36 @@ def test_a_loader_gives_batches_of_its_workload(
         assert next(batches)["inputs"].shape == (8, 256)
     finally:
         batches.close()
+
+
+def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
+    """The loader makes what a GPU trains on, and the small step takes its usual share of that."""
+    workload = cpu_workload(Config())
+    assert (workload.pipeline.batch_size, workload.pipeline.sequence_length) == (128, 1024)
+    assert workload.step == Config().step
+    step = Step(workload)
+    assert step.batch_shape == (8, 256)
+    assert step.flops_per_step == Step(Config()).flops_per_step
+    rng = np.random.default_rng(0)
+    batch = {key: rng.integers(1, 200, (128, 1024), np.int32) for key in BATCH_KEYS}
+    part = {key: array[:8, :256] for key, array in batch.items()}
+    losses = []
+    for made, given in ((step(), batch), (Step(Config())(), part)):
+        state, train = made
+        losses.append(float(train(state, given)[1]["loss"]))
+    assert losses[0] == losses[1]
+
+
+def test_a_cpu_is_given_batches_of_a_gpus_size(tmp_path: Path) -> None:
+    """In front of an emulated step too that names no GPU."""
+    generate(tmp_path / "data", probes=30)
+    run_module(
+        "pytest", "perf_tests/test_training.py::test_training_does_not_wait",
+        "--netpipe-accelerator", "emulated:60ms", "--netpipe-budget", "0.5",
+        "--netpipe-data", str(tmp_path / "data"), "--netpipe-json", str(tmp_path / "run.json"),
+    )  # fmt: skip
+    (measured, *_) = json.loads((tmp_path / "run.json").read_text())["measurements"]
+    assert measured["batch_bytes"] == GPU_BATCH_BYTES
 
 
 def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:

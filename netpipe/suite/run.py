@@ -4,7 +4,6 @@ import signal
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain
 from math import ceil
 from typing import Any, TypeVar
 
@@ -362,7 +361,7 @@ class Run:
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that baselines in use hold and that no test produced."""
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
-        counted = (held.profiles for held in chain.from_iterable(self._work_baselines.values()))
+        counted = (held[-1].profiles for held in self._work_baselines.values() if held)
         missing = (stored - set(self.recorded)) | (set().union(*counted) - set(self.recorded_work))
         return sorted(filter(self.covers, missing - self.deselected))
 

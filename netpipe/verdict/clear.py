@@ -11,8 +11,8 @@ RULE = f"{__name__}:is_clearly_healthy"
 
 # Load time over step time: half of what would be at risk, up to the end of the interval.
 _MAX_LOAD_OVER_STEP = 0.4
-# A pause in every 28th step shows at least twice.
-_MIN_STEPS = 64
+# A pause in every 28th step shows three times.
+_MIN_STEPS = 84
 
 
 def is_clearly_healthy(measurement: Measurement) -> bool:
@@ -20,10 +20,11 @@ def is_clearly_healthy(measurement: Measurement) -> bool:
 
     Only health is ever clear: of a fault the size is of interest too.
     """
+    train, epsilon = quantities.train_over_larger(measurement), quantities.EPSILON
     return (
         judge(measurement).kind == VerdictKind.HEALTHY
         and quantities.load_over_step(measurement).high < _MAX_LOAD_OVER_STEP
-        and quantities.train_over_larger(measurement).high < 1 + quantities.EPSILON
+        and 1 - epsilon < train.low <= train.high < 1 + epsilon
         and quantities.excess_probe(measurement) < MIN_SYNC_PROBE
         and measurement.compilations == 0
         and measurement.distributions is not None
