@@ -1,21 +1,25 @@
 """The blocks that one side of a duet times, a class for each quantity."""
 
+import time
 from math import ceil
 from typing import Any, Final, Protocol
 
 from netpipe.clock import Clock
-from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.loop_overhead import measure_host_s_per_step
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
 from netpipe.measuring.rounds import DRAIN_ABOVE_FRACTION
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, Loop, TrainBlock, run_train_block
+from netpipe.session.heartbeat import Watch
 
-# Seconds of a block at most, and as a share of the budget. Between shorter blocks more time passes
-# unused, and beside longer ones more changes.
+# Seconds of a block at most, and as a share of the duet. Shorter blocks leave more time unused
+# between them; during longer ones the machine's load changes.
 _MAX_BLOCK_S: Final = 0.3
 _BLOCK_SHARE: Final = 0.03
-# Steps alone take so much of a block's time.
+# The share of a block's time for which a loader is pulled at least.
+_MIN_BLOCK_SHARE: Final = 0.5
+# The share of a block's time that steps alone take.
 _ALONE_SHARE: Final = 0.2
 _MAX_BATCHES: Final = 2000
 _MAX_STEPS: Final = 200
@@ -23,13 +27,19 @@ _MAX_SKIPPED_STEPS: Final = 5
 _MAX_FILLING_S: Final = 2.0
 _MAX_DRAINING_S: Final = 4.0
 
+_MIN_ESTIMATES: Final = 2
+
 Size = tuple[int, ...]
-"""How many batches or steps of a block are timed, and then what else belongs to it."""
+"""How many batches or steps of a block are timed, and then further numbers that describe it."""
 
 
-def block_seconds(budget_s: float) -> float:
+def block_seconds(duet_s: float) -> float:
     """Return the seconds of a block in a duet of so many seconds."""
-    return min(_MAX_BLOCK_S, _BLOCK_SHARE * budget_s)
+    return min(_MAX_BLOCK_S, _BLOCK_SHARE * duet_s)
+
+
+def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
+    return puller.pull_until_steady(block_s, _MIN_ESTIMATES, _MAX_DRAINING_S)
 
 
 class Blocks(Protocol):
@@ -38,27 +48,28 @@ class Blocks(Protocol):
     size: Size
 
     def run(self, size: Size) -> dict[str, Any]:
-        """Time a block; return values by metric, or `arrivals_s`, the clock at each batch.
+        """Time a block; return values by metric, none where the loader started again within it.
 
-        There are none where the loader ended or started again within the block.
+        A loader's block has `stamps_s` too: the clock before the first batch and after each.
         """
 
 
 class LoadBlocks:
     """Batches pulled flat out, while the other side does the same.
 
-    The second part of a size are the batches before those that are timed: full buffers may have
-    held them.
+    A size is the batches that are timed, and those before them, which full buffers may have held.
     """
 
     def __init__(self, puller: Puller, clock: Clock, block_s: float) -> None:
         self._puller = puller
         self._clock = clock
-        puller.pull_flat_out(block_s)  # all workers have started then
-        pulled = puller.pull_flat_out(block_s)
+        self._block_s = block_s
+        pulled = _estimate_load(puller, block_s)
         load_s = max(pulled.s_per_batch, MIN_LOAD_S)
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         _, buffered = puller.drain(load_s, pulled.typical_s_per_batch, block_s, _MAX_DRAINING_S)
+        puller.wait_for_full_buffers(_MAX_FILLING_S)
+        self._restarts = puller.restarts
         self.size: Size = (
             clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES),
             min(ceil(buffered), _MAX_BATCHES),
@@ -68,26 +79,37 @@ class LoadBlocks:
         """Pull a block; CPU time is read when buffers are full, before and after it."""
         timed, skipped = size
         batches = timed + skipped
-        (cpu_s, arrivals_s), is_within = self._puller.run_within_epoch(
+        (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
             batches, lambda: self._pull(batches), runs=1
         )
-        if not is_within or len(arrivals_s) < skipped + 2:
+        if not is_within or len(stamps_s) < skipped + 2:
             return {}
-        return {"load_cpu_ratio": cpu_s, "arrivals_s": arrivals_s[skipped:]}
+        return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s}
 
     def _pull(self, batches: int) -> tuple[float, list[float]]:
-        puller, arrivals_s = self._puller, list[float]()
-        puller.wait_for_full_buffers(_MAX_FILLING_S)
-        before_s = puller.processes.cpu_s()
-        while not arrivals_s or (len(arrivals_s) < batches and puller.epoch_has(1)):
+        """Return the CPU seconds of a batch, and the clock before the first and after each."""
+        puller = self._puller
+        if puller.restarts != self._restarts:  # else it has waited at the end of the last block
+            puller.wait_for_full_buffers(_MAX_FILLING_S)
+            self._restarts = puller.restarts
+        before_s, stamps_s = puller.processes.cpu_s(), [self._clock()]
+        # The batches of a much slower side take a fast one less than the seconds of a block.
+        ends_s = stamps_s[0] + _MIN_BLOCK_SHARE * self._block_s
+        while len(stamps_s) <= batches or stamps_s[-1] < ends_s:
+            if len(stamps_s) > 1 and not puller.epoch_has(1):
+                break
             puller.pull()
-            arrivals_s.append(self._clock())
+            stamps_s.append(self._clock())
+        # To wait, this thread reads the CPU clocks of all processes again and again.
+        pulled_s = time.thread_time()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
-        return (puller.processes.cpu_s() - before_s) / len(arrivals_s), arrivals_s
+        waiting_s = time.thread_time() - pulled_s
+        cpu_s = puller.processes.cpu_s() - before_s - waiting_s
+        return cpu_s / (len(stamps_s) - 1), stamps_s
 
 
 class StepBlocks:
-    """Steps on resident batches, in turns with the other side."""
+    """Steps on resident batches, in turns with the other side. A size is the number of steps."""
 
     def __init__(self, stepper: StepRunner, block_s: float) -> None:
         self._stepper = stepper
@@ -99,31 +121,39 @@ class StepBlocks:
 
 
 class TrainBlocks:
-    """Steps of the real loop, in turns with the other side; the second part are steps alone."""
+    """Steps of the real loop, in turns with the other side.
 
-    def __init__(self, puller: Puller, stepper: StepRunner, loop: Loop, block_s: float) -> None:
+    A size is the steps of the loop, the steps alone, and 1 if the loop begins with empty buffers.
+    """
+
+    def __init__(
+        self, puller: Puller, stepper: StepRunner, loop: Loop, block_s: float, watch: Watch
+    ) -> None:
         self._puller = puller
         self._stepper = stepper
         self._loop = loop
+        # A loop that never comes back must not take the time that compiling a model may take.
+        watch.begin_rounds()
         measure_host_s_per_step(stepper, loop, 1)
+        watch.begin_rounds()
         step_s = stepper.measure_resident_s(2)
         self._block_s = block_s
-        self._pulled = puller.pull_flat_out(block_s)
+        self._pulled = _estimate_load(puller, block_s)
         load_s = self._pulled.s_per_batch
-        self._drains = load_s > DRAIN_ABOVE_FRACTION * step_s
         train_s = max(load_s, step_s, self._train(2).s_per_step)
         self.size: Size = (
             clamp(3, ceil(block_s / train_s), _MAX_STEPS),
             _count_steps(stepper, block_s),
+            int(load_s > DRAIN_ABOVE_FRACTION * step_s),
         )
 
     def run(self, size: Size) -> dict[str, Any]:
         """Time the loop from buffers as long training finds them: full, or empty if it drains."""
-        steps, alone = size
+        steps, alone, drains = size
         step_s = self._stepper.measure_resident_s(alone)
 
         def train() -> TrainBlock:
-            if self._drains:
+            if drains:
                 load_s, typical_s = self._pulled.s_per_batch, self._pulled.typical_s_per_batch
                 self._puller.drain(load_s, typical_s, self._block_s, _MAX_DRAINING_S)
             return self._train(steps)

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 1.0
 _WARM_UP_SHARE: Final = 0.2
+_MAX_FILLING_S: Final = 10.0
 
 
 def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack) -> dict[str, Any]:
-    """Time blocks of what the factories make, until the parent has enough; the result is empty.
+    """Time blocks of what the factories make until the parent ends this process.
 
     The loaders are closed by `closing`.
 
@@ -39,7 +40,7 @@ def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack
         blocks, about = _make_blocks(request, factories, closing, watch)
         check_origin(request.code_from, request.not_from)
         channel.send({**about, "size": blocks.size})
-        watch.enter_phase("side by side with the other version", request.budget_s)
+        watch.enter_phase("side by side with the other version", request.duet_s)
         for size in _read_orders(channel, watch):
             channel.send(blocks.run(size))
     return {"duet": {}}
@@ -56,7 +57,7 @@ def _make_blocks(
     from netpipe.measuring.step_runner import StepRunner
     from netpipe.measuring.training_loop import late_reading_loop
 
-    clock, block_s = MonotonicClock(), block_seconds(request.budget_s)
+    clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
     watch.enter_phase("making the loader")
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
@@ -76,15 +77,14 @@ def _make_blocks(
         "shares_cores": device.shares_host_cores,
     }
     if request.quantity == "step_s":
+        puller.wait_for_full_buffers(_MAX_FILLING_S)  # the loader rests from now on
         return StepBlocks(stepper, block_s), about
-    # A loop that never comes back must not take the time that compiling a model may take.
-    watch.begin_rounds()
     loop = factories.loop or late_reading_loop
-    return TrainBlocks(puller, stepper, loop, block_s), about
+    return TrainBlocks(puller, stepper, loop, block_s, watch), about
 
 
 def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[Size]":
-    """Yield the size of each block that the parent asks for, until it has enough or is gone."""
+    """Yield the size of each block that the parent asks for, until it is gone."""
     while True:
         watch.begin_rounds()
         # The other side may take minutes to start.

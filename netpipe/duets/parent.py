@@ -1,5 +1,6 @@
 """The parent of a duet: it starts both sides, tells them when to time a block, and collects."""
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,12 +18,12 @@ from netpipe.session.parent import ProcessEnvironment, Session, open_session
 from netpipe.session.progress import OnProgress
 
 _POLL_S: Final = 0.05
-# Fewer slices do not show how they are correlated; for as many the budget may be used twice.
+# A duet with fewer slices goes on, but for no more than twice its time.
 _MIN_SLICES: Final = 10
-_MAX_BUDGETS: Final = 2
+_MAX_DUETS: Final = 2
 # Batches of each side that arrive while both pull.
 _MIN_ARRIVALS: Final = 4
-# Two processes share a GPU only if neither takes all of its memory at the start.
+# Two processes share a GPU only if neither takes most of its memory at the start.
 _VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 # A netpipe without duets refuses the request with these words.
@@ -55,24 +56,44 @@ class _Player:
         with suppress(OSError):  # It has ended, which `receive` reports.
             self._channel.send(size)
 
-    def receive(self) -> dict[str, Any]:
-        """Wait for what it says next."""
-        with suppress(EOFError, OSError):
-            while not self._session.is_over():
-                if self._channel.poll(_POLL_S):
-                    received: dict[str, Any] = self._channel.recv()
-                    return received
+    def receive(self) -> dict[str, Any] | None:
+        """Return what it has said, after a short wait; None: nothing yet.
+
+        Raises:
+            NetpipeError: Its session has failed.
+        """
         with name_failures(self._name):
+            if self._session.is_over():
+                raise self._failure()
             try:
-                self._session.result()
-            except SessionError as error:
-                if _UNKNOWN_KIND in str(error):
-                    raise SessionError(
-                        "its netpipe is older than this one, and cannot be timed side by side. "
-                        "Compare it with a netpipe of its own age, or choose a newer version"
-                    ) from error
-                raise
-            raise SessionError("it ended before it was told to")
+                return self._channel.recv() if self._channel.poll(_POLL_S) else None
+            except (EOFError, OSError):
+                raise self._failure() from None
+
+    def _failure(self) -> NetpipeError:
+        """Return the error of a session that has ended, or ends."""
+        try:
+            self._session.result()
+        except SessionError as error:
+            if _UNKNOWN_KIND not in str(error):
+                return error
+            return SessionError(
+                "its netpipe is older than this one, and cannot be timed side by side. Compare it "
+                "with a netpipe of its own age, or choose a newer version"
+            )
+        except NetpipeError as error:
+            return error
+        return SessionError("it ended before it was told to")
+
+
+def _receive_all(players: Sequence[_Player]) -> list[dict[str, Any]]:
+    """Wait until every side has said something, while looking after all of them."""
+    received: dict[_Player, dict[str, Any]] = {}
+    while len(received) < len(players):
+        for player in players:
+            if player not in received and (said := player.receive()) is not None:
+                received[player] = said
+    return [received[player] for player in players]
 
 
 @contextmanager
@@ -94,28 +115,28 @@ def run_duet(base: Side, now: Side) -> Duet:
         OutOfTimeError: The time that the request leaves is over.
         SessionError: The session of a side has failed.
     """
-    request = now.request
-    run_slice = _pull_together if request.quantity == "load_s_per_batch" else _take_turns
+    quantity, duet_s = now.request.quantity, now.request.duet_s
+    run_slice = _pull_together if quantity == "load_s_per_batch" else _take_turns
     with ExitStack() as opened:
         players = [opened.enter_context(_start(side)) for side in (base, now)]
-        greetings = [player.receive() for player in players]
+        greetings = _receive_all(players)
+        if len({greeting["fingerprint"] for greeting in greetings}) > 1:
+            return Duet({}, {}, difference="other data or another configuration")
         (timed, *others), (timed_now, *others_now) = (greeting["size"] for greeting in greetings)
         # A block of the faster side may take the other one too long.
         size = (min(timed, timed_now), *map(max, others, others_now))
         slices: list[tuple[_Block, _Block]] = []
         started_s = time.monotonic()
         for number in count():
-            budgets = 1 if len(slices) >= _MIN_SLICES else _MAX_BUDGETS
-            if time.monotonic() - started_s > budgets * request.budget_s:
+            duets = 1 if len(slices) >= _MIN_SLICES else _MAX_DUETS
+            if time.monotonic() - started_s > duets * duet_s:
                 break
-            blocks = run_slice(players, size, number)
-            if all(blocks):
-                slices.append(blocks)
-    prints = {greeting["fingerprint"] for greeting in greetings}
+            before, after = run_slice(players, size, number)
+            if before and after:
+                slices.append((before, after))
     return Duet(
         base=_list_values([before for before, _ in slices]),
         now=_list_values([after for _, after in slices]),
-        difference="other data or another configuration" if len(prints) > 1 else "",
         shares_cores=greetings[0]["shares_cores"],
     )
 
@@ -126,7 +147,7 @@ def _start(side: Side) -> Iterator[_Player]:
     with ours, ExitStack() as opened:
         with theirs:
             request = replace(side.request, channel=theirs.fileno())
-            variables = {**_VARIABLES, **side.environment.variables}
+            variables = {**_VARIABLES, **os.environ, **side.environment.variables}
             environment = replace(side.environment, variables=variables)
             session = opened.enter_context(
                 open_session(side.command, request, environment, side.progress, [theirs.fileno()])
@@ -140,16 +161,21 @@ def _pull_together(
     """Let both sides pull a block at the same time; which is told first changes."""
     for player in order_of_round(players, number):
         player.send(size)
-    base, now = (player.receive() for player in players)
+    base, now = _receive_all(players)
     if base and now:
-        # The reference loader of a load_cpu_ratio is here the other version.
+        stamps_s = [block.pop("stamps_s") for block in (base, now)]
+        until_s = min(each[-1] for each in stamps_s)
+        if until_s <= max(each[0] for each in stamps_s):
+            return {}, {}  # One has waited, or started its loader again.
+        # A load_cpu_ratio is usually that to a reference loader; here, to the other version.
         now["load_cpu_ratio"] /= base["load_cpu_ratio"]
         base["load_cpu_ratio"] = 1.0
-        times_s = [block.pop("arrivals_s") for block in (base, now)]
         # While both pull, each has its share of the machine.
-        from_s, until_s = max(each[0] for each in times_s), min(each[-1] for each in times_s)
+        _, skipped = size
+        times_s = [each[skipped:] for each in stamps_s]
+        from_s = max(each[0] for each in times_s)
         both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
-        # One may be so fast that the other has hardly begun.
+        # One may be so much faster that the other has hardly begun.
         is_telling = min(map(len, both)) >= _MIN_ARRIVALS
         for block, each in zip((base, now), both if is_telling else times_s, strict=True):
             block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
@@ -163,7 +189,7 @@ def _take_turns(
     blocks = dict[_Player, _Block]()
     for player in order_of_round(players, number):
         player.send(size)
-        blocks[player] = player.receive()
+        (blocks[player],) = _receive_all([player])
     base, now = (blocks[player] for player in players)
     return base, now
 

@@ -19,3 +19,8 @@ class DuetRequest(MeasureRequest):
     channel: int = -1
 
     result_key = "duet"
+
+    @property
+    def duet_s(self) -> float:
+        """Seconds of one duet: several are needed, and half a budget is enough for each."""
+        return 0.5 * self.budget_s

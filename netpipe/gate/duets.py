@@ -9,10 +9,10 @@ also differ for their whole life, in their memory's layout for example, so sever
 Few of them show little of their spread, which is therefore moderated with what is expected (Smyth,
 Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless it contradicts that.
 
-The rule is sequential: `MIN_DUETS` first, then one more at a time up to `MAX_DUETS`, until the
-interval lies wholly on one side of the bound. Every look before the last must be more certain,
-because repeated looks raise more false alarms. `tests/gate/test_duets.py` simulates duets and
-checks how often the rule is wrong.
+The rule is sequential: `MIN_DUETS` first, then one more at a time up to `MAX_DUETS`, until a change
+beyond the bound is proven or the interval lies below the bound. Every look before the last must be
+more certain, because repeated looks raise more false alarms. `tests/gate/test_duets.py` simulates
+duets and checks how often the rule is wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _HIDDEN_CHANGE: Final = log(1.10)
 _EXPECTED_FREEDOM: Final = 6
 _CONTRADICTION_LEVEL: Final = 0.95
 
-# With fewer slices of a metric it is not compared.
+# A duet with fewer slices does not count.
 _MIN_SLICES: Final = 5
 _TRIMMED_FRACTION: Final = 0.2
 _RESAMPLES: Final = 400
@@ -95,36 +95,39 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
-    slices = [
+    difference = next((duet.difference for duet in duets if duet.difference), "")
+    if difference:
+        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
+        return mark_if_not_comparable(unjudged, difference, "")
+    everything = [
         list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=True))
         for duet in duets
     ]
-    difference = next((duet.difference for duet in duets if duet.difference), "")
-    if not difference and min(map(len, slices)) < _MIN_SLICES:
-        difference = f"only {min(map(len, slices))} slices could be timed"
-    if difference:
-        now = median(value for _, value in slices[-1]) if slices[-1] else 0.0
-        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, now, None, "")
-        return mark_if_not_comparable(unjudged, difference, "")
-    last, early, watched = _intervals(metric, slices)
+    slices = [each for each in everything if len(each) >= _MIN_SLICES]
+    if not slices:
+        most = max(map(len, everything))
+        reason = f"{metric.name}: only {most} slices fitted into a duet; give a larger budget"
+        is_open = len(duets) < MIN_DUETS
+        return Comparison(Outcome.INCONCLUSIVE, metric.name, 0.0, None, reason, is_open=is_open)
+    last_interval, early_interval, open_interval = _intervals(metric, slices)
     bound = metric.duet_bound_change
     is_last = len(duets) >= MAX_DUETS
-    outcome = _judge(last if is_last else early, bound, len(duets))
-    if is_last and outcome is Outcome.PASS and watched.high > max(bound, _HIDDEN_CHANGE):
+    outcome = _judge(last_interval if is_last else early_interval, bound, len(slices))
+    if is_last and outcome is Outcome.PASS and open_interval.high > max(bound, _HIDDEN_CHANGE):
         outcome = Outcome.INCONCLUSIVE
-    figures = _format_figures(metric, last)
+    figures = _format_figures(metric, last_interval)
     too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
     found = Comparison(
         metric=metric.name,
         outcome=outcome,
         now=median(median(now for _, now in each) for each in slices),
         then=median(median(base for base, _ in each) for each in slices),
-        worse=metric.to_factors(last),
+        worse=metric.to_factors(last_interval),
         bound=metric.to_factor(bound),
         reason=f"{figures}, bound {metric.format_change(bound)}{too_spread}",
-        is_open=len(duets) < MIN_DUETS
+        is_open=len(slices) < MIN_DUETS
         or outcome is Outcome.INCONCLUSIVE
-        or (watched.low <= bound <= watched.high and outcome is not Outcome.REGRESSED),
+        or (open_interval.low <= bound <= open_interval.high and outcome is not Outcome.REGRESSED),
     )
     is_reported_only = duets[-1].shares_cores and not metric.is_judged_on_shared_cores
     return mark_if_not_comparable(found, "", figures if is_reported_only else "")

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from statistics import fmean, median
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ _DRAINED_FRACTION = 0.7
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
+_ESTIMATE_TOLERANCE = 0.25
 # Seconds to wait for workers to stop; slower ones are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
 # Runs of a window that the end of an epoch fell into; epochs may differ in length.
@@ -232,6 +234,23 @@ class Puller:
         while goes_on(enough_s) and len(gaps_s) < _MAX_BATCHES:
             gaps_s += self._pull_group_s()
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
+
+    def pull_until_steady(self, enough_s: float, least: int, limit_s: float) -> PulledBatches:
+        """Pull flat out for `enough_s` seconds again and again until two load times agree.
+
+        By then buffers are empty and all workers have started. Each time is as long, however fast
+        batches come, which empties a deep buffer. There are at least `least` of them; after
+        `limit_s` seconds the last one counts.
+        """
+        started, previous_s = self._clock(), 0.0
+        for tries in count(1):
+            pulled = self.pull_flat_out(enough_s)
+            load_s = pulled.s_per_batch
+            agrees = abs(load_s - previous_s) <= _ESTIMATE_TOLERANCE * load_s
+            if self._clock() - started > limit_s or (agrees and tries >= least):
+                break
+            previous_s = load_s
+        return pulled
 
     def _pull_group_s(self) -> list[float]:
         return [self.pull()[1] for _ in range(self.group)]

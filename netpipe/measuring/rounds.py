@@ -5,7 +5,6 @@ slower favours neither side.
 """
 
 from collections.abc import Callable
-from itertools import count
 from math import ceil
 
 from netpipe.clock import Clock
@@ -54,7 +53,6 @@ _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
 # Load times that are measured, at least, before one that agrees with the last is believed.
 _MIN_LOAD_ESTIMATES = 4
-_ESTIMATE_TOLERANCE = 0.25
 # Seconds beyond the budget that may be spent to reach the least number of rounds.
 _MAX_OVERRUN_S = 8.0
 # Share of requests that find the step done, below which the loop is not sampled for a sync.
@@ -114,7 +112,11 @@ class RoundRunner:
         watch.begin_rounds()
         self._started = self._clock()
         watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
-        self._estimates = Estimates(*self._estimate_load_s(), step_s, transfer_s, train_s)
+        pulled = self.puller.pull_until_steady(
+            0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s
+        )
+        load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
+        self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s)
         self._run_rounds()
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
@@ -131,23 +133,6 @@ class RoundRunner:
         ):
             block_s = share_s / _MAX_CALIBRATION_BLOCKS
             turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
-
-    def _estimate_load_s(self) -> tuple[float, float]:
-        """Pull until two load times agree; return the last, also where loading does not stutter.
-
-        By then buffers are empty and all workers have started. Each is measured for a fixed time,
-        however fast batches come, which empties a deep buffer.
-        """
-        previous_s = 0.0
-        for tries in count(1):
-            pulled = self.puller.pull_flat_out(0.0125 * self._hoped_s)
-            load_s = pulled.s_per_batch
-            agrees = abs(load_s - previous_s) <= _ESTIMATE_TOLERANCE * load_s
-            is_late = self._clock() - self._started > 0.2 * self._budget_s
-            if is_late or (agrees and tries >= _MIN_LOAD_ESTIMATES):
-                break
-            previous_s = load_s
-        return max(load_s, MIN_LOAD_S), pulled.typical_s_per_batch
 
     def _run_rounds(self) -> None:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""

@@ -158,7 +158,8 @@ class Session:
     """The process of a session, as its parent sees it.
 
     Attributes:
-        started: What the process has started: of one that crashed, nobody knows it any more.
+        started: The processes that it has started. They are kept because a process that has
+            crashed can no longer be asked.
     """
 
     def __init__(

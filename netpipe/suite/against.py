@@ -14,6 +14,7 @@ from netpipe.duets.request import DuetRequest
 from netpipe.errors import InputError, NoSuchTestError
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide_in_duets
+from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.work_profile import WorkProfile
@@ -24,8 +25,8 @@ from netpipe.suite.worktrees import Commit
 from netpipe.work_counts import counting
 from netpipe.work_counts.request import WorkRequest
 
-# A duet of half the budget is as certain as a session, and several are needed anyway.
-_BUDGET_SHARE: Final = 0.5
+MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
+"""The most sessions, each of both versions at once, that one subject takes."""
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 """Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
@@ -44,6 +45,7 @@ class Against:
     say: Callable[[str], None]
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
+    _missing: set[Hashable] = field(default_factory=set)
     _version: Version | None = None
 
     def prepare(self) -> Version:
@@ -71,12 +73,11 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
+        if key in self._missing:
+            return None
         duets = self.duets.setdefault((key, quantity), [])
-        limit = self._limits.setdefault((key, quantity), TimeLimit(limit_s(request, MAX_DUETS)))
-        timed = DuetRequest(
-            quantity=quantity,
-            **{**vars(request), "kind": "duet", "budget_s": _BUDGET_SHARE * request.budget_s},
-        )
+        limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
+        timed = DuetRequest(quantity=quantity, **{**vars(request), "kind": "duet"})
 
         def run_next() -> Duet:
             both = f"{self.commit.label} and this version"
@@ -86,6 +87,7 @@ class Against:
         try:
             return decide_in_duets(quantity, duets, run_next)
         except NoSuchTestError:
+            self._missing.add(key)
             return None
 
     def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:

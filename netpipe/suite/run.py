@@ -13,7 +13,6 @@ from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
-from netpipe.gate.duets import MAX_DUETS
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.waivers import apply_waivers
 from netpipe.gate.work_baselines import (
@@ -29,7 +28,7 @@ from netpipe.results.measurement import Device, Finding, Host, Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
-from netpipe.suite.against import Against, dismiss_machine_alarm
+from netpipe.suite.against import MAX_DUET_SESSIONS, Against, dismiss_machine_alarm
 from netpipe.suite.gate_results import WORK, GateResult
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
@@ -122,7 +121,7 @@ class Run:
     def say_limit(self) -> None:
         """Tell the user how long the timed tests may take."""
         request = self.options.request
-        duets_s = limit_s(request, MAX_DUETS) if self.options.against else 0.0
+        duets_s = limit_s(request, MAX_DUET_SESSIONS) if self.options.against else 0.0
         all_s = self.sessions_limit_s + duets_s
         self.say(
             f"timed tests: {len(self.timed)}; a session measures for {request.budget_s:g} s; all "
@@ -242,19 +241,19 @@ class Run:
     def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
         """Compare the work of a subject as `decide` compares its times."""
         now = self.count_work(test, subject)
-        beside, stored = list[GateResult](), list[GateResult]()
+        versus, stored = list[GateResult](), list[GateResult]()
         if self.against is not None:
             label = self.against.commit.label
             self.say(f"counting the work of {label}")
             count = partial(self.against.count_work, subject.command, self._work_request(subject))
             then = self._raise_again((subject.full_key, "work against"), count)
             compared = compare_work(now, then) if then else ()
-            beside += self._work_results(test, compared, f"{label} has no test {test}", label)
+            versus += self._work_results(test, compared, f"{label} has no test {test}", label)
         if self.compares:
             key = work_key(now.versions)
             compared = compare_with_baselines(test, now, self.work_baselines_of(key))
             stored += self._work_results(test, compared, f"there is no baseline of work for {key}")
-        return self._select_judged(beside, stored)
+        return self._select_judged(versus, stored)
 
     def work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
         """Return every baseline of work for a key, the latest last."""
@@ -277,24 +276,24 @@ class Run:
         Returns the results that were judged; where none was, those of the baseline, else of the
         duets.
         """
-        beside: list[GateResult] = []
+        versus: list[GateResult] = []
         if self.against is not None:
-            beside = self._compare_duets(self.against, benchmark, quantity, subject)
+            versus = self._compare_duets(self.against, benchmark, quantity, subject)
         stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
         if self.against is not None and stored:
             baselines = self.baselines_of(stored[0].device)
             commit = self.against.commit.sha
-            stored = [dismiss_machine_alarm(result, beside, commit, baselines) for result in stored]
-        return self._select_judged(beside, stored)
+            stored = [dismiss_machine_alarm(result, versus, commit, baselines) for result in stored]
+        return self._select_judged(versus, stored)
 
     def _select_judged(
-        self, beside: list[GateResult], stored: list[GateResult]
+        self, versus: list[GateResult], stored: list[GateResult]
     ) -> list[GateResult]:
         """Keep all results; return those that were judged, else those of the baseline."""
-        results = [*beside, *stored]
+        results = [*versus, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
-        return judged or stored or beside
+        return judged or stored or versus
 
     def _compare_duets(
         self, against: Against, benchmark: str, quantity: str, subject: Subject

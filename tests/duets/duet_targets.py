@@ -37,6 +37,14 @@ def short_epochs() -> list[Batch]:
     return [{"x": np.zeros((2, 3), np.int32)}] * 2
 
 
+def slow_start() -> Iterator[Batch]:
+    """Wait 100 ms before the first of eight batches, and 1 ms before the others."""
+    time.sleep(0.1)
+    for _ in range(8):
+        time.sleep(0.001)
+        yield {"x": np.zeros((2, 3), np.int32)}
+
+
 def failing() -> Iterator[Batch]:
     """Give two batches, then fail."""
     yield from short_epochs()

@@ -20,7 +20,7 @@ from tests.duets import duet_targets
 from tests.session.child_programs import wait_until_gone
 
 FILE = duet_targets.__file__
-REQUEST = DuetRequest(budget_s=1.0)
+REQUEST = DuetRequest(budget_s=2.0)
 
 
 def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side:
@@ -49,7 +49,7 @@ def test_a_longer_wait_shows_in_every_slice() -> None:
 
 def test_a_loader_much_slower_than_the_other_is_compared() -> None:
     """One gives its whole block before the other has given four batches: it counts all the same."""
-    duet = run("quick", "very_slow")
+    duet = run("quick", "very_slow", budget_s=6.0)
     metric = METRICS["load_s_per_batch"]
     pairs = zip(duet.base[metric.name], duet.now[metric.name], strict=True)
     change, _ = estimate_change(
@@ -75,11 +75,10 @@ def test_a_step_on_the_cpu_shares_its_cores() -> None:
     assert run("quick", "quick", "step", quantity="step_s").shares_cores
 
 
-def test_blocks_across_the_end_of_an_epoch_do_not_count() -> None:
-    """Starting a loader is not loading: of a loader with two batches no slice is left."""
-    duet = run("short_epochs", "short_epochs")
-    assert not duet.base
-    assert not duet.now
+def test_short_epochs_are_timed_within_them() -> None:
+    """Starting a loader is not loading: of two batches, what is timed is no start."""
+    duet = run("slow_start", "slow_start")
+    assert max(duet.now["load_s_per_batch"]) < 0.05
 
 
 def test_the_session_that_fails_is_named() -> None:
@@ -138,13 +137,17 @@ class _Player:
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
         self._name, self._told, self._answers = name, told, list(answers)
+        self._is_late = False
 
     def send(self, size: tuple[int, ...]) -> None:
         """Note the order."""
         self._told.append(f"{self._name} {size}")
 
-    def receive(self) -> dict[str, Any]:
-        """Give the next answer."""
+    def receive(self) -> dict[str, Any] | None:
+        """Give the next answer; the first time, it is not there yet."""
+        if not self._is_late:
+            self._is_late = True
+            return None
         self._told.append(f"{self._name} answers")
         return self._answers.pop(0)
 
@@ -157,12 +160,28 @@ def players(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
 def test_the_loaders_time_is_that_in_which_both_pull() -> None:
     """A slower side would be alone, with all cores, after the other has ended its block."""
     told: list[str] = []
-    base = {"load_cpu_ratio": 0.002, "arrivals_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
-    now = {"load_cpu_ratio": 0.003, "arrivals_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
+    base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
+    now = {"load_cpu_ratio": 0.003, "stamps_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
     before, after = parent._pull_together(players(told, base, now), (6, 0), 0)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base (6, 0)", "now (6, 0)", "base answers", "now answers"]
+
+
+def test_blocks_that_did_not_overlap_do_not_count() -> None:
+    """One side has started its loader again while the other one pulled."""
+    base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0]}
+    now = {"load_cpu_ratio": 0.002, "stamps_s": [2.5, 3.5, 4.5]}
+    assert parent._pull_together(players([], base, now), (3, 0), 0) == ({}, {})
+
+
+def test_one_that_is_much_faster_counts_whole() -> None:
+    """It has given its block before the other one has given the batches that are skipped."""
+    base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
+    now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
+    before, after = parent._pull_together(players([], base, now), (2, 1), 0)
+    assert before["load_s_per_batch"] == pytest.approx(0.01)
+    assert after["load_s_per_batch"] == pytest.approx(1.0)
 
 
 def test_who_is_told_first_changes() -> None:

@@ -146,12 +146,22 @@ def test_other_data_are_not_compared() -> None:
     assert "other data" in decision.reason
 
 
-def test_too_few_slices_are_not_compared() -> None:
-    """A loader that never gives a whole block is not judged, and does not pass."""
+def test_too_few_slices_are_inconclusive() -> None:
+    """Steps of many seconds, and epochs shorter than a block, are not judged and do not pass."""
     for slices in (0, 3):
-        decision = decide("step_s", [make_duet("step_s", USUAL, USUAL, slices)])
-        assert (decision.outcome, decision.is_open) == (Outcome.NOT_COMPARED, False)
+        duet = make_duet("step_s", USUAL, USUAL, slices)
+        assert decide("step_s", [duet]).is_open
+        decision = decide("step_s", [duet, duet])
+        assert (decision.outcome, decision.is_open) == (Outcome.INCONCLUSIVE, False)
         assert f"only {slices} slices" in decision.reason
+
+
+def test_a_short_duet_does_not_hide_a_slowdown() -> None:
+    """One that was disturbed does not count; the others decide."""
+    short = make_duet("step_s", USUAL, USUAL, 2)
+    slow = make_duet("step_s", USUAL, recorded(step_s=0.036))
+    assert decide("step_s", [slow, short, slow]).is_open
+    assert decide("step_s", [slow, short, slow, slow]).outcome is Outcome.REGRESSED
 
 
 def test_a_duet_shows_what_is_reported_only() -> None:

@@ -147,14 +147,14 @@ def test_undrained_buffers_are_a_finding(
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The load times, in seconds, that are estimated before the rounds."""
     found: list[float] = []
-    estimate = RoundRunner._estimate_load_s
+    estimate = Puller.pull_until_steady
 
-    def noted(self: RoundRunner) -> tuple[float, float]:
-        load_s, typical_s = estimate(self)
-        found.append(load_s)
-        return load_s, typical_s
+    def noted(self: Puller, *limits: Any) -> PulledBatches:
+        pulled = estimate(self, *limits)
+        found.append(pulled.s_per_batch)
+        return pulled
 
-    monkeypatch.setattr(RoundRunner, "_estimate_load_s", noted)
+    monkeypatch.setattr(Puller, "pull_until_steady", noted)
     return found
 
 

@@ -156,7 +156,7 @@ def test_a_local_run_needs_one_flag(versions: Versions) -> None:
     versions.now = slower(1.5)
     result = versions.project.run(*AGAINST_BASELINE)
     result.assert_outcomes(failed=1)
-    line_with(result, "timed tests", "71 min")
+    line_with(result, "timed tests", "86 min")
     line_with(result, "REGRESSED against", "step_s", "1.50 x")
 
 

@@ -181,8 +181,8 @@ def _ratios(found: Sequence[Comparison], name: str) -> list[float]:
     "--minutes", type=click.FloatRange(min=0), default=inf, help="Begin no trial after so long.",
 )  # fmt: skip
 @click.option(
-    "--budget", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True,
-    help="Seconds of a duet.",
+    "--budget", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,
+    help="The budget; a duet takes half of it.",
 )  # fmt: skip
 @click.option(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
