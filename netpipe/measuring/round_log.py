@@ -19,6 +19,9 @@ _MIN_STALL = 0.05
 # Seconds per batch that a loader which costs nothing is taken to need.
 MIN_LOAD_S = 1e-9
 _MAX_SKIPPED_STEPS = 5
+_TRAIN_SHARE = 0.35
+# In the least number of rounds, a pause in every 28th step shows three times.
+_TELLING_STEPS = 14
 _MAX_STUTTER = 3.0
 _MAX_TRAIN_STUTTER = 2.0
 # Real steps end after this many times their share, whatever the loop does between them.
@@ -62,13 +65,20 @@ class BlockSizes:
     train: BlockLength
 
     @classmethod
-    def within(cls, round_s: float, estimates: Estimates) -> "BlockSizes":
-        """Divide `round_s` seconds among the blocks."""
+    def within(
+        cls, round_s: float, estimates: Estimates, longest_round_s: float = 0.0
+    ) -> "BlockSizes":
+        """Divide `round_s` seconds among the blocks.
+
+        Real steps are so many that a few rounds show a rare pause, if that takes no more of the
+        time than they would get in a round of `longest_round_s` seconds.
+        """
         step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
         # So much longer must a block be for the loader's pauses to even out.
         stutter = estimates.load_s / max(estimates.typical_load_s, MIN_LOAD_S)
         stutter = min(_MAX_STUTTER, max(1.0, stutter))
-        real_s = 0.35 * round_s * min(stutter, _MAX_TRAIN_STUTTER)
+        telling_s = min(_TELLING_STEPS * slower_s, _TRAIN_SHARE * longest_round_s)
+        real_s = max(_TRAIN_SHARE * round_s, telling_s) * min(stutter, _MAX_TRAIN_STUTTER)
         train_steps = clamp(3, ceil(real_s / slower_s), 400)
         return cls(
             load_s=0.15 * round_s * stutter,

@@ -141,7 +141,8 @@ class RoundRunner:
             progress = self._describe_progress(begun_s)
             self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
             try:
-                self._run_round(BlockSizes.within(self._round_s, self._estimates))
+                longest_s = 0.0 if self._is_decided is None else self._budget_s / _PLANNED_ROUNDS
+                self._run_round(BlockSizes.within(self._round_s, self._estimates, longest_s))
             except LoaderEndedError as ended:
                 if not log.loads:
                     raise
