@@ -70,6 +70,8 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     conftest = project / "perf_tests" / "conftest.py"
     conftest.write_text(conftest.read_text() + NO_STEP)
     (project / "alone.toml").write_text("[pipeline]\nworkers = 0\n")
+    # Its batches are small, and so is the step that they are held against.
+    put_in(project / "perf_tests" / "test_emulated.py", "emulated:60ms", "emulated:30ms")
     suite = perf_tests_of(project, "perf_tests/test_emulated.py", "--netpipe-config", "alone.toml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     assert "loader too slow: " in suite.stdout

@@ -45,7 +45,7 @@ class Against:
     say: Callable[[str], None]
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
-    _missing: set[Hashable] = field(default_factory=set)
+    _missing: set[tuple[str, ...]] = field(default_factory=set)
     _version: Version | None = None
 
     def prepare(self) -> Version:
@@ -73,7 +73,7 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
-        if key in self._missing:
+        if tuple(command) in self._missing:
             return None
         duets = self.duets.setdefault((key, quantity), [])
         limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
@@ -87,7 +87,7 @@ class Against:
         try:
             return decide_in_duets(quantity, duets, run_next)
         except NoSuchTestError:
-            self._missing.add(key)
+            self._missing.add(tuple(command))
             return None
 
     def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:

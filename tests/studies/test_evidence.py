@@ -23,7 +23,7 @@ def evidence(page: str) -> str:
 def test_the_gate_page_states_what_each_slowdown_did() -> None:
     """The column "measured" has the ratio of the recorded pairs of every slowdown."""
     documented = dict(
-        re.findall(r"^\| (.+), against a ref \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
+        re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
     )
     recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
     assert documented == {group.trial.name: group.slower for group in recorded}
