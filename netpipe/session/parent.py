@@ -232,3 +232,10 @@ class Session:
         error = OutOfTimeError if is_cut_short else SessionError
         shown = "\n".join(["; its last lines:", *lines] if lines else [])
         return error(f"the session {ending} without a result{shown}")
+
+
+def collect_results(sessions: Sequence[Session]) -> list[Any]:
+    """Wait until sessions that run at the same time are over, and return their results."""
+    while sum(session.is_over() for session in sessions) < len(sessions):
+        time.sleep(_POLL_S)
+    return [session.result() for session in sessions]

@@ -1,11 +1,12 @@
 """Counting work in two processes: what differs between them is not reproducible."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
 from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
-from netpipe.session.parent import ProcessEnvironment, run_session
+from netpipe.session.parent import ProcessEnvironment, Session, collect_results, open_session
 from netpipe.session.progress import OnProgress
 from netpipe.work_counts.request import WorkRequest
 
@@ -22,13 +23,18 @@ def count_work(
 ) -> WorkProfile:
     """Count work by a session's command, in a process for each value of PYTHONHASHSEED.
 
+    They run at the same time, because what each counts does not depend on the load.
+
     Raises:
         MisuseError: The loader or the step is not what it must be.
         SessionError: A process crashed, hung or ran out of time.
     """
-    profiles = []
-    for seed in hash_seeds:
-        variables = {**environment.variables, "PYTHONHASHSEED": seed}
-        seeded = replace(environment, variables=variables)
-        profiles.append(parse_work_profile(run_session(command, request, seeded, progress)))
+    with ExitStack() as opened:
+        sessions = list[Session]()
+        for seed in hash_seeds:
+            variables = {**environment.variables, "PYTHONHASHSEED": seed}
+            seeded = replace(environment, variables=variables)
+            session = open_session(command, request, seeded, None if sessions else progress)
+            sessions.append(opened.enter_context(session))
+        profiles = list(map(parse_work_profile, collect_results(sessions)))
     return keep_reproducible(profiles)

@@ -1,5 +1,7 @@
 """Counting in two processes."""
 
+from pathlib import Path
+
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
@@ -52,6 +54,15 @@ def test_what_depends_on_the_hash_seed_is_dropped() -> None:
     assert "list.append" in profile.dropped["calls"]
     assert "list.append" not in profile.counts["calls"]
     assert profile.counts["calls"]["work_targets.stack"] == 1
+
+
+def test_both_processes_count_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other, which would not come if they ran one after the other."""
+    monkeypatch.setenv("MEETING_PLACE", str(tmp_path))
+    command = child_command(f"{FILE}:list_made_by_two", None)
+    assert count_work(command, WorkRequest(batches=1)).arrays
 
 
 def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:

@@ -1,6 +1,9 @@
 """Loaders and steps whose work is counted: here, and as the targets of other processes."""
 
+import os
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import grain
@@ -137,3 +140,14 @@ def impure_step() -> tuple[Any, Any]:
 
 
 step.flops_per_step = 12e9  # type: ignore[attr-defined]
+
+
+def list_made_by_two() -> list[dict[str, np.ndarray]]:
+    """Return batches once two processes with different hash seeds are here at the same time."""
+    folder = Path(os.environ["MEETING_PLACE"])
+    (folder / os.environ["PYTHONHASHSEED"]).touch()
+    ends_s = time.monotonic() + 60
+    while len(list(folder.iterdir())) < 2:
+        assert time.monotonic() < ends_s, "the other process does not come"
+        time.sleep(0.01)
+    return [{"tokens": np.zeros((ROWS, LENGTH), np.int32)}] * 8
