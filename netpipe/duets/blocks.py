@@ -1,10 +1,11 @@
-"""The blocks that one side of a duet times, a class for each quantity."""
+"""What times the blocks of one side of a duet, a class for each quantity."""
 
 import time
 from math import ceil
 from typing import Any, Final, Protocol
 
 from netpipe.clock import Clock
+from netpipe.duets.request import BlockSize
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.loop_overhead import measure_host_s_per_step
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
@@ -29,9 +30,6 @@ _MAX_DRAINING_S: Final = 4.0
 
 _MIN_ESTIMATES: Final = 2
 
-Size = tuple[int, ...]
-"""How many batches or steps of a block are timed, and then further numbers that describe it."""
-
 
 def block_seconds(duet_s: float) -> float:
     """Return the seconds of a block in a duet of so many seconds."""
@@ -42,23 +40,20 @@ def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
     return puller.pull_until_steady(block_s, _MIN_ESTIMATES, _MAX_DRAINING_S)
 
 
-class Blocks(Protocol):
+class BlockTimer(Protocol):
     """Times blocks of one quantity; `size` is what this side alone would choose."""
 
-    size: Size
+    size: BlockSize
 
-    def run(self, size: Size) -> dict[str, Any]:
+    def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Time a block; return values by metric, none where the loader started again within it.
 
         A loader's block has `stamps_s` too: the clock before the first batch and after each.
         """
 
 
-class LoadBlocks:
-    """Batches pulled flat out, while the other side does the same.
-
-    A size is the batches that are timed, and those before them, which full buffers may have held.
-    """
+class LoadTimer:
+    """Times batches that are pulled flat out, while the other side does the same."""
 
     def __init__(self, puller: Puller, clock: Clock, block_s: float) -> None:
         self._puller = puller
@@ -70,19 +65,18 @@ class LoadBlocks:
         _, buffered = puller.drain(load_s, pulled.typical_s_per_batch, block_s, _MAX_DRAINING_S)
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         self._restarts = puller.restarts
-        self.size: Size = (
+        self.size = BlockSize(
             clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES),
-            min(ceil(buffered), _MAX_BATCHES),
+            skipped=min(ceil(buffered), _MAX_BATCHES),
         )
 
-    def run(self, size: Size) -> dict[str, Any]:
+    def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Pull a block; CPU time is read when buffers are full, before and after it."""
-        timed, skipped = size
-        batches = timed + skipped
+        batches = size.timed + size.skipped
         (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
             batches, lambda: self._pull(batches), runs=1
         )
-        if not is_within or len(stamps_s) < skipped + 2:
+        if not is_within or len(stamps_s) < size.skipped + 2:
             return {}
         return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s}
 
@@ -108,23 +102,20 @@ class LoadBlocks:
         return cpu_s / (len(stamps_s) - 1), stamps_s
 
 
-class StepBlocks:
-    """Steps on resident batches, in turns with the other side. A size is the number of steps."""
+class StepTimer:
+    """Times steps on resident batches, in turns with the other side."""
 
     def __init__(self, stepper: StepRunner, block_s: float) -> None:
         self._stepper = stepper
-        self.size: Size = (_count_steps(stepper, block_s),)
+        self.size = BlockSize(_count_steps(stepper, block_s))
 
-    def run(self, size: Size) -> dict[str, Any]:
+    def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Time the steps, blocked once at their end."""
-        return {"step_s": self._stepper.measure_resident_s(*size)}
+        return {"step_s": self._stepper.measure_resident_s(size.timed)}
 
 
-class TrainBlocks:
-    """Steps of the real loop, in turns with the other side.
-
-    A size is the steps of the loop, the steps alone, and 1 if the loop begins with empty buffers.
-    """
+class TrainTimer:
+    """Times steps of the real loop, in turns with the other side."""
 
     def __init__(
         self, puller: Puller, stepper: StepRunner, loop: Loop, block_s: float, watch: Watch
@@ -141,24 +132,23 @@ class TrainBlocks:
         self._pulled = _estimate_load(puller, block_s)
         load_s = self._pulled.s_per_batch
         train_s = max(load_s, step_s, self._train(2).s_per_step)
-        self.size: Size = (
+        self.size = BlockSize(
             clamp(3, ceil(block_s / train_s), _MAX_STEPS),
-            _count_steps(stepper, block_s),
-            int(load_s > DRAIN_ABOVE_FRACTION * step_s),
+            alone=_count_steps(stepper, block_s),
+            drains=load_s > DRAIN_ABOVE_FRACTION * step_s,
         )
 
-    def run(self, size: Size) -> dict[str, Any]:
+    def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Time the loop from buffers as long training finds them: full, or empty if it drains."""
-        steps, alone, drains = size
-        step_s = self._stepper.measure_resident_s(alone)
+        step_s = self._stepper.measure_resident_s(size.alone)
 
         def train() -> TrainBlock:
-            if drains:
+            if size.drains:
                 load_s, typical_s = self._pulled.s_per_batch, self._pulled.typical_s_per_batch
                 self._puller.drain(load_s, typical_s, self._block_s, _MAX_DRAINING_S)
-            return self._train(steps)
+            return self._train(size.timed)
 
-        block, is_within = self._puller.run_within_epoch(2 * steps, train, runs=1)
+        block, is_within = self._puller.run_within_epoch(2 * size.timed, train, runs=1)
         self._puller.wait_for_full_buffers(_MAX_FILLING_S)  # it rests during the other's turn
         if not is_within:
             return {}

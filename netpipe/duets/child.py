@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from netpipe.duets.blocks import Blocks, Size
-    from netpipe.duets.request import DuetRequest
+    from netpipe.duets.blocks import BlockTimer
+    from netpipe.duets.request import BlockSize, DuetRequest
     from netpipe.measuring.request import Factories
     from netpipe.session.heartbeat import Watch
 
@@ -37,21 +37,21 @@ def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack
     check_origin(request.code_from, request.not_from)
     let_grain_start_workers()
     with Connection(request.channel) as channel, Watchdog(request) as watch:
-        blocks, about = _make_blocks(request, factories, closing, watch)
+        timer, about = _make_timer(request, factories, closing, watch)
         check_origin(request.code_from, request.not_from)
-        channel.send({**about, "size": blocks.size})
+        channel.send({**about, "size": tuple(timer.size)})
         watch.enter_phase("side by side with the other version", request.duet_s)
         for size in _read_orders(channel, watch):
-            channel.send(blocks.run(size))
+            channel.send(timer.time_block(size))
     return {"duet": {}}
 
 
-def _make_blocks(
+def _make_timer(
     request: "DuetRequest", factories: "Factories", closing: ExitStack, watch: "Watch"
-) -> "tuple[Blocks, dict[str, Any]]":
-    """Return the blocks, and what the parent must know to compare the sides."""
+) -> "tuple[BlockTimer, dict[str, Any]]":
+    """Return what times the blocks, and what the parent must know to compare the sides."""
     from netpipe.clock import MonotonicClock
-    from netpipe.duets.blocks import LoadBlocks, StepBlocks, TrainBlocks, block_seconds
+    from netpipe.duets.blocks import LoadTimer, StepTimer, TrainTimer, block_seconds
     from netpipe.measuring.child import device_and_step
     from netpipe.measuring.loader_puller import Puller, close_with_timeout
     from netpipe.measuring.step_runner import StepRunner
@@ -62,7 +62,7 @@ def _make_blocks(
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
-        return LoadBlocks(puller, clock, block_s), {
+        return LoadTimer(puller, clock, block_s), {
             "fingerprint": factories.fingerprint,
             "shares_cores": False,
         }
@@ -78,19 +78,21 @@ def _make_blocks(
     }
     if request.quantity == "step_s":
         puller.wait_for_full_buffers(_MAX_FILLING_S)  # the loader rests from now on
-        return StepBlocks(stepper, block_s), about
+        return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
-    return TrainBlocks(puller, stepper, loop, block_s, watch), about
+    return TrainTimer(puller, stepper, loop, block_s, watch), about
 
 
-def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[Size]":
+def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[BlockSize]":
     """Yield the size of each block that the parent asks for, until it is gone."""
+    from netpipe.duets.request import BlockSize
+
     while True:
         watch.begin_rounds()
         # The other side may take minutes to start.
         if channel.poll(_POLL_S):
             try:
-                yield channel.recv()
+                yield BlockSize(*channel.recv())
             except EOFError:
                 return
 

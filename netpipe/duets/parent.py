@@ -10,7 +10,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from netpipe.duets.request import DuetRequest
+from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.duets import Duet
 from netpipe.measuring.interleaving import order_of_round
@@ -51,10 +51,10 @@ class _Player:
         self._session = session
         self._channel = channel
 
-    def send(self, size: Sequence[int]) -> None:
+    def send(self, size: BlockSize) -> None:
         """Tell it to time a block."""
         with suppress(OSError):  # It has ended, which `receive` reports.
-            self._channel.send(size)
+            self._channel.send(tuple(size))
 
     def receive(self) -> dict[str, Any] | None:
         """Return what it has said, after a short wait; None: nothing yet.
@@ -122,9 +122,8 @@ def run_duet(base: Side, now: Side) -> Duet:
         greetings = _receive_all(players)
         if len({greeting["fingerprint"] for greeting in greetings}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
-        (timed, *others), (timed_now, *others_now) = (greeting["size"] for greeting in greetings)
-        # A block of the faster side may take the other one too long.
-        size = (min(timed, timed_now), *map(max, others, others_now))
+        base_size, size = (BlockSize(*greeting["size"]) for greeting in greetings)
+        size = size.fit_to(base_size)
         slices: list[tuple[_Block, _Block]] = []
         started_s = time.monotonic()
         for number in count():
@@ -156,7 +155,7 @@ def _start(side: Side) -> Iterator[_Player]:
 
 
 def _pull_together(
-    players: Sequence[_Player], size: Sequence[int], number: int
+    players: Sequence[_Player], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
     """Let both sides pull a block at the same time; which is told first changes."""
     for player in order_of_round(players, number):
@@ -171,8 +170,7 @@ def _pull_together(
         now["load_cpu_ratio"] /= base["load_cpu_ratio"]
         base["load_cpu_ratio"] = 1.0
         # While both pull, each has its share of the machine.
-        _, skipped = size
-        times_s = [each[skipped:] for each in stamps_s]
+        times_s = [each[size.skipped :] for each in stamps_s]
         from_s = max(each[0] for each in times_s)
         both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
         # One may be so much faster that the other has hardly begun.
@@ -182,9 +180,7 @@ def _pull_together(
     return base, now
 
 
-def _take_turns(
-    players: Sequence[_Player], size: Sequence[int], number: int
-) -> tuple[_Block, _Block]:
+def _take_turns(players: Sequence[_Player], size: BlockSize, number: int) -> tuple[_Block, _Block]:
     """Let one side after the other time a block; which goes first changes."""
     blocks = dict[_Player, _Block]()
     for player in order_of_round(players, number):

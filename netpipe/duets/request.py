@@ -1,8 +1,34 @@
 """What a session that is timed side by side with another one is asked for."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from netpipe.measuring.request import MeasureRequest
+
+
+class BlockSize(NamedTuple):
+    """How long a block is; a duet's blocks all have one size.
+
+    Attributes:
+        timed: Batches or steps.
+        skipped: Batches before them that may have been loaded before the block began.
+        alone: Steps without a loader, before those of the loop.
+        drains: Whether the loop begins with empty buffers.
+    """
+
+    timed: int
+    skipped: int = 0
+    alone: int = 0
+    drains: bool = False
+
+    def fit_to(self, other: "BlockSize") -> "BlockSize":
+        """Return a size for both sides: the longer block may take the slower side too long."""
+        return BlockSize(
+            timed=min(self.timed, other.timed),
+            skipped=max(self.skipped, other.skipped),
+            alone=max(self.alone, other.alone),
+            drains=self.drains or other.drains,
+        )
 
 
 @dataclass(frozen=True)

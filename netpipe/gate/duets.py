@@ -106,7 +106,8 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     slices = [each for each in everything if len(each) >= _MIN_SLICES]
     if not slices:
         most = max(map(len, everything))
-        reason = f"{metric.name}: only {most} slices fitted into a duet; give a larger budget"
+        way_out = "give a larger budget, or make a short epoch longer"
+        reason = f"{metric.name}: only {most} slices fitted into a duet; {way_out}"
         is_open = len(duets) < MIN_DUETS
         return Comparison(Outcome.INCONCLUSIVE, metric.name, 0.0, None, reason, is_open=is_open)
     last_interval, early_interval, open_interval = _intervals(metric, slices)

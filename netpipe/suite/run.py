@@ -241,19 +241,19 @@ class Run:
     def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
         """Compare the work of a subject as `decide` compares its times."""
         now = self.count_work(test, subject)
-        versus, stored = list[GateResult](), list[GateResult]()
+        against_ref, stored = list[GateResult](), list[GateResult]()
         if self.against is not None:
             label = self.against.commit.label
             self.say(f"counting the work of {label}")
             count = partial(self.against.count_work, subject.command, self._work_request(subject))
             then = self._raise_again((subject.full_key, "work against"), count)
             compared = compare_work(now, then) if then else ()
-            versus += self._work_results(test, compared, f"{label} has no test {test}", label)
+            against_ref += self._work_results(test, compared, f"{label} has no test {test}", label)
         if self.compares:
             key = work_key(now.versions)
             compared = compare_with_baselines(test, now, self.work_baselines_of(key))
             stored += self._work_results(test, compared, f"there is no baseline of work for {key}")
-        return self._select_judged(versus, stored)
+        return self._select_judged(against_ref, stored)
 
     def work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
         """Return every baseline of work for a key, the latest last."""
@@ -276,24 +276,26 @@ class Run:
         Returns the results that were judged; where none was, those of the baseline, else of the
         duets.
         """
-        versus: list[GateResult] = []
+        against_ref: list[GateResult] = []
         if self.against is not None:
-            versus = self._compare_duets(self.against, benchmark, quantity, subject)
+            against_ref = self._compare_duets(self.against, benchmark, quantity, subject)
         stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
         if self.against is not None and stored:
             baselines = self.baselines_of(stored[0].device)
             commit = self.against.commit.sha
-            stored = [dismiss_machine_alarm(result, versus, commit, baselines) for result in stored]
-        return self._select_judged(versus, stored)
+            stored = [
+                dismiss_machine_alarm(result, against_ref, commit, baselines) for result in stored
+            ]
+        return self._select_judged(against_ref, stored)
 
     def _select_judged(
-        self, versus: list[GateResult], stored: list[GateResult]
+        self, against_ref: list[GateResult], stored: list[GateResult]
     ) -> list[GateResult]:
         """Keep all results; return those that were judged, else those of the baseline."""
-        results = [*versus, *stored]
+        results = [*against_ref, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
-        return judged or stored or versus
+        return judged or stored or against_ref
 
     def _compare_duets(
         self, against: Against, benchmark: str, quantity: str, subject: Subject

@@ -12,7 +12,7 @@ import pytest
 from netpipe.duets import parent
 from netpipe.duets.child import child_command
 from netpipe.duets.parent import Side, run_duet
-from netpipe.duets.request import DuetRequest
+from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS
@@ -139,9 +139,9 @@ class _Player:
         self._name, self._told, self._answers = name, told, list(answers)
         self._is_late = False
 
-    def send(self, size: tuple[int, ...]) -> None:
+    def send(self, size: BlockSize) -> None:
         """Note the order."""
-        self._told.append(f"{self._name} {size}")
+        self._told.append(f"{self._name} {size.timed}")
 
     def receive(self) -> dict[str, Any] | None:
         """Give the next answer; the first time, it is not there yet."""
@@ -162,24 +162,24 @@ def test_the_loaders_time_is_that_in_which_both_pull() -> None:
     told: list[str] = []
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
     now = {"load_cpu_ratio": 0.003, "stamps_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
-    before, after = parent._pull_together(players(told, base, now), (6, 0), 0)
+    before, after = parent._pull_together(players(told, base, now), BlockSize(6), 0)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
-    assert told == ["base (6, 0)", "now (6, 0)", "base answers", "now answers"]
+    assert told == ["base 6", "now 6", "base answers", "now answers"]
 
 
 def test_blocks_that_did_not_overlap_do_not_count() -> None:
     """One side has started its loader again while the other one pulled."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [2.5, 3.5, 4.5]}
-    assert parent._pull_together(players([], base, now), (3, 0), 0) == ({}, {})
+    assert parent._pull_together(players([], base, now), BlockSize(3), 0) == ({}, {})
 
 
 def test_one_that_is_much_faster_counts_whole() -> None:
     """It has given its block before the other one has given the batches that are skipped."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
-    before, after = parent._pull_together(players([], base, now), (2, 1), 0)
+    before, after = parent._pull_together(players([], base, now), BlockSize(2, skipped=1), 0)
     assert before["load_s_per_batch"] == pytest.approx(0.01)
     assert after["load_s_per_batch"] == pytest.approx(1.0)
 
@@ -187,5 +187,5 @@ def test_one_that_is_much_faster_counts_whole() -> None:
 def test_who_is_told_first_changes() -> None:
     """In every second slice the order is the other one, at once or in turns."""
     told: list[str] = []
-    parent._take_turns(players(told, {"step_s": 1.0}, {"step_s": 2.0}), (3,), 1)
-    assert told == ["now (3,)", "now answers", "base (3,)", "base answers"]
+    parent._take_turns(players(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
+    assert told == ["now 3", "now answers", "base 3", "base answers"]
