@@ -31,3 +31,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parquet: Path) -> Path:
     out = tmp_path_factory.mktemp("prepared") / "out"
     prepare([parquet], out, shards=3, eval_fraction=0.2)
     return out
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared data of so many probes that a batch of eight hosts is less than an epoch."""
+    folder = tmp_path_factory.mktemp("many")
+    write_probes(folder / "many.parquet", {n: make_pings(150, seed=n) for n in range(40)})
+    prepare([folder / "many.parquet"], folder / "out")
+    return folder / "out"

@@ -136,9 +136,9 @@ def test_only_sequences_travel(prepared: Path) -> None:
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("hosts", [1, 2, 3, 8])
 def test_hosts_read_each_row_once_in_an_epoch(
-    prepared: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, hosts: int
+    many: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, hosts: int
 ) -> None:
     """All hosts together read every row once an epoch, and nothing is left over at the end."""
     read: Counter[tuple[int, int]] = Counter()
@@ -150,9 +150,9 @@ def test_hosts_read_each_row_once_in_an_epoch(
     monkeypatch.setattr(pipeline, "read_block", read_and_note)
     config = dataclasses.replace(IN_PROCESS, batch_size=2, epochs=epochs, shard_count=hosts)
     batches = {
-        len(_take(prepared, dataclasses.replace(config, shard_index=host))) for host in range(hosts)
+        len(_take(many, dataclasses.replace(config, shard_index=host))) for host in range(hosts)
     }
-    rows = len(load_index(prepared).train.row_measurements)
+    rows = len(load_index(many).train.row_measurements)
     assert read == {(epoch, row): 1 for epoch in range(epochs) for row in range(rows)}
     assert len(batches) == 1
 

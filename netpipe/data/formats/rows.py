@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,13 @@ MEASUREMENT = np.dtype(
 """One measurement: its probe, microseconds since 1970, numbers in an `AddressTable`, RTT code."""
 
 MeasurementArray = NDArray[np.void]
+
 """Measurements (n,) of dtype `MEASUREMENT`."""
+
+
+def hash_rows(described: NDArray[np.int64]) -> str:
+    """Return a name for rows of which only some numbers are known, int64 (rows, numbers)."""
+    return blake2b(np.ascontiguousarray(described).tobytes(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)

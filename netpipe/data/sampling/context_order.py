@@ -103,6 +103,33 @@ class BlockOrder:
 
 
 @dataclass(frozen=True)
+class FixedOrder:
+    """A random-access source of one host's batches of contexts, in the order of the rows.
+
+    Its length is the same on every host; blocks at the end may have fewer contexts, or none.
+
+    Attributes:
+        contexts: int64 (rows,), the contexts of each row.
+    """
+
+    contexts: NDArray[np.int64]
+    batch_size: int
+    host: int
+    hosts: int
+
+    def __len__(self) -> int:
+        return int(-(-self.contexts.sum() // (self.batch_size * self.hosts)))
+
+    def __getitem__(self, index: int) -> ContextBlock:
+        ends = np.cumsum(self.contexts)
+        first = (index * self.hosts + self.host) * self.batch_size
+        context = np.arange(first, min(first + self.batch_size, ends[-1]))
+        row = np.searchsorted(ends, context, side="right")
+        number = context - (ends - self.contexts)[row]
+        return ContextBlock(np.zeros_like(row), row, number)
+
+
+@dataclass(frozen=True)
 class RowBlock:
     """Rows whose contexts fill a block of sequences.
 

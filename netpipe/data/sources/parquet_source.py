@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
-from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
+from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_rows, split_by_probe
 from netpipe.data.preparation.split import find_eval_files, split_rows
 
 # A block can reach from one row group into the next.
@@ -48,6 +48,7 @@ class ParquetSource:
         in_eval = split_rows(counted[:, 3], counted[:, 0], files, eval_files)
         in_split = in_eval == (split == "eval")
         self._row_indices = counted[in_split, 1:3]
+        self.fingerprint = hash_rows(counted[in_split])
         self.row_measurements: NDArray[np.int64] = counted[in_split, 4]
         self.row_group: NDArray[np.int64] | None = self._row_indices[:, 0]
 

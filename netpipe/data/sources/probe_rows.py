@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row
 from netpipe.data.formats.parquet import distinct_files
-from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.formats.rows import ProbeRow, hash_rows
 from netpipe.data.formats.shards import ShardReader, count_records
 from netpipe.data.preparation.split import find_eval_files, split_rows
 from netpipe.data.sources.parquet_source import ParquetSource
@@ -24,10 +24,12 @@ class RowSource(Protocol):
         row_measurements: How many measurements each row has, int64 (rows,).
         row_group: The group each row is read with, int64 (rows,): its first row costs the most.
             None if every row is read alone.
+        fingerprint: Names the rows: other rows have another one.
     """
 
     row_measurements: NDArray[np.int64]
     row_group: NDArray[np.int64] | None
+    fingerprint: str
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
@@ -41,7 +43,8 @@ class ArrayRecordSource:
     """
 
     def __init__(self, folder: Path, split: str) -> None:
-        contents = load_index(folder).split(split)
+        index = load_index(folder)
+        contents = index.split(split)
         for shard in contents.shards:
             _check_shard(folder / shard.file, len(shard.row_measurements), split)
         self._shards = ShardReader(
@@ -50,6 +53,7 @@ class ArrayRecordSource:
         )
         self.row_measurements = contents.row_measurements
         self.row_group: NDArray[np.int64] | None = None
+        self.fingerprint = index.fingerprint
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""
@@ -111,6 +115,7 @@ class UnindexedSource:
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group: NDArray[np.int64] | None = None
+        self.fingerprint = hash_rows(counted[in_split])
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""

@@ -22,6 +22,12 @@ Segmentation counts the contexts of a sequence from 1 on, and is 0 for padding a
 that would be the first token of the next context; positions count from 0 in each context.
 """
 
+ARRAYS = (
+    "inputs", "targets", "inputs_segmentation", "targets_segmentation",
+    "inputs_position", "targets_position",
+)  # fmt: skip
+"""The names of a batch's arrays."""
+
 SEQUENCE_BYTES_PER_TOKEN = 2
 BATCH_BYTES_PER_TOKEN = 6 * 4
 
@@ -55,6 +61,26 @@ def concatenate(blocks: Sequence[Sequences]) -> Sequences:
     return {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
 
 
+def no_sequences(length: int) -> Sequences:
+    """Return the sequences of a batch that is all padding."""
+    return {
+        "tokens": np.zeros((0, length + 1), np.int16),
+        "segments": np.zeros(0, np.int32),
+        "segment_tokens": np.zeros(0, np.int32),
+    }
+
+
+def take_part(block: Sequences, *, part: int, sequences: int) -> Sequences:
+    """Return one of the equal parts of a block, which has so many sequences."""
+    first, end = part * sequences, (part + 1) * sequences
+    stops = np.insert(np.cumsum(block["segments"]), 0, 0)
+    return {
+        "tokens": block["tokens"][first:end],
+        "segments": block["segments"][first:end],
+        "segment_tokens": block["segment_tokens"][stops[first] : stops[end]],
+    }
+
+
 def widen(sequences: Sequences) -> Batch:
     """Make a batch of sequences; `targets[:, t]` is `inputs[:, t + 1]`."""
     tokens = sequences["tokens"]
@@ -70,6 +96,17 @@ def widen(sequences: Sequences) -> Batch:
     # After the last token of a context there is no token of that context to predict.
     batch["targets_segmentation"].flat[ends] = 0
     batch["targets_position"].flat[ends] = 0
+    return batch
+
+
+def widen_padded(sequences: Sequences, *, batch_size: int) -> Batch:
+    """Make a batch of this size; the sequences that are missing are padding."""
+    found, room = sequences["tokens"].shape
+    if found == batch_size:
+        return widen(sequences)
+    batch = {name: np.zeros((batch_size, room - 1), np.int32) for name in ARRAYS}
+    for name, array in (widen(sequences) if found else {}).items():
+        batch[name][:found] = array
     return batch
 
 
