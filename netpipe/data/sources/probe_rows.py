@@ -135,12 +135,17 @@ def find_array_records(folder: Path) -> list[Path]:
 
 
 # The first format whose pattern matches a file of the folder opens it.
-_FORMATS: Sequence[tuple[str, Callable[[Path, str], RowSource]]] = (
-    (INDEX_NAME, ArrayRecordSource),
-    ("*.arrayrecord", UnindexedSource),
-    ("**/*.parquet", ParquetSource),
-    ("**/*.arrayrecord", UnindexedSource),
+_FORMATS: Sequence[tuple[str, str, Callable[[Path, str], RowSource]]] = (
+    (INDEX_NAME, "arrayrecord", ArrayRecordSource),
+    ("*.arrayrecord", "arrayrecord", UnindexedSource),
+    ("**/*.parquet", "parquet", ParquetSource),
+    ("**/*.arrayrecord", "arrayrecord", UnindexedSource),
 )
+
+
+def find_format(data: Path) -> str:
+    """Return "arrayrecord" or "parquet", as a folder is read; "" where there is neither."""
+    return next((name for pattern, name, _ in _FORMATS if any(data.glob(pattern))), "")
 
 
 def open_source(data: Path, split: str) -> RowSource:
@@ -152,7 +157,7 @@ def open_source(data: Path, split: str) -> RowSource:
     """
     if not data.is_dir():
         raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
-    open_format = next((opener for glob, opener in _FORMATS if any(data.glob(glob))), None)
+    open_format = next((opener for glob, _, opener in _FORMATS if any(data.glob(glob))), None)
     if open_format is None:
         constraint = "hold ArrayRecord shards or parquet files"
         way_out = "Make one with `netpipe prepare` or `netpipe generate`"

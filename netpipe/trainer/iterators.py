@@ -1,0 +1,127 @@
+"""Global batches on a mesh of many hosts, made as MaxText makes its own.
+
+In MaxText's `input_pipeline_interface.py`, one line of the table of data sets registers them:
+
+    "network": (make_network_train_iterator, make_network_eval_iterator),
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import grain
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from netpipe.data.pipeline import build_evaluation
+from netpipe.data.resume import ResumableBatches
+from netpipe.data.tokens.batches import Batch
+from netpipe.errors import InputError
+from netpipe.trainer.network_config import take_network_config
+
+GlobalBatch = dict[str, jax.Array]
+"""The arrays of a `Batch`, int32 (global batch size, sequence length), split over the mesh."""
+
+
+def make_network_train_iterator(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
+) -> "TrainIterator":
+    """Return the training batches, of which this process loads its part.
+
+    Args:
+        config: A `NetworkConfig`, or an object with attributes of the same names.
+        mesh: The devices over which a batch is split.
+        process_indices: The processes that load, in any order.
+        process: The index of this process; by default `jax.process_index()`.
+
+    Raises:
+        InputError: A setting is impossible, or the data are damaged; the message names it.
+    """
+    sharding, (index, count) = _split(config, mesh, process_indices, process)
+    data, pipeline = take_network_config(config).for_host(index, count, evaluates=False)
+    return TrainIterator(ResumableBatches(data, pipeline), sharding, count)
+
+
+def make_network_eval_iterator(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
+) -> "EvalIterator":
+    """Return the evaluation, which each `iter` begins anew; arguments as for training.
+
+    Every process has as many batches, in which each context comes once. The last ones are filled
+    with padding, whose `targets_segmentation` is 0.
+    """
+    sharding, (index, count) = _split(config, mesh, process_indices, process)
+    data, pipeline = take_network_config(config).for_host(index, count, evaluates=True)
+    return EvalIterator(build_evaluation(data, pipeline), sharding, count)
+
+
+def _split(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None
+) -> tuple[NamedSharding, tuple[int, int]]:
+    """Return how batches are split, and which of how many parts this process loads."""
+    axes = take_network_config(config).data_sharding
+    if unknown := set(axes).difference(mesh.axis_names):
+        constraint = f"be axes of the mesh: {', '.join(mesh.axis_names)}"
+        raise InputError("config", "data_sharding", constraint, ", ".join(sorted(unknown)))
+    here = jax.process_index() if process is None else process
+    ordered = sorted(set(process_indices))
+    if here not in ordered:
+        raise InputError("process_indices", "process", f"be one of {ordered}", here)
+    return NamedSharding(mesh, PartitionSpec(axes)), (ordered.index(here), len(ordered))
+
+
+def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch:
+    return {
+        name: jax.make_array_from_process_local_data(
+            sharding, array, (hosts * array.shape[0], array.shape[1])
+        )
+        for name, array in batch.items()
+    }
+
+
+class TrainIterator(Iterator[GlobalBatch]):
+    """Training batches, and the position after the last of them."""
+
+    def __init__(self, batches: ResumableBatches, sharding: NamedSharding, hosts: int) -> None:
+        self._batches = batches
+        self._sharding = sharding
+        self._hosts = hosts
+
+    def __next__(self) -> GlobalBatch:
+        return _to_global(next(self._batches), self._sharding, self._hosts)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the position, the same in every process; see `ResumableBatches`."""
+        return self._batches.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a position; see `ResumableBatches`."""
+        self._batches.set_state(state)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._batches.close()
+
+
+class EvalIterator(Iterator[GlobalBatch]):
+    """The batches of an evaluation."""
+
+    def __init__(self, dataset: grain.IterDataset, sharding: NamedSharding, hosts: int) -> None:
+        self._dataset = dataset
+        self._sharding = sharding
+        self._hosts = hosts
+        self._iterator: grain.DatasetIterator | None = None
+
+    def __iter__(self) -> "EvalIterator":
+        self.reset()
+        return self
+
+    def __next__(self) -> GlobalBatch:
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+        return _to_global(next(self._iterator), self._sharding, self._hosts)
+
+    def reset(self) -> None:
+        """Begin anew with the next batch, and stop the workers until then."""
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None

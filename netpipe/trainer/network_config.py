@@ -1,0 +1,168 @@
+"""The settings that a trainer's configuration has for this repository's batches."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+from netpipe.config import PipelineConfig
+from netpipe.data.sources.probe_rows import find_format
+from netpipe.errors import InputError
+from netpipe.text_files import quote
+
+_FORMATS: Final = ("auto", "arrayrecord", "parquet")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The settings, by the names that they have in MaxText and in the project before this one.
+
+    Attributes:
+        network_train_files: The folder of the training data.
+        network_eval_files: The folder for evaluation; "": the evaluation split of the first one.
+        network_data_format: "arrayrecord", "parquet", or "auto" for what the folder holds.
+        max_target_length: Tokens in a sequence.
+        global_batch_size_to_load: Sequences in a training batch of all hosts together.
+        global_batch_size_to_load_eval: The same for evaluation; 0: as for training.
+        data_sharding: The axes of the mesh over which the sequences of a batch are split.
+        data_shuffle_seed: Seeds every random choice.
+        packing: Whether a sequence of training is filled with contexts.
+        num_epoch: Passes over the training data; 0: endless.
+        grain_worker_count: Processes of each host that make batches; 0 makes them in the trainer.
+        grain_per_worker_buffer_size: Finished batches that each may hold.
+        grain_worker_count_eval: The same for evaluation.
+        grain_per_worker_buffer_size_eval: The same for evaluation.
+    """
+
+    network_train_files: str
+    network_eval_files: str = ""
+    network_data_format: str = "auto"
+    max_target_length: int = 1024
+    global_batch_size_to_load: int = 128
+    global_batch_size_to_load_eval: int = 0
+    data_sharding: tuple[str, ...] = ("data",)
+    data_shuffle_seed: int = 0
+    packing: bool = True
+    num_epoch: int = 0
+    grain_worker_count: int = 2
+    grain_per_worker_buffer_size: int = 2
+    grain_worker_count_eval: int = 1
+    grain_per_worker_buffer_size_eval: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values of other types; `for_host` checks their ranges."""
+        for name, kind in _types().items():
+            if type(value := getattr(self, name)) is not kind:
+                raise InputError("config", name, f"be of type {kind.__name__}", quote(value))
+        if self.network_data_format not in _FORMATS:
+            constraint, found = f"be one of {', '.join(_FORMATS)}", quote(self.network_data_format)
+            raise InputError("config", "network_data_format", constraint, found)
+
+    def for_host(self, index: int, count: int, *, evaluates: bool) -> tuple[Path, PipelineConfig]:
+        """Return the folder and the pipeline of one of the hosts that load.
+
+        Raises:
+            InputError: A value is out of its range, a batch cannot be divided among the hosts, or
+                the folder holds another format.
+        """
+        part = "eval" if evaluates else "train"
+        names = _NAMES[part]
+        if evaluates and not self.global_batch_size_to_load_eval:
+            names = names | {"batch_size": "global_batch_size_to_load"}
+        values = {name: getattr(self, named) for name, named in names.items()}
+        if values["batch_size"] < 1 or values["batch_size"] % count:
+            constraint = f"be above 0, and divisible by the {count} hosts that load"
+            raise InputError("config", names["batch_size"], constraint, values["batch_size"])
+        values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
+        try:
+            pipeline = PipelineConfig(split=part, shard_index=index, shard_count=count, **values)
+        except InputError as error:
+            name = names.get(error.field, error.field)
+            raise InputError("config", name, error.constraint, error.found) from error
+        return self._find_folder(evaluates=evaluates), pipeline
+
+    def _find_folder(self, *, evaluates: bool) -> Path:
+        own = evaluates and self.network_eval_files
+        name = "network_eval_files" if own else "network_train_files"
+        folder, wanted = Path(getattr(self, name)), self.network_data_format
+        found = find_format(folder)
+        if wanted not in ("auto", found):
+            constraint = f"hold what network_data_format says, {wanted}"
+            raise InputError("config", name, constraint, found or "no data")
+        return folder
+
+
+# The setting of each field of a `PipelineConfig`.
+_TRAIN: Final = {
+    "seed": "data_shuffle_seed",
+    "sequence_length": "max_target_length",
+    "batch_size": "global_batch_size_to_load",
+    "packing": "packing",
+    "epochs": "num_epoch",
+    "workers": "grain_worker_count",
+    "worker_buffer_batches": "grain_per_worker_buffer_size",
+}
+_OF_EVALUATION: Final = ("batch_size", "workers", "worker_buffer_batches")
+_NAMES: Final = {
+    "train": _TRAIN,
+    "eval": _TRAIN | {name: f"{_TRAIN[name]}_eval" for name in _OF_EVALUATION},
+}
+
+
+def read_network_config(
+    settings: Mapping[str, Any], overrides: Iterable[str] = ()
+) -> NetworkConfig:
+    """Return settings, of which some are overridden by words as `max_target_length=512`.
+
+    Raises:
+        InputError: A name is unknown, or a value has another type.
+    """
+    merged = dict(settings)
+    for word in overrides:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise InputError("config", "override", "be name=value", quote(word))
+        merged[name] = _parse(name, text)
+    for name in merged:
+        if name not in _types():
+            raise InputError("config", "name", f"be one of {', '.join(_types())}", quote(name))
+    if "network_train_files" not in merged:
+        raise InputError("config", "network_train_files", "be given", "none")
+    return NetworkConfig(**merged)
+
+
+def _parse(name: str, text: str) -> object:
+    """Return the value of an override; what is none of its type stays text, to be refused."""
+    kind = _types().get(name, str)
+    if kind is tuple:
+        return tuple(filter(None, text.split(",")))
+    if kind is bool:
+        return _BOOLEANS.get(text.lower(), text)
+    if kind is int and text.lstrip("-").isdecimal():
+        return int(text)
+    return text
+
+
+def take_network_config(config: object) -> NetworkConfig:
+    """Return the settings among the attributes of a trainer's configuration.
+
+    A `NetworkConfig` is returned as it is. Others, as MaxText's, have many more attributes; those
+    that they lack have their default.
+    """
+    if isinstance(config, NetworkConfig):
+        return config
+    found = {name: getattr(config, name) for name in _types() if hasattr(config, name)}
+    if sharding := found.get("data_sharding"):
+        # MaxText nests them: the axes of each dimension.
+        first = sharding[0]
+        found["data_sharding"] = (first,) if isinstance(first, str) else tuple(first)
+    return read_network_config(found)
+
+
+def _types() -> dict[str, type]:
+    hints = get_type_hints(NetworkConfig)
+    return {
+        field.name: getattr(hints[field.name], "__origin__", hints[field.name])
+        for field in fields(NetworkConfig)
+    }

@@ -1,0 +1,75 @@
+"""Global batches, in one process with the devices that it has."""
+
+from contextlib import closing
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from netpipe.data.pipeline import build_evaluation
+from netpipe.data.resume import ResumableBatches
+from netpipe.errors import InputError
+from netpipe.trainer.iterators import make_network_eval_iterator, make_network_train_iterator
+from netpipe.trainer.network_config import NetworkConfig
+
+MESH = Mesh(np.array(jax.devices()[:1]), ("data",))
+
+
+@pytest.fixture
+def config(many: Path) -> NetworkConfig:
+    """Small batches, made in this process."""
+    return NetworkConfig(
+        str(many), max_target_length=64, global_batch_size_to_load=8, grain_worker_count=0,
+        grain_worker_count_eval=0,
+    )  # fmt: skip
+
+
+def test_training_gives_the_pipeline_s_batches_on_the_mesh(config: NetworkConfig) -> None:
+    """They are global arrays with the same contents, and go on from a state."""
+    local = ResumableBatches(*config.for_host(0, 1, evaluates=False))
+    with closing(make_network_train_iterator(config, MESH, [0])) as batches, closing(local):
+        first = next(batches)
+        for name, array in next(local).items():
+            np.testing.assert_array_equal(np.asarray(first[name]), array)
+            assert first[name].sharding == NamedSharding(MESH, PartitionSpec(("data",)))
+        second, state = next(batches), batches.get_state()
+        batches.set_state({**state, "batch": 1})
+        np.testing.assert_array_equal(next(batches)["inputs"], second["inputs"])
+        assert batches.get_state() == state
+
+
+def test_a_host_loads_its_part(config: NetworkConfig) -> None:
+    """Which part is the place of its index among those that load, not the index itself."""
+    with closing(make_network_train_iterator(config, MESH, [5, 3], process=5)) as batches:
+        assert batches.get_state()["global_batch_size"] == 8
+        own = ResumableBatches(*config.for_host(1, 2, evaluates=False))
+        with closing(own):
+            np.testing.assert_array_equal(next(batches._batches)["inputs"], next(own)["inputs"])
+
+
+def test_an_evaluation_ends_and_begins_anew(config: NetworkConfig) -> None:
+    """Each pass has the same batches, and all of them."""
+    batches = make_network_eval_iterator(config, MESH, [0])
+    first = [np.asarray(batch["inputs"]) for batch in batches]
+    again = [np.asarray(batch["inputs"]) for batch in batches]
+    expected = [
+        batch["inputs"] for batch in build_evaluation(*config.for_host(0, 1, evaluates=True))
+    ]
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(first, again)
+    batches.reset()
+    np.testing.assert_array_equal(next(batches)["inputs"], expected[0])
+    batches.reset()
+
+
+def test_what_does_not_fit_the_mesh_is_refused(config: NetworkConfig, many: Path) -> None:
+    """Axes that it lacks, and a process that is not among those that load."""
+    other = NetworkConfig(str(many), data_sharding=("data", "fsdp"))
+    with pytest.raises(
+        InputError, match="data_sharding must be axes of the mesh: data; found fsdp"
+    ):
+        make_network_train_iterator(other, MESH, [0])
+    with pytest.raises(InputError, match=r"process must be one of \[1, 2\]; found 0"):
+        make_network_eval_iterator(config, MESH, [1, 2])

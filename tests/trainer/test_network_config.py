@@ -1,0 +1,100 @@
+"""The settings of a trainer: what is taken, and what is refused by name."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from netpipe.config import PipelineConfig
+from netpipe.errors import InputError
+from netpipe.trainer.network_config import (
+    NetworkConfig,
+    read_network_config,
+    take_network_config,
+)
+
+
+def test_settings_and_overrides_become_a_host_s_pipeline(many: Path) -> None:
+    """Each setting reaches the pipeline, divided among the hosts where it is for all of them."""
+    words = ("max_target_length=512", "packing=False", "num_epoch=3", "grain_worker_count=5")
+    settings = {"network_train_files": str(many), "global_batch_size_to_load": 24}
+    config = read_network_config(settings, (*words, "data_sharding=data,fsdp"))
+    assert config.data_sharding == ("data", "fsdp")
+    folder, pipeline = config.for_host(2, 3, evaluates=False)
+    assert folder == many
+    assert pipeline == PipelineConfig(
+        sequence_length=512, batch_size=8, packing=False, epochs=3, workers=5,
+        shard_index=2, shard_count=3,
+    )  # fmt: skip
+
+
+def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
+    """Its size and its folder are those of training where it has none."""
+    same = NetworkConfig(str(many), global_batch_size_to_load=6)
+    folder, pipeline = same.for_host(0, 2, evaluates=True)
+    assert (folder, pipeline.batch_size, pipeline.split) == (many, 3, "eval")
+    assert (pipeline.workers, pipeline.worker_buffer_batches, pipeline.epochs) == (1, 1, None)
+    own = NetworkConfig(
+        str(many), str(prepared), global_batch_size_to_load_eval=4, grain_worker_count_eval=0
+    )
+    folder, pipeline = own.for_host(0, 2, evaluates=True)
+    assert (folder, pipeline.batch_size, pipeline.workers) == (prepared, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "message"),
+    [
+        ({"network_train_file": "x"}, (), "name must be one of .*network_train_files"),
+        ({}, (), "network_train_files must be given"),
+        ({"network_train_files": "x"}, ("packing",), "override must be name=value"),
+        ({"network_train_files": "x"}, ("workers=3",), "name must be one of"),
+        ({"network_train_files": "x"}, ("packing=maybe",), "packing must be of type bool"),
+        ({"network_train_files": "x"}, ("num_epoch=2.5",), "num_epoch must be of type int"),
+        ({"network_train_files": "x", "num_epoch": True}, (), "num_epoch must be of type int"),
+        ({"network_train_files": "x", "network_data_format": "csv"}, (), "network_data_format"),
+    ],
+)
+def test_what_is_no_setting_is_refused(
+    settings: dict[str, Any], words: tuple[str, ...], message: str
+) -> None:
+    """By its name, with what is allowed."""
+    with pytest.raises(InputError, match=message):
+        read_network_config(settings, words)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"global_batch_size_to_load": 7},
+            "global_batch_size_to_load must be .*divisible by the 2",
+        ),
+        ({"max_target_length": 8}, "max_target_length must be at least 47; found 8"),
+        ({"grain_worker_count": -1}, "grain_worker_count must be at least 0"),
+        ({"grain_per_worker_buffer_size": 0}, "grain_per_worker_buffer_size must be at least 1"),
+        ({"num_epoch": -1}, "num_epoch must be at least 1"),
+        (
+            {"network_data_format": "parquet"},
+            "network_train_files must hold .*parquet; found arrayrecord",
+        ),
+    ],
+)
+def test_impossible_values_are_refused_by_their_own_names(
+    many: Path, changed: dict[str, Any], message: str
+) -> None:
+    """Not by the names that they have further in."""
+    config = read_network_config({"network_train_files": str(many), **changed})
+    with pytest.raises(InputError, match=message):
+        config.for_host(0, 2, evaluates=False)
+
+
+def test_a_trainer_s_own_configuration_is_taken_as_it_is(many: Path) -> None:
+    """Its many other attributes do not matter, and neither does how it nests the sharding."""
+    theirs = SimpleNamespace(
+        network_train_files=str(many), max_target_length=256, data_sharding=[["data", "fsdp"]],
+        learning_rate=3e-5, dataset_type="network",
+    )  # fmt: skip
+    assert take_network_config(theirs) == NetworkConfig(
+        str(many), max_target_length=256, data_sharding=("data", "fsdp")
+    )
