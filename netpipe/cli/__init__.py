@@ -6,7 +6,7 @@ import netpipe
 from netpipe.cli.ab import ab
 from netpipe.cli.baseline import baseline, devices
 from netpipe.cli.console import ErrorReportingGroup
-from netpipe.cli.data import generate, prepare
+from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
@@ -25,6 +25,7 @@ def main() -> None:
 
 
 for _command in (
-    generate, prepare, throughput, measure, diagnose, lint, work, report, devices, baseline, ab,
+    generate, prepare, inspect, throughput, measure, diagnose, lint, work, report, devices,
+    baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

@@ -1,12 +1,13 @@
-"""`netpipe generate` and `netpipe prepare`: commands that create a prepared data set."""
+"""`netpipe generate`, `prepare` and `inspect`: commands that make data, or look into them."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import notes, path_type
+from netpipe.cli.console import bold_first, json_option, notes, output, path_type, print_json
 from netpipe.cli.progress_display import show_bar
 from netpipe.data.preparation.profiles import PROFILES
 
@@ -72,6 +73,40 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
         else:
             index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
     _print_summary(out, index)
+
+
+@click.command()
+@click.argument("path", type=path_type)
+@json_option
+def inspect(path: Path, as_json: bool) -> None:
+    """Print what is in a file or a folder of data: format, counts, spans, a decoded row."""
+    from netpipe.data.inspection import inspect as inspect_data
+
+    found = inspect_data(path)
+    if as_json:
+        print_json(found)
+        return
+    counts = {name: found[name] for name in ("files", "bytes", "rows", "measurements")}
+    summary = bold_first(f"{found['path']}, {found['format']}", f": {_format_counts(counts)}")
+    output.print(summary, soft_wrap=True)
+    for name, split in found["splits"].items():
+        output.print(bold_first(name, f": {_format_counts(split)}"))
+    read, example = found["read"], found["example"]
+    shares = f"{read['failed_fraction']:.1%} failed, {read['ipv6_fraction']:.1%} IPv6"
+    output.print(bold_first("read", f": {_format_extent(read)}; {shares}"), soft_wrap=True)
+    output.print(bold_first(f"a row, probe {example['probe']}", f": {_format_extent(example)}"))
+    for shown in example["shown"]:
+        rtt = "failed" if shown["rtt_ms"] is None else f"{shown['rtt_ms']:g} ms"
+        output.print(f"  {shown['time']}  {shown['source']} -> {shown['destination']}  {rtt}")
+
+
+def _format_counts(counts: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count is not None)
+
+
+def _format_extent(part: Mapping[str, Any]) -> str:
+    counts = _format_counts({name: part.get(name) for name in ("rows", "measurements")})
+    return f"{counts}, {part['first']} to {part['last']}"
 
 
 def _print_summary(out: Path, index: "Index") -> None:

@@ -29,7 +29,6 @@ MEASUREMENT = np.dtype(
 """One measurement: its probe, microseconds since 1970, numbers in an `AddressTable`, RTT code."""
 
 MeasurementArray = NDArray[np.void]
-
 """Measurements (n,) of dtype `MEASUREMENT`."""
 
 

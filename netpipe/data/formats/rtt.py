@@ -28,3 +28,10 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
     mantissa = np.minimum(np.floor(np.ldexp(rtt_us, -exponent)), _MANTISSA_MAX)
     code = exponent << _MANTISSA_BITS | mantissa.astype(np.int64)
     return np.where(wide_ms < 0, FAILED, code).astype(np.uint16)
+
+
+def decode_rtt(code: NDArray[np.uint16] | np.uint16) -> NDArray[np.float64]:
+    """Return the milliseconds of codes that are no failures, float64 like `code`."""
+    wide = np.asarray(code, np.float64)
+    exponent = np.floor(wide / (1 << _MANTISSA_BITS))
+    return np.ldexp(wide % (1 << _MANTISSA_BITS), exponent.astype(np.int64)) / 1000.0
