@@ -31,6 +31,9 @@ class AddressTable:
         self._number_of: dict[str, int] = {"": EMPTY_IPV4}
         self._packed: list[bytes] = [bytes(4), bytes(ADDRESS_BYTES)]
 
+    def __len__(self) -> int:
+        return len(self._packed)
+
     def number_column(
         self, column: "pa.Array[Any]", ip_version: NDArray[np.generic]
     ) -> NDArray[np.int32]:
@@ -48,12 +51,12 @@ class AddressTable:
         family = np.where(numbers == EMPTY_IPV6, 6, self.families(distinct)[which])
         return np.where((numbers >= 0) & (family != ip_version), OTHER_FAMILY, numbers)
 
-    def families(self, numbers: NDArray[np.int32]) -> NDArray[np.int8]:
+    def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
         """Return 4 or 6 for each number, int8; 4 where there is no address."""
         lengths = [len(self._packed[max(number, 0)]) for number in numbers]
         return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4).astype(np.int8)
 
-    def octets(self, numbers: NDArray[np.int32]) -> NDArray[np.uint8]:
+    def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
         """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
         padded = b"".join(self._packed[number].ljust(ADDRESS_BYTES, b"\0") for number in numbers)
         return np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)

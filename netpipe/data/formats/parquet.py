@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
-from netpipe.data.formats.rows import MEASUREMENT, MeasurementArray
+from netpipe.data.formats.rows import MEASUREMENT, MeasurementArray, number_values
 from netpipe.data.formats.rtt import encode_rtt
 from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.errors import InputError
@@ -126,7 +126,7 @@ class MeasurementColumns:
     def _probes(self, source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
         if _OPTIONAL in self.columns.schema.names:
             return self._numbers(_OPTIONAL).astype(np.int64)
-        distinct, which = np.unique(source, return_inverse=True)
+        distinct, which = number_values(source, len(addresses))
         octets = addresses.octets(distinct)
         if is_translated(octets).any():
             warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)

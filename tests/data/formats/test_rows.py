@@ -5,14 +5,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.parquet import read_parquet
 from netpipe.data.formats.rows import (
     MAX_ROW_MEASUREMENTS,
+    MEASUREMENT,
     MeasurementArray,
     cut_rows,
     make_row,
+    number_values,
     split_by_probe,
     take,
 )
@@ -81,3 +85,29 @@ def test_histories_are_split_and_in_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             history, expected[np.argsort(expected["time_us"], kind="stable")]
         )
+
+
+@given(
+    values=st.lists(st.integers(0, 40), min_size=1, max_size=60), bound=st.sampled_from([41, 10**6])
+)
+def test_values_are_numbered_as_if_they_were_sorted(values: list[int], bound: int) -> None:
+    """With a table of all possible values, and by sorting where that would be too large."""
+    array = np.array(values, np.int32)
+    distinct, places = np.unique(array, return_inverse=True)
+    found, found_places = number_values(array, bound)
+    assert found.tolist() == distinct.tolist()
+    assert found_places.tolist() == places.tolist()
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 5)), max_size=40))
+def test_histories_are_in_the_order_of_probes_and_times(pairs: list[tuple[int, int]]) -> None:
+    """Equal times keep their order, whatever order the measurements come in."""
+    measurements = np.zeros(len(pairs), MEASUREMENT)
+    for number, (probe, time_us) in enumerate(pairs):
+        measurements[number]["probe"], measurements[number]["time_us"] = probe, time_us
+        measurements[number]["source"] = number
+    found = [history.tolist() for history in split_by_probe(measurements)]
+    expected = sorted(measurements.tolist(), key=lambda each: (each[0], each[1], each[2]))
+    assert [each for history in found for each in history] == expected
+    assert all(len({each[0] for each in history}) == 1 for history in found)
+    assert len(found) == len({probe for probe, _ in pairs})
