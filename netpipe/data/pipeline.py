@@ -18,6 +18,7 @@ from netpipe.data.sampling.context_order import (
     contexts_per_row,
 )
 from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
+from netpipe.data.sources.kept_rows import KeptRows
 from netpipe.data.sources.probe_rows import RowSource, open_source
 from netpipe.data.tokens.batches import (
     Batch,
@@ -61,13 +62,17 @@ def first_position(config: PipelineConfig) -> Position:
 
 
 def build(
-    data: Path, config: PipelineConfig, position: Position | None = None
+    data: Path,
+    config: PipelineConfig,
+    position: Position | None = None,
+    source: RowSource | None = None,
 ) -> grain.IterDataset:
     """Assemble the pipeline; rows are read only when it is iterated.
 
     `data` is a folder that `open_source` accepts; without an index, it is read once to count its
     rows. A batch depends only on the seed and its own index, not on the number of workers. A
-    `position` is one that training comes to with as many sequences in the batches of all hosts.
+    `position` is one that training comes to with as many sequences in the batches of all hosts. The
+    `source` is what `open_rows` returns for the same arguments; without one it is called.
 
     Returns:
         A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
@@ -76,7 +81,17 @@ def build(
     Raises:
         InputError: The data are damaged, or too few for one batch.
     """
-    return _load(sequences_of_batches(data, config, position), config, widen)
+    return _load(sequences_of_batches(data, config, position, source), config, widen)
+
+
+def open_rows(data: Path, config: PipelineConfig) -> RowSource:
+    """Open the rows of a split, and keep as many in memory as the configuration allows.
+
+    Raises:
+        InputError: As `open_source` does.
+    """
+    source = open_source(data, config.split)
+    return KeptRows(source, config.ram_budget_mb << 20) if config.ram_budget_mb else source
 
 
 def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
@@ -91,7 +106,7 @@ def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
     Raises:
         InputError: The data are damaged.
     """
-    source = open_source(data, config.split)
+    source = open_rows(data, config)
     order = FixedOrder(
         contexts_per_row(source.row_measurements),
         config.batch_size, config.shard_index, config.shard_count,
@@ -132,14 +147,17 @@ def _load(
 
 
 def sequences_of_batches(
-    data: Path, config: PipelineConfig, position: Position | None = None
+    data: Path,
+    config: PipelineConfig,
+    position: Position | None = None,
+    source: RowSource | None = None,
 ) -> grain.MapDataset:
     """Return a dataset whose element is the sequences of one batch, from a position on.
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
     """
-    source = open_source(data, config.split)
+    source = source or open_rows(data, config)
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     position = position or first_position(config)
     sequences = position.block_sequences

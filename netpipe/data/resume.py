@@ -12,8 +12,7 @@ from typing import Any, Final
 import grain
 
 from netpipe.config import PipelineConfig
-from netpipe.data.pipeline import Position, build, first_position
-from netpipe.data.sources.probe_rows import open_source
+from netpipe.data.pipeline import Position, build, first_position, open_rows
 from netpipe.data.tokens.batches import Batch
 from netpipe.errors import InputError
 from netpipe.text_files import quote
@@ -39,8 +38,9 @@ class ResumableBatches(Iterator[Batch]):
         self._data = data
         self._config = config
         self._position = first_position(config)
+        self._source = open_rows(data, config)
         self._identity = {
-            "data": open_source(data, config.split).fingerprint,
+            "data": self._source.fingerprint,
             "split": config.split,
             "seed": config.seed,
             "sequence_length": config.sequence_length,
@@ -52,7 +52,8 @@ class ResumableBatches(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         if self._iterator is None:
-            self._iterator = iter(build(self._data, self._config, self._position))
+            dataset = build(self._data, self._config, self._position, self._source)
+            self._iterator = iter(dataset)
         batch: Batch = next(self._iterator)
         self._position = replace(self._position, batch=self._position.batch + 1)
         return batch

@@ -7,6 +7,7 @@ from typing import Any, Final, get_type_hints
 
 from netpipe.config import PipelineConfig
 from netpipe.data.sources.probe_rows import find_format
+from netpipe.device.host import this_host
 from netpipe.errors import InputError
 from netpipe.text_files import quote
 
@@ -31,6 +32,8 @@ class NetworkConfig:
         num_epoch: Passes over the training data; 0: endless.
         grain_worker_count: Processes of each host that make batches; 0 makes them in the trainer.
         grain_per_worker_buffer_size: Finished batches that each may hold.
+        grain_ram_budget_mb: MiB of each host's memory in which rows of training are kept, for all
+            workers together; 0: none.
         grain_worker_count_eval: The same for evaluation.
         grain_per_worker_buffer_size_eval: The same for evaluation.
     """
@@ -47,6 +50,7 @@ class NetworkConfig:
     num_epoch: int = 0
     grain_worker_count: int = 2
     grain_per_worker_buffer_size: int = 2
+    grain_ram_budget_mb: int = 1024
     grain_worker_count_eval: int = 1
     grain_per_worker_buffer_size_eval: int = 1
 
@@ -75,6 +79,9 @@ class NetworkConfig:
             constraint = f"be above 0, and divisible by the {count} hosts that load"
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
+        if self.grain_ram_budget_mb << 20 > (memory_bytes := this_host().memory_bytes):
+            constraint = f"be at most {memory_bytes >> 20}, the memory of this host"
+            raise InputError("config", "grain_ram_budget_mb", constraint, self.grain_ram_budget_mb)
         try:
             pipeline = PipelineConfig(split=part, shard_index=index, shard_count=count, **values)
         except InputError as error:
@@ -102,11 +109,13 @@ _TRAIN: Final = {
     "epochs": "num_epoch",
     "workers": "grain_worker_count",
     "worker_buffer_batches": "grain_per_worker_buffer_size",
+    "ram_budget_mb": "grain_ram_budget_mb",
 }
 _OF_EVALUATION: Final = ("batch_size", "workers", "worker_buffer_batches")
 _NAMES: Final = {
     "train": _TRAIN,
-    "eval": _TRAIN | {name: f"{_TRAIN[name]}_eval" for name in _OF_EVALUATION},
+    "eval": {name: named for name, named in _TRAIN.items() if name != "ram_budget_mb"}
+    | {name: f"{_TRAIN[name]}_eval" for name in _OF_EVALUATION},
 }
 
 

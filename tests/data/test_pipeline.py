@@ -125,6 +125,16 @@ def test_workers_change_nothing(prepared: Path, config: PipelineConfig) -> None:
         _assert_equal(alone, _take(prepared, dataclasses.replace(config, workers=workers), 9))
 
 
+@BOTH
+@pytest.mark.parametrize("workers", [0, 2])
+def test_rows_in_memory_change_nothing(
+    prepared: Path, config: PipelineConfig, workers: int
+) -> None:
+    """Batches are the same whether rows are read from files or kept in shared memory."""
+    kept = dataclasses.replace(config, ram_budget_mb=1, workers=workers)
+    _assert_equal(_take(prepared, config, 9), _take(prepared, kept, 9))
+
+
 def test_only_sequences_travel(prepared: Path) -> None:
     """Behind the workers stands one call: what makes batches of their narrow sequences."""
     graph = read_graph(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))

@@ -43,20 +43,20 @@ def encode_row(row: ProbeRow) -> bytes:
     return header + b"".join(array.tobytes() for array in arrays)
 
 
-def decode_row(record: bytes, where: object) -> ProbeRow:
+def decode_row(record: bytes | memoryview, where: object) -> ProbeRow:
     """Read a record of any known layout; errors name the file and record number in `where`.
 
     Raises:
         InputError: The layout is unknown or newer, or the length or a value is wrong.
     """
-    if record.startswith(_MAGIC) and len(record) >= _HEADER.size:
+    if record[: len(_MAGIC)] == _MAGIC and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)
-    if record.startswith(ARROW_STREAM_START):
-        return make_row(*decode_history_v0(record, where))
+    if record[: len(ARROW_STREAM_START)] == ARROW_STREAM_START:
+        return make_row(*decode_history_v0(bytes(record), where))
     raise InputError(where, "record", "be a probe row", f"{len(record)} bytes of something else")
 
 
-def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
+def _decode_row_v1(record: bytes | memoryview, where: object) -> ProbeRow:
     _, version, probe, first_s, measurements, pairs, ipv4_pairs, sources = _HEADER.unpack_from(
         record
     )
