@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from netpipe.errors import InputError
 from netpipe.linting.request import INTENTS, LintRequest
-from netpipe.linting.rules import check_silences
-from netpipe.text_files import quote, read_toml
+from netpipe.linting.rules import RULE_NAMES, split_silence
+from netpipe.text_files import quote, read_toml, shorten
 
 _TABLE: Final = "tool.netpipe.lint"
 
@@ -31,7 +31,13 @@ def read_lint_settings(folder: Path) -> LintRequest:
         raise InputError(path, f"{_TABLE}.intent", f"be one of {', '.join(INTENTS)}", quote(intent))
     if not isinstance(silences, dict):
         raise InputError(path, f"{_TABLE}.silence", "be a table", quote(silences))
-    check_silences(silences, path, f"{_TABLE}.silence")
+    for silence, reason in silences.items():
+        if split_silence(silence)[0] not in RULE_NAMES:
+            known = ", ".join(RULE_NAMES)
+            raise InputError(path, f"{_TABLE}.silence key", f"be one of {known}", quote(silence))
+        if not isinstance(reason, str) or not reason.strip():
+            field = f"{_TABLE}.silence.{shorten(silence)}"
+            raise InputError(path, field, "be the reason, as text", quote(reason))
     return LintRequest(intent=intent, silences=silences)
 
 

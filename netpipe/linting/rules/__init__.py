@@ -7,10 +7,8 @@ Each rule is a generator function in the file of its topic: it takes a `Pipeline
 from collections.abc import Mapping
 from typing import Final
 
-from netpipe.errors import InputError
 from netpipe.linting.rules import batch_contents, buffers, placement, shuffling, workers
 from netpipe.linting.rules.finding import Rule
-from netpipe.text_files import quote, shorten
 
 RULES: Final[Mapping[str, Rule]] = {
     # Pipelines that fail, or that give other data than meant
@@ -51,18 +49,3 @@ def split_silence(silence: str) -> tuple[str, str]:
     """Split "RULE of FUNCTION" into both names; the function of a plain "RULE" is ""."""
     rule, _, function = silence.partition(" of ")
     return rule, function
-
-
-def check_silences(silences: Mapping[str, object], where: object, table: str) -> None:
-    """Check that each silence in a table names a rule and has a reason.
-
-    Raises:
-        InputError: A silence does not.
-    """
-    for silence, reason in silences.items():
-        if split_silence(silence)[0] not in RULE_NAMES:
-            known = ", ".join(RULE_NAMES)
-            raise InputError(where, f"{table} key", f"be one of {known}", quote(silence))
-        if not isinstance(reason, str) or not reason.strip():
-            field = f"{table}.{shorten(silence)}"
-            raise InputError(where, field, "be the reason, as text", quote(reason))

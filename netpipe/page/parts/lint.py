@@ -15,8 +15,7 @@ _WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 
 def build_lint_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.lint/1` document."""
-    fields = {name: value for name, value in document.items() if name != "trials"}
-    report = parse_report(fields, "lint")
+    report = parse_report(document)
     cards = list(_build_cards(report, document["trials"]))
     return Part("The order of the calls", _build_headline(report), cards=cards)
 
