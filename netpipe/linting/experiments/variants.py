@@ -7,7 +7,6 @@ dataset cannot be changed, and `mp_prefetch` makes the batches below it use shar
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
 from math import inf
 from typing import Any, Final
 
@@ -15,6 +14,8 @@ import grain
 
 from netpipe.errors import MisuseError
 from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.graph.source_lines import Method as Method
+from netpipe.linting.graph.source_lines import replaced_method as replaced_method
 from netpipe.measuring.loader_puller import LoaderFactory
 
 BATCHES_AHEAD: Final = 2
@@ -25,7 +26,6 @@ _FIXED_SETTINGS: Final = {
     "Elastic": "ElasticIterator",
     "MultithreadPrefetch": "multithread_prefetch",
 }
-Method = Callable[..., Any]
 
 
 class CannotRebuildError(MisuseError):
@@ -99,20 +99,6 @@ def initializes_workers(loader: LoaderFactory) -> bool:
     calls = _Calls(Variant(workers=0))
     calls.run(loader)
     return calls.has_init
-
-
-@contextmanager
-def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
-    """Replace a method meanwhile by what `wrapper` makes of it."""
-    original, is_own = getattr(owner, name), name in vars(owner)
-    setattr(owner, name, wraps(original)(wrapper(original)))
-    try:
-        yield
-    finally:
-        if is_own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
 
 
 @contextmanager

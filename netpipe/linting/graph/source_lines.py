@@ -1,18 +1,19 @@
 """Where a pipeline was written: the lines of the user's code that made its datasets."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import currentframe
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 from netpipe.session.failure import HARNESS_MODULES
 
-_Line = tuple[str, int]
+Method = Callable[..., Any]
 # The datasets too: an id is only unique while its object lives.
-_Lines = dict[int, tuple[object, _Line]]
+_Lines = dict[int, tuple[object, str]]
+# typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
+_LIBRARIES: Final = ("grain", "typing")
 
 
 class Recording:
@@ -24,21 +25,25 @@ class Recording:
 
     def made_at(self, dataset: object) -> str:
         """Return the line that made a dataset, as file:line; "" if it was not recorded."""
-        return _format_line(self.made.get(id(dataset)))
+        return self.made.get(id(dataset), (dataset, ""))[1]
 
     def without_workers_at(self, dataset: object) -> str | None:
         """Return the line that called `mp_prefetch` on it without workers; None if none did."""
-        entry = self.without_workers.get(id(dataset))
-        return None if entry is None else _format_line(entry)
+        return self.without_workers.get(id(dataset), (dataset, None))[1]
 
 
-# typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
-_LIBRARIES: Final = ("grain", "typing")
-# One set of hooks serves all recordings that run: nested or in threads, they may end in any
-# order, and the last one to end removes the hooks.
-_LOCK: Final = Lock()
-_RUNNING: Final[list[Recording]] = []
-_HOOKS: Final = ExitStack()
+@contextmanager
+def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
+    """Replace a method meanwhile by what `wrapper` makes of it."""
+    original, is_own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, wraps(original)(wrapper(original)))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
 
 
 @contextmanager
@@ -48,48 +53,39 @@ def record_source_lines() -> Iterator[Recording]:
     Only public names of Grain are hooked, and only within the context: the constructors that every
     dataset runs, and `IterDataset.mp_prefetch`.
     """
-    recording = Recording()
-    with _LOCK:
-        if not _RUNNING:
-            _hook_grain()
-        _RUNNING.append(recording)
-    try:
-        yield recording
-    finally:
-        with _LOCK:
-            _RUNNING.remove(recording)
-            if not _RUNNING:
-                _HOOKS.close()
-
-
-def _hook_grain() -> None:
     import grain
 
-    _hook(grain.MapDataset, "__init__", "made")
-    _hook(grain.IterDataset, "__init__", "made")
-    _hook(grain.IterDataset, "mp_prefetch", "without_workers")
+    recording = Recording()
+    note_made, note_no_workers = map(_note_in, (recording.made, recording.without_workers))
+    with (
+        replaced_method(grain.MapDataset, "__init__", note_made),
+        replaced_method(grain.IterDataset, "__init__", note_made),
+        replaced_method(grain.IterDataset, "mp_prefetch", note_no_workers),
+    ):
+        yield recording
 
 
-def _hook(kind: type, name: str, attribute: str) -> None:
-    """Note the lines that call a method, in an attribute of every recording that runs."""
-    original = getattr(kind, name)
+def _note_in(lines: _Lines) -> Callable[[Method], Method]:
+    """Note the lines that call a method."""
 
-    @wraps(original)
-    def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
-        result = original(dataset, *args, **options)
-        # A constructor returns None, and `mp_prefetch` without workers the dataset itself.
-        if result is None or result is dataset:
-            line = _user_line(dataset)
-            for recording in tuple(_RUNNING):
-                getattr(recording, attribute)[id(dataset)] = (dataset, line)
-        return result
+    def wrap(original: Method) -> Method:
+        def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
+            result = original(dataset, *args, **options)
+            # A constructor returns None, and `mp_prefetch` without workers the dataset itself.
+            if result is None or result is dataset:
+                lines[id(dataset)] = dataset, _user_line(dataset)
+            return result
 
-    setattr(kind, name, call_and_note)
-    _HOOKS.callback(setattr, kind, name, original)
+        return call_and_note
+
+    return wrap
 
 
-def _user_line(dataset: object) -> _Line:
-    """Return the nearest line outside Grain, this harness and the dataset's own constructors."""
+def _user_line(dataset: object) -> str:
+    """Return the nearest line outside Grain, this harness and the dataset's own constructors.
+
+    Its file is relative to the working directory if it is below it.
+    """
     frame = currentframe()
     while frame is not None:
         module, code = str(frame.f_globals.get("__name__")), frame.f_code
@@ -98,17 +94,9 @@ def _user_line(dataset: object) -> _Line:
             frame.f_locals.get(name) is dataset for name in code.co_varnames[:1]
         )
         if not (is_library or is_constructor):
-            return code.co_filename, frame.f_lineno
+            path = Path(code.co_filename).resolve()
+            is_below = path.is_file() and path.is_relative_to(Path.cwd())
+            file = path.relative_to(Path.cwd()) if is_below else code.co_filename
+            return f"{file}:{frame.f_lineno}"
         frame = frame.f_back
-    return "", 0
-
-
-def _format_line(entry: tuple[object, _Line] | None) -> str:
-    """Format a line as file:line, relative to the working directory if the file is below it."""
-    if entry is None or not entry[1][0]:
-        return ""
-    file, line = entry[1]
-    path = Path(file).resolve()
-    if path.is_file() and path.is_relative_to(Path.cwd()):
-        file = str(path.relative_to(Path.cwd()))
-    return f"{file}:{line}"
+    return ""
