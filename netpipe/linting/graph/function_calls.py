@@ -2,7 +2,6 @@
 
 import builtins
 import dis
-import importlib
 import os
 import re
 import sys
@@ -129,7 +128,8 @@ def _is_in_library(file: str) -> bool:
 
 def _follow_calls(called: object) -> Iterator[object]:
     """Yield `called` and everything that its code names, through the user's own functions."""
-    own_package = _package(_module(_undecorate(called)))
+    # Not the package of a decorator such as `functools.cache`.
+    own_package = _package(_module(getattr_static(called, "__wrapped__", called)))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
     # Keeps the values too: an id is only unique while its object lives.
     seen: dict[tuple[int, ...], object] = {}
@@ -147,16 +147,6 @@ def _follow_calls(called: object) -> Iterator[object]:
         is_called = value is called and not _is_from_jax(value)
         if is_called or _is(value, partial) or _is_user_code(value, own_package):
             waiting.extend(_values_named_by(value, own_package))
-
-
-def _undecorate(called: object) -> object:
-    """Return the function in decorators such as `functools.cache`, which keep what they wrap."""
-    layers = [called]
-    while (wrapped := getattr_static(layers[-1], "__wrapped__", None)) is not None:
-        if any(wrapped is layer for layer in layers):
-            break
-        layers.append(wrapped)
-    return layers[-1]
 
 
 def _values_named_by(value: object, own_package: str) -> Iterator[object]:
@@ -192,7 +182,6 @@ _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
 # Unlike getattr, this does not make a lazy module load itself.
 _namespace: Final = ModuleType.__getattribute__
-_IMPORTERS: Final = (builtins.__import__, importlib.import_module)
 
 
 class _Operation(NamedTuple):
@@ -246,8 +235,6 @@ def _evaluate(
     calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
     loaded: object = None
     start: object = None
-    # The module that a call of `__import__` or `import_module` would return.
-    import_result: object = None
     for operation in operations:
         name = str(operation.argument)
         if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
@@ -257,12 +244,8 @@ def _evaluate(
             yield loaded
             if start in calls and operation.name not in _ATTRIBUTES:
                 yield from _members(loaded, ("__call__",))
-        if operation.name == "LOAD_CONST" and any(loaded is importer for importer in _IMPORTERS):
-            import_result = _find_module(name)
         start = operation.start
         loaded = scopes.get(operation.name, {}).get(name)
-        if operation.name.startswith("CALL"):
-            loaded, import_result = import_result, None
 
 
 def _get_from_module(module: ModuleType, name: str) -> object:
