@@ -1,7 +1,7 @@
 """A pipeline as text for the terminal."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
@@ -21,14 +21,13 @@ from netpipe.linting.picture.visible_graph import (
     shorten_middle,
     shorten_path,
 )
-from netpipe.linting.rules.finding import LintFinding
 
 # In columns. In a wider picture the eye loses the line between a call and its source line.
 _MAX_WIDTH: Final = 100
 _MAX_PATH_WIDTH: Final = 32
 _GAP: Final = "   "
+_TRAINER: Final = Text("▼ trainer")
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "info": "cyan"}
-_BELOW_CALL: Final = str.maketrans("└┌├", " ││")
 _ASCII: Final = str.maketrans("╭╮╰╯─│┌├└✗▼…", "++++-|.+`xv~")
 
 
@@ -44,6 +43,7 @@ class TextPicture:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for line in self._lines(min(options.max_width, _MAX_WIDTH)):
+            line.rstrip()
             if options.ascii_only:
                 line.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
             yield line
@@ -53,118 +53,92 @@ class TextPicture:
         if not outline:
             yield Text(NO_GRAPH)
             return
-        rows, indent = _make_rows(outline, TRAINING)
-        if not rows[0].corners:
-            rows.insert(0, _Row("", TRAINING, corners="──"))
-        rows.append(_Row(indent, "▼ trainer"))
-        # Only boxes use these columns at the right, so that all source lines end in one column.
-        margin = max(cell_len(row.after) for row in rows)
-        width = min(width, margin + max(row.natural_width for row in rows))
-        for row in rows:
-            yield from row.border(width) if row.corners else row.call(width, margin)
+        needed, margin = _measure(outline)
+        width = min(width, needed + margin)
+        first, *others = _draw((*outline, None), TRAINING, width, margin)
+        if "╭" not in first.plain:
+            yield _draw_border("──", TRAINING, width)
+        yield from (first, *others)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A line before it is fitted to a width: a call, or with corners the labelled side of a box.
+def _measure(outline: Outline) -> tuple[int, int]:
+    """Return the columns for all calls on one line each, and those of the boxes' right sides.
 
-    Attributes:
-        before: The lines of branches and boxes at its left.
-        after: The lines of boxes at its right.
+    Only boxes use the columns at the right, so that all source lines end in one column.
     """
-
-    before: str
-    text: str
-    after: str = ""
-    corners: str = ""
-    findings: tuple[LintFinding, ...] = ()
-    made_at: str = ""
-    is_repeated: bool = False
-
-    @property
-    def natural_width(self) -> int:
-        """The columns of the row on one line, without the boxes at its right."""
-        parts = [self.text, *map(label_finding, self.findings), *filter(None, [self.made_at])]
-        border = 6 if self.corners else 0
-        return cell_len(self.before + _GAP.join(parts)) + border
-
-    def border(self, width: int) -> Iterator[Text]:
-        """Yield the upper or lower line of a box, with its label."""
-        room = width - cell_len(self.before + self.after)
-        label = shorten_middle(self.text, max(room - 6, 1))
-        line = "─" * (room - cell_len(label) - 5)
-        yield Text.assemble(
-            (f"{self.before}{self.corners[0]}─ ", "dim"),
-            (label, "bold"),
-            (f" {line}{self.corners[1]}{self.after}", "dim"),
-            no_wrap=True,
-        )
-
-    def call(self, width: int, margin: int) -> Iterator[Text]:
-        """Yield the line of a call, and below it the findings that do not fit beside it."""
-        room = width - margin - cell_len(self.before)
-        call, below = Text(), list(self.findings)
-        if self.natural_width + margin <= width:
-            for finding in self.findings:
-                call.append(_GAP + label_finding(finding), _STYLES[finding.severity])
-            below = []
-        text = shorten_middle(self.text, room - call.cell_len)
-        call = Text(text, "dim" if self.is_repeated else "") + call
-        left = room - call.cell_len - len(_GAP)
-        path = shorten_path(self.made_at, left)
-        if cell_len(path) <= left:
-            call.pad_right(room - call.cell_len - cell_len(path))
-            call.append(path, "dim")
-        yield self._frame(self.before, call, width)
-        under = self.before.translate(_BELOW_CALL)
-        for finding in below:
-            label = Text(f"  {label_finding(finding)}", _STYLES[finding.severity])
-            yield self._frame(under, label, width)
-
-    def _frame(self, before: str, inside: Text, width: int) -> Text:
-        inside.truncate(width - cell_len(before + self.after), pad=True)
-        line = Text.assemble((before, "dim"), inside, (self.after, "dim"), no_wrap=True)
-        line.rstrip()
-        return line
-
-
-def _make_rows(outline: Outline, process: str) -> tuple[list[_Row], str]:
-    """Return the rows of an outline, and the indent of the row that follows them."""
-    rows: list[_Row] = []
-    indent = ""
+    needed, margin = len(TRAINING) + 6, 0
     for part in outline:
         match part:
             case Entry():
-                rows.append(_make_entry_row(part, indent))
-                indent = " " * len(indent)
+                inside = [(cell_len(_GAP.join(_parts(part))), 0)]
             case Workers():
-                rows += _make_worker_rows(part, process)
-                indent = "  "
+                inside = [(each, right + 2) for each, right in [_measure(part.outline)]]
             case Branches():
-                rows += _make_branch_rows(part, process)
-                indent = "└ "
-    return rows, indent
+                inside = list(map(_measure, part.outlines))
+        needed = max(needed, *(2 + each for each, _ in inside))
+        margin = max(margin, *(right for _, right in inside))
+    return needed, margin
 
 
-def _make_entry_row(entry: Entry, indent: str) -> _Row:
+def _parts(entry: Entry) -> list[str]:
+    """Return a call, its findings and its line of code, which may be unknown."""
     call = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
     if entry.is_repeated:
-        return _Row(indent, f"{call}, as above", is_repeated=True)
-    made_at = shorten_path(entry.node.made_at, _MAX_PATH_WIDTH)
-    return _Row(indent, call, findings=entry.findings, made_at=made_at)
+        return [f"{call}, as above"]
+    path = shorten_path(entry.node.made_at, _MAX_PATH_WIDTH)
+    return [call, *map(label_finding, entry.findings), *filter(None, [path])]
 
 
-def _make_worker_rows(workers: Workers, process: str) -> Iterator[_Row]:
-    yield _Row("", workers.label, corners="╭╮")
-    for row in _make_rows(workers.outline, workers.label)[0]:
-        yield replace(row, before=f"│ {row.before}", after=f"{row.after} │")
-    yield _Row("", process, corners="╰╯")
+def _draw(
+    parts: Sequence[Entry | Workers | Branches | None], process: str, width: int, margin: int
+) -> Iterator[Text]:
+    """Yield the lines of calls in a process; None is the trainer."""
+    indent = ""
+    for part in parts:
+        match part:
+            case Workers():
+                yield _draw_border("╭╮", part.label, width)
+                for line in _draw(part.outline, part.label, width - 4, margin - 2):
+                    line.truncate(width - 4, pad=True)
+                    yield Text.assemble(("│ ", "dim"), line, (" │", "dim"))
+                yield _draw_border("╰╯", process, width)
+                indent = "  "
+            case Branches():
+                corner = "┌ "
+                for outline in part.outlines:
+                    for line in _draw(outline, process, width - 2, margin):
+                        yield Text.assemble((corner, "dim"), line)
+                        corner = "│ "
+                    corner = "├ "
+                indent = "└ "
+            case _:
+                lines = _draw_call(part, width - margin - len(indent)) if part else [_TRAINER]
+                for line in lines:
+                    yield Text.assemble((indent, "dim"), line)
+                    indent = " " * len(indent)
 
 
-def _make_branch_rows(branches: Branches, process: str) -> Iterator[_Row]:
-    corner = "┌ "
-    for outline in branches.outlines:
-        for row in _make_rows(outline, process)[0]:
-            yield replace(row, before=corner + row.before)
-            corner = "│ "
-        corner = "├ "
+def _draw_border(corners: str, label: str, width: int) -> Text:
+    label = shorten_middle(label, max(width - 6, 1))
+    line = "─" * (width - cell_len(label) - 5)
+    border = Text.assemble((f"{corners[0]}─ ", "dim"), (label, "bold"), no_wrap=True)
+    return border.append(f" {line}{corners[1]}", "dim")
+
+
+def _draw_call(entry: Entry, width: int) -> Iterator[Text]:
+    """Yield the line of a call, and below it the findings that do not fit beside it."""
+    parts = _parts(entry)
+    is_wide = cell_len(_GAP.join(parts)) <= width
+    marks = Text()
+    for finding in entry.findings if is_wide else ():
+        marks.append(_GAP + label_finding(finding), _STYLES[finding.severity])
+    text = shorten_middle(parts[0], width - marks.cell_len)
+    call = Text(text, "dim" if entry.is_repeated else "") + marks
+    left = width - call.cell_len - len(_GAP)
+    path = shorten_path(entry.node.made_at, min(left, _MAX_PATH_WIDTH))
+    if cell_len(path) <= left and not entry.is_repeated:
+        call.pad_right(width - call.cell_len - cell_len(path))
+        call.append(path, "dim")
+    yield call
+    for finding in () if is_wide else entry.findings:
+        yield Text(f"  {label_finding(finding)}", _STYLES[finding.severity])
