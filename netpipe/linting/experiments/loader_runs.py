@@ -32,7 +32,7 @@ class Run:
     Attributes:
         digests: One for each batch.
         whole: Whether the data came to their end.
-        failure: What the loader raised; "" when it did not fail.
+        failure: What it did instead, with what it raised; "" when it did not fail.
         hung: Whether the loader was still waited for when it was abandoned.
         start_s: Seconds to the first batch.
     """
@@ -43,7 +43,6 @@ class Run:
     failure: str = ""
     hung: bool = False
     start_s: float = 0.0
-    skipped: bool = False
 
     def same_until(self, other: "Run") -> float:
         """Return the number of batches before the first difference; infinite if none is seen."""
@@ -91,7 +90,7 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     except HangError:
         hung = not is_closing
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failure = summarize_error(error)
+        failure = f"failed: {summarize_error(error)}"
     return Run(tuple(digests), elements, whole, failure, hung, start_s)
 
 

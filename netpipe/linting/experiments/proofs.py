@@ -34,9 +34,14 @@ class Proof:
     """What runs showed about a finding; "not seen": not in as much of the data as was read."""
 
     outcome: Literal["proven", "refuted", "not seen", "not decided"]
-    message: str
+    seen: str
 
 
+Runs = Mapping[str, Run]
+"""Runs of one loader by what they are called: twice without workers, then with.
+
+Where the first two differ, workers are not the cause.
+"""
 Read = Callable[[LoaderFactory, float, float], Run]
 """Reads a loader until it has given this many batches or this many seconds are over."""
 
@@ -64,7 +69,7 @@ def prove(
         base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
-        proofs = dict.fromkeys(rules, _undecided(f"{failed}{summarize_error(error)}"))
+        proofs = dict.fromkeys(rules, Proof("not decided", f"{failed}{summarize_error(error)}"))
     else:
         steps = _read_variants(loader, report.graph, base, read, clock, limit_s)
         proofs = _judge_until_proven(steps, rules)
@@ -77,15 +82,15 @@ def prove(
     return replace(report, findings=tuple(findings))
 
 
-def _judge_until_proven(steps: Iterable["Runs"], rules: Set[str]) -> dict[str, Proof]:
+def _judge_until_proven(steps: Iterable[Runs], rules: Set[str]) -> dict[str, Proof]:
     """Judge the runs made so far after each step, until all is proven or workers hang."""
     proofs: dict[str, Proof] = {}
     for runs in steps:
         # Another number of workers cannot take a proof back.
         proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
         proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
-        is_hung = any(run.hung for run in runs.others.values())
-        if is_hung or all(proofs[rule].outcome == "proven" for rule in rules):
+        last = list(runs.values())[-1]
+        if last.hung or all(proofs[rule].outcome == "proven" for rule in rules):
             break
     return proofs
 
@@ -96,59 +101,7 @@ def _add_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
         severity = "info"
     elif proof.outcome == "proven" and finding.rule == ORDER and intent == "reproducible":
         severity = "error"
-    return replace(finding, proof=proof.message, severity=severity)
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Runs of one loader with different numbers of workers.
-
-    Attributes:
-        alone: A run without workers; where `again` differs from it, workers are not the cause.
-        others: Runs with workers, by how many.
-        limit_s: For all runs together.
-        base: Workers of the runs without: 1 where workers run a function as they start.
-    """
-
-    alone: Run
-    again: Run
-    others: Mapping[str, Run]
-    limit_s: float
-    base: int = 0
-
-    @property
-    def base_label(self) -> str:
-        """The number of workers in the runs without."""
-        return _count_workers(self.base)
-
-    @property
-    def other_labels(self) -> str:
-        """The numbers of workers in the other runs."""
-        return " and with ".join(self.others)
-
-    @property
-    def _labelled(self) -> tuple[tuple[str, Run], ...]:
-        base = self.base_label
-        return (base, self.alone), (f"{base}, in the second run,", self.again), *self.others.items()
-
-    def failure(self) -> Proof | None:
-        """Return why the first run that failed or was skipped decides nothing."""
-        for label, run in self._labelled:
-            if run.failure:
-                return _undecided(f"with {label} the loader failed: {run.failure}")
-        # Once a run is skipped, so are all that follow.
-        for label, run in self.others.items():
-            if run.skipped:
-                return _undecided(f"skipped for lack of time: the loader was not read with {label}")
-        return None
-
-    def hang(self) -> Proof | None:
-        """Return why the first run that hung decides nothing."""
-        for label, run in self._labelled:
-            if run.hung:
-                how = f"was too slow for the limit, after {_count_batches(run)}"
-                return _undecided(f"with {label} the loader hung, or {how}")
-        return None
+    return replace(finding, proof=f"{proof.outcome}: {proof.seen}", severity=severity)
 
 
 def _read_variants(
@@ -165,96 +118,96 @@ def _read_variants(
     def run(variant: Variant, enough: float) -> Run:
         nonlocal ends_s, runs_left
         if clock() >= latest_s:
-            return Run(skipped=True)
+            return Run(failure="was not read, for lack of time")
         run_limit_s = max(0.0, ends_s - clock()) / runs_left
         made = read(lambda: build_variant(loader, variant), enough, run_limit_s)
         ends_s = min(ends_s + made.start_s, latest_s)
         runs_left -= 1
         return made
 
+    label = _count_workers(base)
     alone = run(Variant(workers=base), inf)
     enough = inf if alone.whole else _ENOUGH_BATCHES
     again = run(Variant(workers=base), enough)
-    others: dict[str, Run] = {}
+    runs = {label: alone, f"{label}, in the second run,": again}
     for label, variant in variants.items():
-        others[label] = run(variant, enough)
-        yield Runs(alone, again, others, limit_s, base)
+        runs[label] = run(variant, enough)
+        yield runs
 
 
 def judge_order(runs: Runs) -> Proof:
     """Decide whether the number of workers changes the batches."""
-    if failure := runs.failure():
+    (base, alone), (_, again), *others = runs.items()
+    if failure := _find_failure(runs):
         return failure
-    if difference := _find_difference(runs):
-        return difference
-    every = (runs.alone, runs.again, *runs.others.values())
-    shortest = min(every, key=lambda run: len(run.digests))
-    if all(run.whole for run in every):
-        seen = f"refuted on all {_count_batches(shortest)} with {runs.other_labels}"
-        return Proof("refuted", seen)
-    if hang := runs.hang():
+    if (same := alone.same_until(again)) < inf:
+        differ = f"two runs with {base} already differ, in batch {same + 1:g}"
+        return Proof("not decided", f"{differ}: something is drawn without a seed")
+    trusted = inf if again.whole else len(again.digests)
+    for label, run in others:
+        if (same := alone.same_until(run)) < trusted:
+            return Proof("proven", _describe_difference(alone, run, int(same), label, base))
+    shortest = min(runs.values(), key=lambda run: len(run.digests))
+    compared = f"{_count_batches(shortest)} with {' and with '.join(dict(others))}"
+    if all(run.whole for run in runs.values()):
+        return Proof("refuted", f"the same on all {compared}")
+    if hang := _find_hang(runs):
         return hang
     if len(shortest.digests) >= _ENOUGH_BATCHES:
-        seen = f"not seen in the first {_count_batches(shortest)} with {runs.other_labels}"
-        return Proof("not seen", seen)
-    return _undecided(f"{_count_batches(shortest)} in {runs.limit_s:g} s, all the same")
-
-
-def _find_difference(runs: Runs) -> Proof | None:
-    alone, again = runs.alone, runs.again
-    if (same := alone.same_until(again)) < inf:
-        return _undecided(
-            f"two runs with {runs.base_label} already differ, in batch {same + 1:g}: something is"
-            " drawn without a seed"
-        )
-    trusted = inf if again.whole else len(again.digests)
-    for label, run in runs.others.items():
-        if (same := alone.same_until(run)) < trusted:
-            return _prove_difference(alone, run, int(same), label, runs.base)
-    return None
+        return Proof("not seen", f"the same on the first {compared}")
+    return Proof("not decided", f"{_count_batches(shortest)} in time, all the same")
 
 
 def judge_loss(runs: Runs) -> Proof:
     """Decide whether elements are lost in workers."""
-    if failure := runs.failure():
+    (base, alone), (_, again), *others = runs.items()
+    if failure := _find_failure(runs):
         return failure
-    alone, again, others, base = runs.alone, runs.again, runs.others, runs.base
-    if not alone.whole:
-        end = f"the data did not come to its end in {runs.limit_s:g} s"
-        return (runs.hang() if alone.hung else None) or _undecided(end)
-    if alone.elements != again.elements:
+    if alone.whole and alone.elements != again.elements:
         counts = f"{alone.elements} and {again.elements} elements"
-        return _undecided(f"two runs with {runs.base_label} gave {counts}")
-    for label, run in others.items():
-        if run.whole and run.elements < alone.elements:
+        return Proof("not decided", f"two runs with {base} gave {counts}")
+    for label, run in others:
+        if alone.whole and run.whole and run.elements < alone.elements:
             seen = f"{run.elements} elements come with {label}, {alone.elements} with {base}"
-            return Proof("proven", f"proven: {seen}")
-    if hang := runs.hang():
+            return Proof("proven", seen)
+    if hang := _find_hang(runs):
         return hang
-    if not all(run.whole for run in others.values()):
-        return _undecided(f"the data did not come to its end in {runs.limit_s:g} s with workers")
-    for label, run in others.items():
+    for label, run in ((base, alone), *others):
+        if not run.whole:
+            return Proof("not decided", f"the data did not come to its end in time with {label}")
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):
-            return _undecided(
-                f"{run.elements} elements in {_count_batches(run)} come with {label},"
-                f" {alone.elements} in {_count_batches(alone)} with {base}"
-            )
-    seen = f"all {alone.elements} elements come with {runs.other_labels}, as with {base}"
-    return Proof("refuted", f"refuted: {seen}")
+            seen = f"{run.elements} elements in {_count_batches(run)} come with {label}"
+            expected = f"{alone.elements} in {_count_batches(alone)} with {base}"
+            return Proof("not decided", f"{seen}, {expected}")
+    labels = " and with ".join(dict(others))
+    return Proof("refuted", f"all {alone.elements} elements come with {labels}, as with {base}")
 
 
-def _undecided(why: str) -> Proof:
-    return Proof("not decided", f"not decided: {why}")
+def _find_failure(runs: Runs) -> Proof | None:
+    """Return why the first run that failed decides nothing."""
+    for label, run in runs.items():
+        if run.failure:
+            return Proof("not decided", f"with {label} the loader {run.failure}")
+    return None
 
 
-def _prove_difference(alone: Run, run: Run, same: int, label: str, base: int) -> Proof:
+def _find_hang(runs: Runs) -> Proof | None:
+    """Return why the first run that hung decides nothing."""
+    for label, run in runs.items():
+        if run.hung:
+            how = f"was too slow for the limit, after {_count_batches(run)}"
+            return Proof("not decided", f"with {label} the loader hung, or {how}")
+    return None
+
+
+def _describe_difference(alone: Run, run: Run, same: int, label: str, base: str) -> str:
     batches = len(alone.digests)
     if same < min(batches, len(run.digests)):
-        return Proof("proven", f"proven: batch {same + 1} of {batches} differs with {label}")
+        return f"batch {same + 1} of {batches} differs with {label}"
     expected, seen = (
         str(len(each.digests)) if each.whole else f"more than {same}" for each in (alone, run)
     )
-    return Proof("proven", f"proven: {seen} batches come with {label}, {expected} with {base}")
+    return f"{seen} batches come with {label}, {expected} with {base}"
 
 
 def _count_workers(*numbers: object) -> str:

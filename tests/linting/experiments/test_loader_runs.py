@@ -127,7 +127,7 @@ def test_a_run_that_fails_says_why(clock: FakeClock) -> None:
         raise ValueError("bad record\nin shard 7")
 
     read = read_batches(batches, inf, AMPLE_S, clock)
-    assert (len(read.digests), read.failure) == (1, "ValueError: bad record")
+    assert (len(read.digests), read.failure) == (1, "failed: ValueError: bad record")
 
 
 # ---- Digests
