@@ -1,16 +1,17 @@
 """One reading of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
+from io import BytesIO
 from math import inf
+from pickle import HIGHEST_PROTOCOL, Pickler
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from netpipe.clock import Clock
-from netpipe.errors import HangError, HarnessError
+from netpipe.errors import HangError, HarnessError, describe_error
 from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
@@ -22,7 +23,6 @@ _STARTING_S: Final = 6.0
 # For a batch that is being made when the time is over.
 _LATE_S: Final = 1.0
 _DIGEST_BYTES: Final = 16
-_PLAIN: Final = (bool, int, float, complex, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -103,53 +103,37 @@ def digest(batch: object) -> bytes:
     Raises:
         HarnessError: The batch holds an object that cannot be pickled, or itself.
     """
+    contents = BytesIO()
+    pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
+    # Without a memo, objects that are shared are written like equal ones.
+    pickler.fast = True
     try:
-        return _hash(repr(_to_tuples(batch)).encode("utf-8", "surrogatepass"))
-    except RecursionError as error:
-        raise HarnessError(f"a {type(batch).__name__} holds itself") from error
+        pickler.dump(batch)
+    except Exception as error:
+        what = f"a batch of type {type(batch).__name__} cannot be compared"
+        raise HarnessError(f"{what}: {describe_error(error)}") from error
+    return blake2b(contents.getbuffer(), digest_size=_DIGEST_BYTES).digest()
 
 
-def _hash(contents: bytes) -> bytes:
-    return blake2b(contents, digest_size=_DIGEST_BYTES).digest()
+class _ContentsPickler(Pickler):
+    """A pickler that writes the same for the same contents."""
 
-
-def _to_tuples(value: Any) -> tuple[object, ...]:
-    """Convert a value into nested tuples whose repr differs where the contents differ."""
-    if hasattr(value, "__qualname__"):
-        return "named", value.__module__, value.__qualname__
-    if hasattr(value, "__array__"):
-        return _array_to_tuples(np.asarray(value))
-    if isinstance(value, bytes):
-        # Encoded images may be large, and the repr of bytes is up to four times as long.
-        return type(value).__name__, _hash(value)
-    if isinstance(value, _PLAIN):
-        return type(value).__name__, value
-    if isinstance(value, Mapping):
-        items = sorted(value.items(), key=lambda item: repr(item[0]))
-        return "dict", *map(_to_tuples, items)
-    if isinstance(value, Set):
-        return "set", *sorted(map(digest, value))
-    if isinstance(value, list | tuple):
-        return type(value).__name__, *map(_to_tuples, value)
-    try:
-        reduced = value.__reduce_ex__(2)
-    except TypeError as error:
-        raise HarnessError(f"a {type(value).__name__} cannot be compared") from error
-    parts = (reduced,) if isinstance(reduced, str) else reduced
-    listed = [list(part) if isinstance(part, Iterator) else part for part in parts]
-    return "object", *map(_to_tuples, listed)
-
-
-def _array_to_tuples(array: NDArray[Any]) -> tuple[object, ...]:
-    contents: list[object] = []
-    if array.dtype.names is not None:
-        # Field by field: the padding between fields is not part of the contents.
-        contents.extend(_array_to_tuples(array[name]) for name in array.dtype.names)
-    elif array.dtype.hasobject:
-        contents.extend(map(_to_tuples, array.ravel().tolist()))
-    else:
-        contents.append(_hash(array.tobytes()))
-    return "array", repr(array.dtype), array.shape, contents
+    def persistent_id(self, obj: Any) -> object:
+        """Return what to write instead of an object whose pickle depends on more."""
+        if isinstance(obj, type):
+            return None
+        if hasattr(obj, "__array__"):
+            array = np.asarray(obj)
+            contents: object = array.tobytes()
+            if array.dtype.names is not None:
+                # Field by field: the padding between fields is not part of the contents.
+                contents = [array[name] for name in array.dtype.names]
+            elif array.dtype.hasobject:
+                contents = array.ravel().tolist()
+            return repr(array.dtype), array.shape, contents
+        if isinstance(obj, Mapping):
+            return "dict", sorted(obj.items(), key=lambda item: repr(item[0]))
+        return ("set", sorted(map(digest, obj))) if isinstance(obj, Set) else None
 
 
 def element_count(batch: object) -> int:

@@ -209,11 +209,11 @@ def test_equal_contents_are_equal() -> None:
 
 def test_an_object_without_visible_contents_is_refused() -> None:
     """An object that hides its contents, or holds itself, is named."""
-    with pytest.raises(HarnessError, match="lock cannot"):
+    with pytest.raises(HarnessError, match=r"cannot be compared: .*\block\b"):
         digest({"lock": Lock()})
     endless: list[object] = []
     endless.append(endless)
-    with pytest.raises(HarnessError, match="list holds itself"):
+    with pytest.raises(HarnessError, match="list cannot be compared"):
         digest(endless)
 
 
