@@ -27,9 +27,6 @@ from netpipe.results.units import format_seconds
 ALL: Final = "all"
 """In the place of a rule: the fixes that were not measured to be slower, together."""
 
-# From this ratio on, a few alternations without an interval show a difference.
-_CLEAR_FACTOR: Final = 3.0
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -155,12 +152,10 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
     sides = ((cost, blocks) for cost in (wall_s, cpu_s) for blocks in (before, after))
     times_s = (elements * median(map(cost, blocks)) for cost, blocks in sides)
     before_s, after_s, before_cpu_s, after_cpu_s = times_s
-    cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
-    outcome = _describe_ratio(ratio, cpu_ratio)
     message = (
-        f"{_describe_pace(compared.pace)}{outcome}: {format_seconds(after_s)} instead of"
-        f" {format_seconds(before_s)} per batch, and {format_seconds(after_cpu_s)} of CPU time"
-        f" instead of {format_seconds(before_cpu_s)}"
+        f"{_describe_pace(compared.pace)}{_describe_ratio(ratio)}:"
+        f" {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+        f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
     return Trial(fix.rule, fix.change, message, before_s, after_s, before_cpu_s, after_cpu_s, known)
@@ -173,18 +168,12 @@ def _describe_pace(pace: Pace) -> str:
     return f"{conditions}: " if conditions else ""
 
 
-def _describe_ratio(ratio: Interval, cpu_ratio: float) -> str:
+def _describe_ratio(ratio: Interval) -> str:
     times = f"{ratio.median:.3g} times as fast"
     if isfinite(ratio.high):
         spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
         if ratio.low > 1:
             return spread
         return f"slower, {spread}" if ratio.high < 1 else f"no clear difference, {spread}"
-    if ratio.median * _CLEAR_FACTOR < 1:
-        times = f"but {1 / ratio.median:.2g} times slower"
-    elif ratio.median > _CLEAR_FACTOR:
-        times = f"but {ratio.median:.2g} times as fast"
-    elif cpu_ratio > _CLEAR_FACTOR:
-        times = f"but {cpu_ratio:.2g} times the CPU time"
     rounds = "one alternation" if ratio.n == 1 else f"{ratio.n} alternations"
     return f"not decided, {times} in the {rounds} there was time for"

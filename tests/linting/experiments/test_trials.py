@@ -70,13 +70,6 @@ def test_too_few_rounds(rounds: int, name: str) -> None:
     assert trial.before_s_per_batch == pytest.approx(0.08)
 
 
-def test_a_plain_difference_is_reported_early() -> None:
-    """One alternation shows a factor above 3, in wall or in CPU time."""
-    assert "but 22 times slower" in message(blocks(0.01), blocks(0.22))
-    assert "but 4 times as" in message(blocks(0.04), blocks(0.01))
-    assert "8 times the CPU" in message(blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),))
-
-
 def test_the_way_of_measuring_is_named() -> None:
     """A step, and whole epochs, are named where they were the measure."""
     pace = Pace(1.0, step_s=0.007, from_start=True)
