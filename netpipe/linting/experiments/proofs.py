@@ -8,23 +8,19 @@ from typing import Final, Literal
 
 from netpipe.clock import Clock
 from netpipe.linting.experiments.loader_runs import Run, read_batches
-from netpipe.linting.experiments.variants import (
-    CannotRebuildError,
-    Variant,
-    build_variant,
-    initializes_workers,
-)
+from netpipe.linting.experiments.variants import Variant, build_variant
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import call_within, summarize_error
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
 # To compare of data that do not come to their end in time.
 _ENOUGH_BATCHES: Final = 64
+# Of a pipeline whose workers run a function as they start, one stays.
+_BASE: Final = "at most 1 worker"
 # What the starts of workers may take in all, besides the limit for reading.
 _STARTS_LIMIT_S: Final = 10.0
 
@@ -64,15 +60,7 @@ def prove(
     if not rules:
         return report
     read = read or partial(read_batches, clock=clock)
-    try:
-        # With 0 workers that function would not run, and the data could be others.
-        base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
-    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
-        proofs = dict.fromkeys(rules, Proof("not decided", f"{failed}{summarize_error(error)}"))
-    else:
-        steps = _read_variants(loader, report.graph, base, read, clock, limit_s)
-        proofs = _judge_until_proven(steps, rules)
+    proofs = _judge_until_proven(_read_variants(loader, report.graph, read, clock, limit_s), rules)
     findings = (
         _add_proof(finding, proofs[finding.rule], report.intent)
         if finding.rule in proofs
@@ -105,11 +93,11 @@ def _add_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
 
 
 def _read_variants(
-    loader: LoaderFactory, graph: Graph, base: int, read: Read, clock: Clock, limit_s: float
+    loader: LoaderFactory, graph: Graph, read: Read, clock: Clock, limit_s: float
 ) -> Iterator[Runs]:
     """Read twice without workers, then with the configured number, then with 2; yield each time."""
     numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}
-    variants = {_count_workers(*numbers): Variant()} if numbers - {base} else {}
+    variants = {_count_workers(*numbers): Variant()} if numbers - {0} else {}
     variants["2 workers"] = Variant(workers=2)
     runs_left = len(variants) + 2
     ends_s = clock() + limit_s
@@ -125,11 +113,12 @@ def _read_variants(
         runs_left -= 1
         return made
 
-    label = _count_workers(base)
-    alone = run(Variant(workers=base), inf)
+    # A function that workers run as they start may change the data.
+    base = Variant(workers=0, keeps_init=True)
+    alone = run(base, inf)
     enough = inf if alone.whole else _ENOUGH_BATCHES
-    again = run(Variant(workers=base), enough)
-    runs = {label: alone, f"{label}, in the second run,": again}
+    again = run(base, enough)
+    runs = {_BASE: alone, f"{_BASE}, in the second run,": again}
     for label, variant in variants.items():
         runs[label] = run(variant, enough)
         yield runs

@@ -13,19 +13,12 @@ from typing import Any, Final
 import grain
 
 from netpipe.errors import MisuseError
-from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.graph.source_lines import Method as Method
 from netpipe.linting.graph.source_lines import replaced_method as replaced_method
 from netpipe.measuring.loader_puller import LoaderFactory
 
 BATCHES_AHEAD: Final = 2
 """Batches that an added prefetch holds, in each worker."""
-
-# Nodes with settings of their own, which no replaced method takes, and what users call them.
-_FIXED_SETTINGS: Final = {
-    "Elastic": "ElasticIterator",
-    "MultithreadPrefetch": "multithread_prefetch",
-}
 
 
 class CannotRebuildError(MisuseError):
@@ -39,6 +32,7 @@ class Variant:
     Attributes:
         workers: Worker processes of every `mp_prefetch` and DataLoader; 0: none, which gives the
             elements in the order that the number of workers may change.
+        keeps_init: Whether a worker stays where workers run a user's function as they start.
         read_threads: Threads of every `to_iter_dataset` and DataLoader.
         read_buffer: The most elements that such a reader may hold; smaller buffers stay.
         workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
@@ -47,6 +41,7 @@ class Variant:
     """
 
     workers: int | None = None
+    keeps_init: bool = False
     read_threads: int | None = None
     read_buffer: int | None = None
     workers_last: bool = False
@@ -90,17 +85,6 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
     return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=BATCHES_AHEAD)
 
 
-def initializes_workers(loader: LoaderFactory) -> bool:
-    """Return whether a pipeline's workers run a user's function as they start.
-
-    Raises:
-        CannotRebuildError: The pipeline's number of workers cannot be changed.
-    """
-    calls = _Calls(Variant(workers=0))
-    calls.run(loader)
-    return calls.has_init
-
-
 @contextmanager
 def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
     """Give an iterator and close it; a DataLoader's has no close, and ends when it is deleted."""
@@ -122,7 +106,6 @@ class _Calls:
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
         self._seen: set[str] = set()
-        self.has_init = False
         self._last: tuple[Any, tuple[Any, ...], dict[str, Any]] = (None, (), {})
 
     def run(self, loader: LoaderFactory) -> Any:
@@ -135,10 +118,10 @@ class _Calls:
             dataset = loader()
             if isinstance(dataset, grain.MapDataset):
                 dataset = dataset.to_iter_dataset()
-        self._check(dataset)
+        self._check()
         return dataset
 
-    def _check(self, dataset: Any) -> None:
+    def _check(self) -> None:
         """Raise a CannotRebuildError unless the factory made the calls that the variant changes."""
         variant = self._variant
         reads = variant.read_threads is not None or variant.read_buffer is not None
@@ -147,7 +130,11 @@ class _Calls:
             needed.append("mp_prefetch")
         for name in needed:
             if name not in self._seen:
-                raise CannotRebuildError(_explain_missing_call(name, dataset))
+                raise CannotRebuildError(
+                    f"loader() must call {name} for its settings to be changed, and make a new"
+                    " dataset each time that it is called; those of ElasticIterator and"
+                    " multithread_prefetch cannot be changed"
+                )
 
     def add_workers(self, dataset: Any) -> Any:
         """Return a dataset behind the last `mp_prefetch` that the factory has called."""
@@ -158,23 +145,22 @@ class _Calls:
         options = self._with_workers(replace(options, per_worker_buffer_size=ahead))
         return dataset.mp_prefetch(options, *arguments, **named)
 
-    def _with_workers(self, options: Any) -> Any:
+    def _with_workers(self, options: Any, least: int = 0) -> Any:
         workers = self._variant.workers
-        return options if workers is None else replace(options, num_workers=workers)
+        return options if workers is None else replace(options, num_workers=max(workers, least))
 
     def _mp_prefetch(
         self, original: Method, dataset: Any, options: Any = None, *arguments: Any, **named: Any
     ) -> Any:
         self._seen.add("mp_prefetch")
         init = arguments[0] if arguments else named.get("worker_init_fn")
-        self.has_init |= init is not None
         # Grain's default.
         given = options or grain.MultiprocessingOptions(num_workers=10)
         if self._variant.workers_last:
             self._last = (given, arguments, named)
             return dataset
         if self._variant.workers is not None:
-            options = self._with_workers(given)
+            options = self._with_workers(given, int(self._variant.keeps_init and init is not None))
         return original(dataset, options, *arguments, **named)
 
     def _to_iter_dataset(
@@ -196,15 +182,3 @@ class _Calls:
             named["worker_count"] = self._variant.workers
         # It reads by to_iter_dataset, whose replacement changes the options for reading.
         original(loader, **named)
-
-
-def _explain_missing_call(name: str, dataset: Any) -> str:
-    for node in read_graph(dataset).of_kind(*_FIXED_SETTINGS):
-        return (
-            f"the settings of {_FIXED_SETTINGS[node.kind]} cannot be changed by the harness, only"
-            f" those of {name}, and there is no {name} in it"
-        )
-    return (
-        f"loader() must call {name} for its settings to be changed; it made no such call. Let it"
-        " make a new dataset each time that it is called"
-    )
