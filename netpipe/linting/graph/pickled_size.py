@@ -29,66 +29,52 @@ class PickledSize(NamedTuple):
     unpicklable: str = ""
 
 
-class PickleSizer:
+class _EnoughError(Exception):
+    """Ends the count of an object that has too many small parts."""
+
+
+class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
     """Counts what the workers of one `mp_prefetch` are sent: a shared object only once.
 
-    Grain sends `cloudpickle.dumps(dataset)`; this does the same without its copy of the data.
+    Grain sends `cloudpickle.dumps(dataset)`; this does the same without its copy of the data: the
+    pickler is its own file, which only counts what is written to it.
     """
 
     def __init__(self) -> None:
-        self._pickler = _CountingPickler()
+        super().__init__(self, pickle.HIGHEST_PROTOCOL)
+        self._excluded: frozenset[int] = frozenset()
+        self._bytes = self._small_bytes = self._objects = 0
+        # Keeps the values too: an id is only unique while its object lives.
+        self._estimated: dict[int, object] = {}
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
         """Count the bytes of an object, without those counted before and the excluded objects."""
         try:
-            return PickledSize(self._pickler.count(value, frozenset(map(id, excluded))))
+            return PickledSize(self.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
-            # The old pickler remembers objects as sent that it never reached.
-            self._pickler = _CountingPickler()
+            # The memo has objects as sent that were never reached.
+            self.clear_memo()
             reason = type(error).__name__
             with suppress(Exception):  # a user's error may fail in its own `__str__`
                 reason += f": {' '.join(str(error).split())}"
             return PickledSize(None, reason)
 
-
-class _EnoughError(Exception):
-    """Ends the count of an object that has too many small parts."""
-
-
-class _ByteCounter:
-    """A file that only counts what is written to it."""
-
-    total = 0
-    small = 0
+    def count(self, value: object, excluded: frozenset[int]) -> int:
+        """Count the bytes of everything that is not in the memo."""
+        self._excluded = excluded
+        self._bytes = self._small_bytes = self._objects = 0
+        with suppress(_EnoughError):
+            self.dump(value)
+        return self._bytes
 
     def write(self, data: bytes | memoryview) -> int:
         """Count what the pickler writes: frames of small objects, or one large object."""
         size = memoryview(data).nbytes
-        self.total += size
-        self.small += size if size < _LARGE_WRITE_BYTES else 0
-        if self.small > _MAX_SMALL_BYTES:
+        self._bytes += size
+        self._small_bytes += size if size < _LARGE_WRITE_BYTES else 0
+        if self._small_bytes > _MAX_SMALL_BYTES:
             raise _EnoughError
         return size
-
-
-class _CountingPickler(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
-    """A pickler that keeps its memo from one object to the next, but no data."""
-
-    def __init__(self) -> None:
-        self._counter = _ByteCounter()
-        super().__init__(self._counter, pickle.HIGHEST_PROTOCOL)
-        self._excluded: frozenset[int] = frozenset()
-        self._objects = 0
-        # Keeps the values too: an id is only unique while its object lives.
-        self._estimated: dict[int, object] = {}
-
-    def count(self, value: object, excluded: frozenset[int]) -> int:
-        """Count the bytes of everything that is not in the memo."""
-        self._excluded, self._objects = excluded, 0
-        self._counter.total = self._counter.small = 0
-        with suppress(_EnoughError):
-            self.dump(value)
-        return self._counter.total
 
     def persistent_id(self, obj: object) -> bool | None:
         """Keep the pickler out of excluded objects and of those estimated from a sample."""
@@ -96,7 +82,7 @@ class _CountingPickler(CloudPickler):  # type: ignore[misc]  # cloudpickle is un
             return True
         if type(obj) in _CONTAINERS and len(obj) > _MAX_ELEMENTS:  # type: ignore[arg-type]
             self._estimated[id(obj)] = obj
-            self._counter.total += _estimate(obj, self._excluded)  # type: ignore[arg-type]
+            self._bytes += self._estimate(obj)  # type: ignore[arg-type]
             return True
         return None
 
@@ -107,21 +93,20 @@ class _CountingPickler(CloudPickler):  # type: ignore[misc]  # cloudpickle is un
             raise _EnoughError
         return super().reducer_override(obj)
 
+    def _estimate(self, container: Collection[object]) -> int:
+        """Estimate a container's pickle from what the second half of a sample adds to the first.
 
-def _estimate(container: Collection[object], excluded: frozenset[int]) -> int:
-    """Estimate a container's pickle from what the second half of a sample adds to the first.
-
-    What all elements share is in the first half, and so counts once.
-    """
-    sample = _take_every(len(container) // _SAMPLED_ELEMENTS, container)
-    half = _take_every(2, sample)
-    half_bytes, sample_bytes = (_CountingPickler().count(part, excluded) for part in (half, sample))
-    per_element = (sample_bytes - half_bytes) / (len(sample) - len(half))
-    return sample_bytes + round(per_element * (len(container) - len(sample)))
+        What all elements share is in the first half, and so counts once.
+        """
+        sample = _take_every(len(container) // _SAMPLED_ELEMENTS, container)
+        half = _take_every(2, sample)
+        sizes = (PickleSizer().count(part, self._excluded) for part in (half, sample))
+        half_bytes, sample_bytes = sizes
+        per_element = (sample_bytes - half_bytes) / (len(sample) - len(half))
+        return sample_bytes + round(per_element * (len(container) - len(sample)))
 
 
 def _take_every(step: int, container: Collection[object]) -> Collection[object]:
     elements = container.items() if isinstance(container, dict) else container
     kind: Any = type(container)
-    taken: Collection[object] = kind(islice(elements, 0, None, step))
-    return taken
+    return kind(islice(elements, 0, None, step))  # type: ignore[no-any-return]
