@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from netpipe.linting.graph.source_lines import record_source_lines
-from netpipe.linting.linter import LintReport, lint
+from netpipe.linting.linter import LintReport, lint, load_costs
 from netpipe.linting.request import INTENTS
-from netpipe.linting.rules import RULE_NAMES, costs
+from netpipe.linting.rules import RULE_NAMES
 from netpipe.linting.settings import read_lint_settings
+from perf_tests.studies.rule_costs.__main__ import COSTS_FILE
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.costs import read_costs
 from perf_tests.studies.rule_costs.document import (
     RULES_DOCUMENT,
     SILENCING,
@@ -24,6 +26,7 @@ from perf_tests.studies.rule_costs.document import (
 from perf_tests.studies.rule_costs.examples import load_example
 from tests.root_process import ROOT
 
+COSTS = read_costs(COSTS_FILE)
 TEXT = RULES_DOCUMENT.read_text(encoding="utf-8")
 SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
@@ -137,12 +140,12 @@ def test_every_rule_but_two_is_measured() -> None:
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
     """The page says what a finding says; `perf_tests.studies.rule_costs --document` writes it."""
-    assert SECTIONS[rule].cost == costs.load_packaged_costs().describe(rule) != ""
+    assert SECTIONS[rule].cost == COSTS.describe(rule) == load_costs()[rule] != ""
 
 
 def test_the_costs_are_those_of_a_supported_grain() -> None:
     """The release that the figures were measured with is one of those that tox tests."""
-    measured = costs.load_packaged_costs().versions["grain"]
+    measured = COSTS.versions["grain"]
     assert f"grain{measured}: grain=={measured}\n" in (ROOT / "tox.ini").read_text()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any
 
 import cattrs
@@ -14,7 +15,6 @@ from netpipe.linting.graph.nodes import Graph, Node, PlainValue, qualified_name
 from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.rules import NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
-from netpipe.linting.rules.costs import load_packaged_costs
 from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
 
 SCHEMA = "netpipe.lint/1"
@@ -115,14 +115,22 @@ def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
     pipeline = Pipeline(graph, intent == "throughput", this_host().cores)
-    costs = load_packaged_costs()
+    costs = load_costs()
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are one finding, with the nodes of all.
         merged: dict[LintFinding, dict[int, None]] = {}
         for severity, nodes, message, fix in rule(pipeline):
-            finding = LintFinding(name, severity, (), message, fix, costs.describe(name))
+            finding = LintFinding(name, severity, (), message, fix, costs.get(name, ""))
             merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
+
+
+@cache
+def load_costs() -> Mapping[str, str]:
+    """Return what breaking each rule costs, as measured by `perf_tests.studies.rule_costs`."""
+    text = (files("netpipe.linting.rules") / "costs.json").read_text(encoding="utf-8")
+    costs: dict[str, str] = json.loads(text)
+    return costs
 
 
 def _find_reason(finding: LintFinding, graph: Graph, silences: Mapping[str, str]) -> str | None:

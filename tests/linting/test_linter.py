@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 import netpipe
+from netpipe.linting import linter
 from netpipe.linting.linter import LintReport, lint, parse_report
 from netpipe.linting.rules import RULE_NAMES, RULES
-from netpipe.linting.rules.costs import RuleCosts
 from tests.linting.rules.linting import elements, in_workers, increment, lint_factory, source
 
 BATCH = "batch-after-mp-prefetch"
@@ -31,7 +31,8 @@ WRONG_IN_MANY_WAYS = [
 @pytest.fixture(autouse=True)
 def _costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measured costs, which change when they are recorded again."""
-    monkeypatch.setattr(RuleCosts, "describe", lambda _, rule: f"the cost of {rule}")
+    costs = {rule: f"the cost of {rule}" for rule in RULES}
+    monkeypatch.setattr(linter, "load_costs", lambda: costs)
 
 
 @pytest.mark.parametrize("dataset", WRONG_IN_MANY_WAYS[:-1])

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from importlib.metadata import version
+from pathlib import Path
 from platform import python_version
 from typing import Final
 
@@ -15,14 +16,15 @@ from rich.console import Console
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.git import git
-from netpipe.linting.rules.costs import FILE, Figure, RuleCosts, load_packaged_costs
 from netpipe.whole_file import write_whole
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.costs import Figure, RuleCosts, read_costs
 from perf_tests.studies.rule_costs.document import ROOT, RULES_DOCUMENT, replace_costs
 from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, measure_rule
 
-COSTS_FILE: Final = ROOT / "netpipe" / "linting" / "rules" / FILE
+COSTS_FILE: Final = Path(__file__).with_name("costs.json")
+PACKAGED_COSTS: Final = ROOT / "netpipe" / "linting" / "rules" / "costs.json"
 _PACKAGES: Final = ("grain", "jax", "numpy")
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -47,10 +49,14 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
     help="How often varying quantities are measured.",
 )  # fmt: skip
 @click.option(
-    "--record", is_flag=True, help="Write all figures into the package and docs/rules.md."
+    "--record",
+    is_flag=True,
+    help="Record all figures; write the costs into the package and docs/rules.md.",
 )
 @click.option(
-    "--document", is_flag=True, help="Measure nothing: copy the costs into docs/rules.md."
+    "--document",
+    is_flag=True,
+    help="Measure nothing: write the recorded costs into the package and docs/rules.md.",
 )
 def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> None:
     """Measure what breaking each rule costs, on the examples of docs/rules.md.
@@ -62,7 +68,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
     exit_on_signals()
     if document:
-        _update_document()
+        _write_costs()
         return
     try:
         figures = dict(_measure(rules, rounds))
@@ -70,7 +76,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
         raise click.ClickException(str(error)) from error
     if record:
         _record(figures)
-        _update_document()
+        _write_costs()
 
 
 def _measure(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
@@ -92,7 +98,7 @@ def _spread(figure: Figure) -> str:
 
 
 def _record(figures: Mapping[str, tuple[Figure, ...]]) -> None:
-    """Write figures with the machine, the time and the versions of the run into the package."""
+    """Write figures with the machine, the time and the versions of the run."""
     costs = RuleCosts(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=git(ROOT, "describe", "--always", "--dirty", "--abbrev=12"),
@@ -105,9 +111,11 @@ def _record(figures: Mapping[str, tuple[Figure, ...]]) -> None:
     write_whole(COSTS_FILE, text, "--record")
 
 
-def _update_document() -> None:
-    load_packaged_costs.cache_clear()
-    costs = load_packaged_costs()
+def _write_costs() -> None:
+    """Write what the recorded figures say into the package and the document."""
+    costs = read_costs(COSTS_FILE)
+    described = {rule: costs.describe(rule) for rule in costs.rules}
+    write_whole(PACKAGED_COSTS, json.dumps(described, indent=1) + "\n", "--document")
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
     write_whole(RULES_DOCUMENT, replace_costs(text, costs.describe), "--document")
 

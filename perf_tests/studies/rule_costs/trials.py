@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from netpipe.errors import NetpipeError
-from netpipe.linting.rules.costs import Figure
 from netpipe.measuring.interleaving import interleave
 from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
+from perf_tests.studies.rule_costs.costs import Figure
 from perf_tests.studies.rule_costs.document import ROOT, Form
 from perf_tests.studies.rule_costs.measures import Observation
 

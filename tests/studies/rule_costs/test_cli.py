@@ -1,5 +1,6 @@
 """`python -m perf_tests.studies.rule_costs`: its flags and its outputs."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,10 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from netpipe.errors import NetpipeError
-from netpipe.linting.rules import costs
-from netpipe.linting.rules.costs import Figure, read_costs
 from perf_tests.studies.rule_costs import __main__ as cli
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.costs import Figure, read_costs
 from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, parse_rule_sections
 
 FIGURE = Figure(1.0, 4.0, "elements/s", rounds=((1.0, 2.0), (1.0, 4.0), (1.0, 5.0)))
@@ -29,7 +29,7 @@ def no_files() -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every rule one figure, and files of this test's own to write to."""
     document = tmp_path / "rules.md"
     document.write_text(RULES_DOCUMENT.read_text(encoding="utf-8"))
@@ -37,9 +37,7 @@ def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(cli, "measure_rule", _figures)
     monkeypatch.setattr(cli, "RULES_DOCUMENT", document)
     monkeypatch.setattr(cli, "COSTS_FILE", tmp_path / "costs.json")
-    monkeypatch.setattr(costs, "files", lambda _: tmp_path)
-    yield
-    costs.load_packaged_costs.cache_clear()
+    monkeypatch.setattr(cli, "PACKAGED_COSTS", tmp_path / "packaged.json")
 
 
 def invoke(*arguments: str) -> Result:
@@ -73,7 +71,10 @@ def test_a_record_is_whole(tmp_path: Path) -> None:
     assert written.command == "python -m perf_tests.studies.rule_costs --record"
     document = parse_rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
     assert all(document[rule].cost == written.describe(rule) for rule in CATALOGUE)
-    assert {file.name for file in tmp_path.iterdir()} == {"rules.md", "costs.json"}
+    packaged = json.loads((tmp_path / "packaged.json").read_text())
+    assert packaged == {rule: written.describe(rule) for rule in CATALOGUE}
+    files = {"rules.md", "costs.json", "packaged.json"}
+    assert {file.name for file in tmp_path.iterdir()} == files
 
 
 def test_the_document_is_renewed_without_measuring(

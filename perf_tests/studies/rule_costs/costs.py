@@ -1,22 +1,14 @@
-"""What breaking each rule costs, as measured by this repository's benchmark.
-
-`python -m perf_tests.studies.rule_costs --record` writes the figures, which are packaged.
-"""
+"""What breaking each rule costs, in figures and in the sentences that the package has."""
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Final
+from pathlib import Path
 
 import cattrs
 
 from netpipe.results.measurement import Host
-
-FILE: Final = "costs.json"
 
 
 @dataclass(frozen=True)
@@ -81,15 +73,9 @@ class RuleCosts:
         return f"{figures} (measured with Grain {self.versions['grain']} on {where})"
 
 
-@cache
-def load_packaged_costs() -> RuleCosts:
-    """Return the figures that are shipped with the package, as `read_costs` does."""
-    return read_costs(files("netpipe.linting.rules") / FILE)
-
-
-def read_costs(file: Traversable) -> RuleCosts:
-    """Read the file that a run of the benchmark wrote."""
-    return cattrs.structure(json.loads(file.read_text(encoding="utf-8")), RuleCosts)
+def read_costs(path: Path) -> RuleCosts:
+    """Read the file that `--record` wrote."""
+    return cattrs.structure(json.loads(path.read_text(encoding="utf-8")), RuleCosts)
 
 
 def _format(value: float) -> str:
