@@ -20,9 +20,7 @@ class DatasetInfo:
 
     Attributes:
         functions: The user's functions and objects that it calls.
-        is_requested: Whether it stands for the workers requested for a dataset, its only input.
-        starts_workers: Whether everything below runs in processes of its own.
-        worker_init_fn: What these processes are sent besides the datasets.
+        worker_init_fn: What the processes of a "ProcessPrefetch" are sent besides the datasets.
     """
 
     kind: str
@@ -30,8 +28,6 @@ class DatasetInfo:
     made_at: str
     inputs: Sequence[object]
     functions: Sequence[object] = ()
-    is_requested: bool = False
-    starts_workers: bool = False
     worker_init_fn: object = None
 
 
@@ -46,23 +42,20 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
     """Describe workers that were requested for a dataset, but that are no dataset themselves.
 
+    Their only input is that dataset.
     An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     """
     called_at = recording.without_workers_at(dataset)
     if called_at is not None:
-        return DatasetInfo("NoWorkers", {}, called_at, (dataset,), is_requested=True)
+        return DatasetInfo("NoWorkers", {}, called_at, (dataset,))
     options = _attribute(dataset, "_multiprocessing_options")
     if _shape(dataset)[0] != "Elastic" or options is None:
         return None
-    has_workers = bool(_attribute(options, "num_workers"))
-    return DatasetInfo(
-        "ProcessPrefetch" if has_workers else "NoWorkers",
-        {**_setting("", options), "sequential_slice": False} if has_workers else {},
-        recording.made_at(dataset),
-        (dataset,),
-        is_requested=True,
-        starts_workers=has_workers,
-    )
+    made_at = recording.made_at(dataset)
+    if not _attribute(options, "num_workers"):
+        return DatasetInfo("NoWorkers", {}, made_at, (dataset,))
+    settings = {**_setting("", options), "sequential_slice": False}
+    return DatasetInfo("ProcessPrefetch", settings, made_at, (dataset,))
 
 
 def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
@@ -74,7 +67,6 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
             _worker_settings(workers),
             made_at,
             _shared_inputs(workers),
-            starts_workers=True,
             worker_init_fn=_attribute(workers[0], "_worker_init_fn"),
         )
     if threads := _branches(dataset, "_MpContextIterDataset"):

@@ -78,16 +78,15 @@ def _visit(dataset: object, recording: Recording) -> _Visited:
         visit = waiting.pop()
         if visit.key in visited:
             continue
-        info = None
+        requested = None
         if not visit.has_workers_node:
-            info = describe_requested_workers(visit.dataset, recording)
-        if info is None:
-            # Only once, because it asks a dataset for its length, which may take time.
-            if id(visit.dataset) not in infos:
-                infos[id(visit.dataset)] = describe_dataset(visit.dataset, recording)
-            info = infos[id(visit.dataset)]
-        sizer = PickleSizer() if info.starts_workers else visit.sizer
-        below = [_Visit(parent, sizer, info.is_requested) for parent in info.inputs]
+            requested = describe_requested_workers(visit.dataset, recording)
+        # Only once, because it asks a dataset for its length, which may take time.
+        if requested is None and id(visit.dataset) not in infos:
+            infos[id(visit.dataset)] = describe_dataset(visit.dataset, recording)
+        info = requested or infos[id(visit.dataset)]
+        sizer = PickleSizer() if info.kind == "ProcessPrefetch" else visit.sizer
+        below = [_Visit(parent, sizer, requested is not None) for parent in info.inputs]
         visited[visit.key] = (visit, info, below)
         waiting.extend(reversed(below))
     return visited
@@ -97,7 +96,7 @@ def _make_nodes(visited: _Visited) -> Iterator[Node]:
     numbers = {key: number for number, key in enumerate(visited)}
     for key, (visit, info, below) in visited.items():
         size = PickledSize(None)
-        if info.starts_workers:
+        if info.kind == "ProcessPrefetch":
             size = PickleSizer().measure(info.worker_init_fn)
         elif visit.sizer:
             size = visit.sizer.measure(visit.dataset, info.inputs)
