@@ -9,6 +9,7 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.buffers import THREAD_PREFETCH
 from netpipe.linting.rules.finding import sort_by_severity
+from netpipe.linting.rules.graph_parts import write_workers
 
 # Where there were no workers: each one costs memory.
 _MAX_NEW_WORKERS: Final = 4
@@ -73,7 +74,7 @@ def _propose(rule: str, graph: Graph, cores: int) -> Iterator[tuple[str, Variant
         case "no-workers":
             yield _propose_workers(graph, min(cores, _MAX_NEW_WORKERS))
         case "too-many-workers":
-            yield _write_workers(graph, cores), Variant(workers=cores)
+            yield write_workers(graph, cores), Variant(workers=cores)
         case "batch-after-mp-prefetch" | "map-after-mp-prefetch":
             yield ".mp_prefetch(...) moved to the end", Variant(workers_last=True)
 
@@ -83,16 +84,10 @@ def _reads_ahead(graph: Graph) -> bool:
 
 
 def _propose_workers(graph: Graph, workers: int) -> tuple[str, Variant]:
-    call = _write_workers(graph, workers)
+    call = write_workers(graph, workers)
     if graph.of_kind("DataLoader", "NoWorkers"):
         return call, Variant(workers=workers)
     return f"{call} at the end", Variant(workers=workers, workers_last=True)
-
-
-def _write_workers(graph: Graph, workers: int) -> str:
-    if graph.data_loader:
-        return f"grain.DataLoader(worker_count={workers})"
-    return f".mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
 
 
 def _find_obstacle(graph: Graph) -> str:

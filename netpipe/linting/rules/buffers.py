@@ -11,6 +11,7 @@ from netpipe.linting.rules.graph_parts import (
     find_in_workers,
     is_work,
     read_without_threads,
+    write_workers,
 )
 
 THREAD_PREFETCH: Final = (
@@ -68,12 +69,11 @@ def _reads_ahead(node: Node) -> bool:
 def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> Problem:
     message = f"{problem} when the trainer asks for it, while the device waits"
     workers = ""
+    call = write_workers(graph, 2)
     if graph.of_kind("Elastic"):
-        call = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(2))"
         workers = f", or give it workers: {call}"
     # Workers divide the sources, and a stream cannot be sliced.
     elif all(node.parents or node.random_access for node in graph.nodes):
-        call = ".mp_prefetch(grain.MultiprocessingOptions(num_workers=2))"
         workers = f", or with {call} for more work than one core can do"
     fix = f"End with {THREAD_PREFETCH}{workers}; only a device_put comes after it"
     return Problem(severity, [node], message, fix)

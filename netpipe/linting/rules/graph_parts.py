@@ -123,6 +123,15 @@ def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:
     return for_dataset if graph.data_loader is None else for_loader
 
 
+def write_workers(graph: Graph, count: object) -> str:
+    """Return the call that gives a pipeline so many workers."""
+    options = f"grain.MultiprocessingOptions(num_workers={count})"
+    if graph.of_kind("Elastic"):
+        return f"ElasticIterator(multiprocessing_options={options})"
+    call = f".mp_prefetch({options})"
+    return choose_call(graph, f"DataLoader(worker_count={count})", call)
+
+
 def read_without_threads(graph: Graph, node: Node) -> str:
     """Propose to read without threads, in the call that a node stands for."""
     options = "grain.ReadOptions(num_threads=0)"

@@ -7,16 +7,12 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.rules.buffers import find_element_readers
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
-    Pool,
     find_in_workers,
     process_pools,
     read_without_threads,
+    write_workers,
 )
 
-_WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
-_ELASTIC_WORKERS: Final = (
-    "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(num_workers={}))"
-)
 # A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
 # 0.2.18): above this, what is sent takes as much memory as the worker itself.
 LARGE_BYTES: Final = 32 * 2**20
@@ -41,23 +37,23 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
         yield _report_second_workers(node) if has_workers else _report_no_workers(graph, node)
     for node in graph.of_kind("Interleave"):
         if not node.parents and (node.integer("cycle_length") or 0) < 0:
-            yield _report_negative_workers(node)
+            yield _report_negative_workers(graph, node)
     if graph.data_loader is not None and not process_pools(graph):
         message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch"
         )
-        fix = _propose_threads_first(graph, "DataLoader(worker_count=1) or more")
+        fix = _propose_workers(graph)
         yield Problem("info", [graph.data_loader], message, fix)
 
 
-def _report_negative_workers(node: Node) -> Problem:
+def _report_negative_workers(graph: Graph, node: Node) -> Problem:
     return Problem(
         "error",
         [node],
         f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
         " workers: it fails when the first batch is asked for, and what comes before it is lost",
-        _WORKERS.format(1),
+        write_workers(graph, 1),
     )
 
 
@@ -76,19 +72,19 @@ def _report_no_workers(graph: Graph, node: Node) -> Problem:
     reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
     severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
     call = "ElasticIterator" if is_elastic else "mp_prefetch"
-    workers = _ELASTIC_WORKERS if is_elastic else _propose_threads_first(graph, _WORKERS)
     return Problem(
         severity,
         [node],
         f"{call} with num_workers=0 does nothing: all that comes before it runs in the process"
         " that trains",
-        f"{workers.format(1)} or more (0 may come from grain.experimental.pick_performance_config),"
+        f"{_propose_workers(graph)} (0 may come from grain.experimental.pick_performance_config),"
         " or a grain.experimental.ThreadPrefetchIterDataset instead of it",
     )
 
 
-def _propose_threads_first(graph: Graph, workers: str) -> str:
+def _propose_workers(graph: Graph) -> str:
     """Propose reading without threads first: threads would slow workers down just as much."""
+    workers = f"{write_workers(graph, 1)} or more"
     readers = find_element_readers(graph)
     if not readers:
         return workers
@@ -104,7 +100,8 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
     started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
     if count > cores:
-        call, setting = _find_worker_setting(graph, started[0])
+        setting = write_workers(graph, cores)
+        call = setting.removeprefix(".").partition("(")[0]
         in_total = "" if len(started) == 1 else f", for all {len(started)} {call} together"
         yield Problem(
             "warning",
@@ -112,17 +109,8 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
             f"{call} starts {count} workers, but this process may use only {cores} cores: the"
             " workers compete with each other and with the process that trains, and each needs"
             " time to start and memory of its own",
-            f"At most as many as there are cores{in_total}: {setting.format(cores)}",
+            f"At most as many as there are cores{in_total}: {setting}",
         )
-
-
-def _find_worker_setting(graph: Graph, pool: Pool) -> tuple[str, str]:
-    """Return the call that starts workers, and how to write it with another number of them."""
-    if any(graph.nodes[parent].kind == "Elastic" for parent in pool.prefetch.parents):
-        return "ElasticIterator", _ELASTIC_WORKERS
-    if graph.data_loader is not None:
-        return "DataLoader", "DataLoader(worker_count={})"
-    return "mp_prefetch", _WORKERS
 
 
 def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:

@@ -73,7 +73,7 @@ def test_a_data_loader_gets_workers_by_its_argument() -> None:
     """Nothing can be added behind a DataLoader, which has a number of workers of its own."""
     assert variants("no-prefetch", nodes=(DATA_LOADER,)) == [Variant(workers=4)]
     (fix,) = fixes("no-workers", nodes=(DATA_LOADER, ("NoWorkers", {})))
-    assert (fix.change, fix.variant) == ("grain.DataLoader(worker_count=4)", Variant(workers=4))
+    assert (fix.change, fix.variant) == ("DataLoader(worker_count=4)", Variant(workers=4))
 
 
 def test_batches_on_a_device_are_prefetched_by_a_thread_alone() -> None:
