@@ -1,39 +1,66 @@
-"""`python -m netpipe.linting.child`: the process of a session that lints a target.
+"""The job of a session that lints; `python -m netpipe.linting.child` runs it on a target.
 
 Loader workers import this module again, so its top level imports nothing heavy.
 """
 
-import argparse
-import sys
-from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netpipe.linting.request import LintRequest
+    from netpipe.measuring.loader_puller import LoaderFactory
+
+
+def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, Any]:
+    """Lint the pipeline that a factory returns, and run the requested experiments.
+
+    Returns:
+        The `netpipe.lint/1` document, by its key.
+    """
+    # After the user's code, which may have to configure jax before grain imports it.
+    from netpipe.clock import MonotonicClock
+    from netpipe.device.host import this_host
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.linting.graph.source_lines import record_source_lines
+    from netpipe.linting.linter import lint
+    from netpipe.session.progress import ProgressWriter
+    from netpipe.session.result_files import progress_file
+
+    let_grain_start_workers()
+    clock = MonotonicClock()
+    progress = ProgressWriter(progress_file(request), clock)
+    progress.enter_phase("building the pipeline")
+    with record_source_lines() as recording:
+        dataset = loader()
+    report = lint(dataset, request.intent, recording=recording, silences=request.silences)
+    tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
+    trials: list[dict[str, Any]] = []
+    if request.proves:
+        from netpipe.linting.experiments.proofs import prove
+
+        tell("testing on elements what the structure does not decide")
+        report = prove(loader, report, clock, request.budget_s)
+    if request.tries:
+        from netpipe.linting.experiments.trials import apply_trials, try_fixes
+
+        cores = this_host().cores
+        found = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
+        report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
+    return {"lint": {**report.to_document(), "trials": trials}}
 
 
 def child_command(loader: str) -> list[str]:
     """Return the command of a session that lints a target."""
-    return [sys.executable, "-P", "-m", "netpipe.linting.child", "--loader", loader]
+    from netpipe.measuring.targets import targets_command
 
-
-def main() -> None:
-    """Run the session that this process was started for."""
-    from netpipe.linting.request import LintRequest
-    from netpipe.session.child import announce_import, require_request, run_job
-    from netpipe.session.targets import resolve
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--loader", required=True)
-    arguments = parser.parse_args()
-    request = require_request(parser, LintRequest)
-
-    def lint_target(_: ExitStack) -> dict[str, object]:
-        announce_import(request, arguments.loader)
-        loader = resolve(arguments.loader)
-        # After the user's code, which may have to configure jax before grain imports it.
-        from netpipe.linting.job import lint_loader
-
-        return {"lint": lint_loader(request, loader)}
-
-    run_job(request, lint_target)
+    return targets_command("netpipe.linting.child", loader)
 
 
 if __name__ == "__main__":
-    main()
+    from netpipe.linting.request import LintRequest
+    from netpipe.measuring.targets import run_on_targets
+
+    run_on_targets(
+        LintRequest, lambda request, factories, _: lint_loader(request, factories.loader)
+    )

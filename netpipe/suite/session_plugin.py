@@ -64,9 +64,9 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
     lint = LintRequest.from_environment()
     if lint is not None and lint.kind == "lint":
-        from netpipe.linting.job import lint_loader
+        from netpipe.linting.child import lint_loader
 
-        run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
+        run_job(lint, lambda _: lint_loader(lint, factories.loader))
     elif lint is not None and lint.kind == "work":
         from netpipe.work_counts.child import count_factories
         from netpipe.work_counts.request import WorkRequest

@@ -5,9 +5,9 @@ from pathlib import Path
 import grain
 import pytest
 
+from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.job import lint_loader
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
 from netpipe.session.progress import ProgressWriter
