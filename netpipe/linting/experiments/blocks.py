@@ -242,10 +242,9 @@ class VariantComparison:
                 lambda: self.measure(lambda: build_variant(self.loader, side), pace), limit_s
             )
         except HangError as error:
-            what = "whole epoch" if pace.from_start and pace.block_s == inf else "few batches"
             raise HangError(
-                f"a {what} took longer than the {limit_s:.0f} s that were left: it is slow, and a"
-                " longer --budget would do, or it hangs"
+                f"a block of batches took longer than the {limit_s:.0f} s that were left: it is"
+                " slow, and a longer --budget would do, or it hangs"
             ) from error
 
     def _left_s(self) -> float:

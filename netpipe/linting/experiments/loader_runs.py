@@ -16,12 +16,9 @@ from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
 
-# For closing a loader: Grain gives a worker 5 s to end.
-_CLOSING_S: Final = 6.0
-# For the first batch: workers start anew for every run.
-_STARTING_S: Final = 6.0
-# For a batch that is being made when the time is over.
-_LATE_S: Final = 1.0
+# For the first batch, as workers start anew for every run, or for closing a loader: Grain gives a
+# worker 5 s to end.
+_GRACE_S: Final = 6.0
 _DIGEST_BYTES: Final = 16
 
 
@@ -80,13 +77,8 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
             # Not in a finally: reading raises when workers that hang are killed.
             is_closing = True
 
-    def grace_s() -> float:
-        if is_closing:
-            return _CLOSING_S
-        return start_s + _LATE_S if digests else _STARTING_S
-
     try:
-        call_within(read, limit_s, grace_s)
+        call_within(read, limit_s, lambda: start_s + _GRACE_S)
     except HangError:
         hung = not is_closing
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything

@@ -104,7 +104,7 @@ def test_a_block_that_does_not_end_gives_its_reason(
 
     monkeypatch.setattr(blocks, "call_within", abandon)
     compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
-    assert re.search("few batches .* 6 s .* --budget", compared[CALM].failure)
+    assert re.search("block of batches .* 6 s .* --budget", compared[CALM].failure)
 
 
 def test_a_share_is_kept_to(clock: FakeClock) -> None:

@@ -81,7 +81,7 @@ def test_a_run_that_hangs_keeps_what_came(
     read = read_batches(batches, inf, AMPLE_S, clock)
     go_on.set()
     assert (read.whole, len(read.digests), read.failure) == (False, 1, "")
-    assert (read.hung, graces_s) == (True, [1.0])
+    assert (read.hung, graces_s) == (True, [6.0])
 
 
 def test_a_loader_that_fails_as_it_is_killed_has_hung(
