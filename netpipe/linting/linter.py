@@ -8,10 +8,8 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-import cattrs
-
 from netpipe.device.host import this_host
-from netpipe.linting.graph.nodes import Graph, Node, PlainValue, qualified_name
+from netpipe.linting.graph.nodes import Graph, Node, qualified_name
 from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.rules import NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
@@ -162,21 +160,18 @@ def _find_unused_silences(
 
 def parse_report(document: Mapping[str, Any]) -> LintReport:
     """Return the report of a valid `netpipe.lint/1` document; additional keys are ignored."""
-    return _converter().structure(document, LintReport)
-
-
-@cache
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter()
-    converter.register_structure_hook_func(
-        lambda kind: kind == PlainValue, lambda value, _: _to_tuples(value)
+    fields = _to_tuples(document)
+    return LintReport(
+        intent=fields["intent"],
+        grain_version=fields["grain_version"],
+        graph=Graph(tuple(Node(**node) for node in fields["graph"])),
+        findings=tuple(LintFinding(**finding) for finding in fields["findings"]),
+        silenced=tuple(SilencedFinding(**finding) for finding in fields["silenced"]),
     )
-    converter.register_structure_hook(
-        Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
-    )
-    return converter
 
 
 def _to_tuples(value: Any) -> Any:
     """Turn the lists of JSON back into tuples."""
+    if isinstance(value, Mapping):
+        return {name: _to_tuples(item) for name, item in value.items()}
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
