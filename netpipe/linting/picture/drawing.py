@@ -1,6 +1,5 @@
 """A pipeline as one SVG that needs no script, font or other file, in light or dark colors."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import describe_call, format_count
+from netpipe.linting.picture.calls import describe_call
 from netpipe.linting.picture.visible_graph import (
     NO_GRAPH,
     TRAINING,
@@ -21,10 +20,11 @@ from netpipe.linting.picture.visible_graph import (
     Outline,
     VisibleGraph,
     Workers,
+    count_findings,
     label_finding,
     shorten_middle,
 )
-from netpipe.linting.rules.finding import SEVERITIES, sort_by_severity
+from netpipe.linting.rules.finding import sort_by_severity
 from netpipe.printable import make_printable
 
 # Sizes are in px.
@@ -41,7 +41,6 @@ _EDGE_INSET: Final = 24
 # The width in letters that the template reserves for the list of findings.
 _LIST_COLUMNS: Final = 96
 _MAX_CALLS: Final = 4
-_WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 
 Edge: TypeAlias = tuple[tuple[int, int], ...]
 """The x and y of each corner, from top to bottom."""
@@ -51,10 +50,8 @@ _Part: TypeAlias = Entry | Branches | Workers | None
 def draw_svg(report: LintReport) -> str:
     """Return an SVG of a pipeline, and below it a list of its findings."""
     graph = VisibleGraph(report)
-    counts = Counter(finding.severity for finding in report.findings)
-    words = [format_count(counts[key], _WORDS[key]) for key in SEVERITIES if counts[key]]
     silenced = f", {len(report.silenced)} silenced" if report.silenced else ""
-    heading = (", ".join(words) or "Nothing found") + silenced
+    heading = (count_findings(report) or "Nothing found") + silenced
     return _render(report, graph, heading, list_findings(report, graph, _LIST_COLUMNS))
 
 

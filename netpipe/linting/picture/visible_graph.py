@@ -9,11 +9,12 @@ from rich.cells import cell_len, set_cell_size
 
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import WORKER_COUNT, Call, describe_call
-from netpipe.linting.rules.finding import LintFinding, sort_by_severity
+from netpipe.linting.picture.calls import WORKER_COUNT, Call, describe_call, format_count
+from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
+WORDS: Final[Mapping[str, str]] = {"error": "error", "warning": "warning", "info": "remark"}
 SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
 # Grain puts these around the transformations that a user calls.
@@ -30,6 +31,12 @@ _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 def label_finding(finding: LintFinding) -> str:
     """Return the label that marks the calls that a finding is about: `! no-workers`."""
     return f"{SIGNS[finding.severity]} {finding.rule}"
+
+
+def count_findings(report: LintReport) -> str:
+    """Return how many findings there are, the worst first: `1 error, 2 remarks`."""
+    counts = Counter(finding.severity for finding in report.findings)
+    return ", ".join(format_count(counts[key], WORDS[key]) for key in SEVERITIES if counts[key])
 
 
 def shorten_path(made_at: str, columns: int) -> str:

@@ -9,6 +9,7 @@ from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     BATCHES,
+    SPARSE,
     Pool,
     choose_call,
     worker_pools,
@@ -176,8 +177,6 @@ _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
     "Operation": "sees the elements of one worker",
     "Source": "divides its files among the workers",
 }
-# On a MapDataset too, because they leave some positions empty.
-_DEPENDENT_ON_MAP_DATASETS: Final = ("Filter", "FlatMap")
 
 
 def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
@@ -216,7 +215,7 @@ def _report_unknown_code(pool: Pool) -> Iterator[Problem]:
 
 
 def _depends_on_workers(graph: Graph, node: Node) -> bool:
-    kinds = _DEPENDENT_ON_MAP_DATASETS if node.random_access else _WORKER_DEPENDENCE
+    kinds = SPARSE if node.random_access else _WORKER_DEPENDENCE
     if node.kind not in kinds:
         return False
     if node.kind == "Source":

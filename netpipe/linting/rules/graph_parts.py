@@ -16,6 +16,8 @@ DEPENDS_ON_ORDER: Final = (
     "ConcatThenSplit",
     "Operation",
 )
+# A MapDataset of these leaves some positions empty.
+SPARSE: Final = ("Filter", "FlatMap")
 USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)
 
 _PROCESSES: Final = "ProcessPrefetch"

@@ -8,6 +8,7 @@ from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     BATCHES,
     DEPENDS_ON_ORDER,
+    SPARSE,
     USER_CODE,
     choose_call,
     find_in_workers,
@@ -17,8 +18,6 @@ from netpipe.linting.rules.graph_parts import (
 
 # Kinds of IterDataset that a MapDataset has too, with the same result for the same element.
 _ALSO_ON_MAP_DATASETS: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter", "ProcessPrefetch")
-# A MapDataset of these leaves some positions empty.
-_SPARSE: Final = ("Filter", "FlatMap")
 
 
 def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
@@ -43,7 +42,7 @@ def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 def _propose_batch_in_workers(graph: Graph, batch: Node) -> str:
     call = write_batch_call(batch)
     if all(
-        node.kind not in _SPARSE if node.random_access else node.kind in _ALSO_ON_MAP_DATASETS
+        node.kind not in SPARSE if node.random_access else node.kind in _ALSO_ON_MAP_DATASETS
         for node in graph.below(batch)
     ):
         return (

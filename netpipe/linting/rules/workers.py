@@ -12,6 +12,7 @@ from netpipe.linting.rules.graph_parts import (
     read_without_threads,
     write_workers,
 )
+from netpipe.results.units import format_megabytes
 
 # A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
 # 0.2.18): above this, what is sent takes as much memory as the worker itself.
@@ -154,15 +155,12 @@ def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
         total = sum(node.sent_bytes or 0 for node in nodes)
         largest = max(nodes, key=lambda node: node.sent_bytes or 0)
         if total >= LARGE_BYTES:
+            sizes = (total, total * pool.size, largest.sent_bytes or 0)
+            sent, kept, held = map(format_megabytes, sizes)
             yield Problem(
                 "warning",
                 (pool.prefetch, largest),
-                f"{_format_mb(total)} must be pickled and sent to {pool.each} before the first"
-                f" batch, and every worker keeps a copy: {_format_mb(total * pool.size)} in total."
-                f" {largest} holds {_format_mb(largest.sent_bytes or 0)} of it",
+                f"{sent} must be pickled and sent to {pool.each} before the first batch, and every"
+                f" worker keeps a copy: {kept} in total. {largest} holds {held} of it",
                 _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
             )
-
-
-def _format_mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

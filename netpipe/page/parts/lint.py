@@ -1,16 +1,14 @@
 """The order of a pipeline's calls: its graph and its findings."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from netpipe.linting.linter import LintReport, parse_report
-from netpipe.linting.picture.calls import format_count
 from netpipe.linting.picture.drawing import draw_svg_graph
-from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
+from netpipe.linting.picture.visible_graph import WORDS, count_findings
+from netpipe.linting.rules.finding import LintFinding, sort_by_severity
 from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
 from netpipe.page.tones import BY_SEVERITY, Tone
-
-_WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 
 
 def build_lint_part(document: Mapping[str, Any]) -> Part:
@@ -25,11 +23,9 @@ def _build_headline(report: LintReport) -> Headline:
     if not findings:
         sentence = f"No findings for {report.intent} under Grain {report.grain_version}."
         return Headline(Tone.GOOD, "In order", sentence)
-    counts = {name: sum(found.severity == name for found in findings) for name in SEVERITIES}
-    word = ", ".join(format_count(count, _WORDS[name]) for name, count in counts.items() if count)
     worst = findings[0]
     sentence = f"{worst.rule}: {worst.message}."
-    return Headline(BY_SEVERITY[worst.severity], word, sentence, worst.fix)
+    return Headline(BY_SEVERITY[worst.severity], count_findings(report), sentence, worst.fix)
 
 
 def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[Card]:
@@ -50,6 +46,6 @@ def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[C
 
 def _describe(found: LintFinding) -> Note:
     more = (("Cost", found.cost), ("Fix", found.fix), ("Tried", found.proof))
-    label = f"{_WORDS[found.severity]}: {found.rule}"
+    label = f"{WORDS[found.severity]}: {found.rule}"
     known = tuple((name, text) for name, text in more if text)
     return Note(label, found.message, BY_SEVERITY[found.severity], known)
