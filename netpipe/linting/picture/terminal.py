@@ -53,40 +53,22 @@ class TextPicture:
         if not outline:
             yield Text(NO_GRAPH)
             return
-        needed, margin = _measure(outline)
-        width = min(width, needed + margin)
-        first, *others = _draw((*outline, None), TRAINING, width, margin)
+        first, *others = _draw((*outline, None), TRAINING, width, _measure_margin(outline))
         if "╭" not in first.plain:
             yield _draw_border("──", TRAINING, width)
         yield from (first, *others)
 
 
-def _measure(outline: Outline) -> tuple[int, int]:
-    """Return the columns for all calls on one line each, and those of the boxes' right sides.
-
-    Only boxes use the columns at the right, so that all source lines end in one column.
-    """
-    needed, margin = len(TRAINING) + 6, 0
+def _measure_margin(outline: Outline) -> int:
+    """Return the columns at the right that only boxes use: all source lines end before them."""
+    margins = [0]
     for part in outline:
         match part:
-            case Entry():
-                inside = [(cell_len(_GAP.join(_parts(part))), 0)]
             case Workers():
-                inside = [(each, right + 2) for each, right in [_measure(part.outline)]]
+                margins.append(2 + _measure_margin(part.outline))
             case Branches():
-                inside = list(map(_measure, part.outlines))
-        needed = max(needed, *(2 + each for each, _ in inside))
-        margin = max(margin, *(right for _, right in inside))
-    return needed, margin
-
-
-def _parts(entry: Entry) -> list[str]:
-    """Return a call, its findings and its line of code, which may be unknown."""
-    call = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
-    if entry.is_repeated:
-        return [f"{call}, as above"]
-    path = shorten_path(entry.node.made_at, _MAX_PATH_WIDTH)
-    return [call, *map(label_finding, entry.findings), *filter(None, [path])]
+                margins += map(_measure_margin, part.outlines)
+    return max(margins)
 
 
 def _draw(
@@ -127,16 +109,19 @@ def _draw_border(corners: str, label: str, width: int) -> Text:
 
 def _draw_call(entry: Entry, width: int) -> Iterator[Text]:
     """Yield the line of a call, and below it the findings that do not fit beside it."""
-    parts = _parts(entry)
+    text = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
+    text, made_at = (f"{text}, as above", "") if entry.is_repeated else (text, entry.node.made_at)
+    path = shorten_path(made_at, _MAX_PATH_WIDTH)
+    parts = (text, *map(label_finding, entry.findings), *filter(None, [path]))
     is_wide = cell_len(_GAP.join(parts)) <= width
     marks = Text()
     for finding in entry.findings if is_wide else ():
         marks.append(_GAP + label_finding(finding), _STYLES[finding.severity])
-    text = shorten_middle(parts[0], width - marks.cell_len)
+    text = shorten_middle(text, width - marks.cell_len)
     call = Text(text, "dim" if entry.is_repeated else "") + marks
     left = width - call.cell_len - len(_GAP)
-    path = shorten_path(entry.node.made_at, min(left, _MAX_PATH_WIDTH))
-    if cell_len(path) <= left and not entry.is_repeated:
+    path = shorten_path(path, left)
+    if cell_len(path) <= left:
         call.pad_right(width - call.cell_len - cell_len(path))
         call.append(path, "dim")
     yield call

@@ -79,19 +79,19 @@ def test_branches_stand_in_a_bracket() -> None:
     assert (
         printed(report_on(half_in_workers()))
         == """
-┌ ╭─ 2 worker processes ───────────────────────────╮
-│ │ source Probes, 1,000 elements     loader.py:12 │
-│ │ .to_iter_dataset(0 threads)       loader.py:15 │
-│ ╰─ training process ─────────────────────────────╯
+┌ ╭─ 2 worker processes ───────────────────────────────────────────────────────────────────────────╮
+│ │ source Probes, 1,000 elements                                                     loader.py:12 │
+│ │ .to_iter_dataset(0 threads)                                                       loader.py:15 │
+│ ╰─ training process ─────────────────────────────────────────────────────────────────────────────╯
 │   .mp_prefetch(2 workers, buffer 1)
-├ source Probes, 1,000 elements       loader.py:12
-│ .shuffle(seed 1)                    loader.py:13
-│ .map(tokenize)                      loader.py:14
-│ .to_iter_dataset(0 threads)         loader.py:15
-│ .filter(is_long)                    loader.py:18
-│ .batch(4)                           loader.py:16
+├ source Probes, 1,000 elements                                                       loader.py:12
+│ .shuffle(seed 1)                                                                    loader.py:13
+│ .map(tokenize)                                                                      loader.py:14
+│ .to_iter_dataset(0 threads)                                                         loader.py:15
+│ .filter(is_long)                                                                    loader.py:18
+│ .batch(4)                                                                           loader.py:16
 └ IterDataset.mix(proportions 1:1)
-  .map(tokenize)                      loader.py:14
+  .map(tokenize)                                                                      loader.py:14
   ▼ trainer
 """
     )
@@ -112,18 +112,18 @@ def test_ascii_where_the_console_has_no_more() -> None:
     assert (
         printed(report, encoding="ascii")
         == """
-+- 2 worker processes ------------------------------------------------------------------------+
-| . +- 2 worker processes ------------------------------------------------------------------+ |
-| | | source Probes, 1,000 elements                                            loader.py:12 | |
-| | | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture     loader.py:15 | |
-| | +- 2 worker processes ------------------------------------------------------------------+ |
-| |   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch                             |
-| |   .batch(3)                                                                loader.py:16   |
-| + source Probes, 1,000 elements                                              loader.py:12   |
-| | .map(tokenize)                                                             loader.py:14   |
-| | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture       loader.py:15   |
-| ` IterDataset.mix(proportions 1:1)                                                          |
-+- training process --------------------------------------------------------------------------+
++- 2 worker processes -----------------------------------------------------------------------------+
+| . +- 2 worker processes -----------------------------------------------------------------------+ |
+| | | source Probes, 1,000 elements                                                 loader.py:12 | |
+| | | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture          loader.py:15 | |
+| | +- 2 worker processes -----------------------------------------------------------------------+ |
+| |   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch                                  |
+| |   .batch(3)                                                                     loader.py:16   |
+| + source Probes, 1,000 elements                                                   loader.py:12   |
+| | .map(tokenize)                                                                  loader.py:14   |
+| | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture            loader.py:15   |
+| ` IterDataset.mix(proportions 1:1)                                                               |
++- training process -------------------------------------------------------------------------------+
   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch
   v trainer
 """
