@@ -89,6 +89,7 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
     if graph.nodes:
         return graph, []
     kind, held = qualified_name(type(dataset)), find_held_datasets(dataset)
+    problem = "there is no Grain graph to read, and nothing is known about its order"
     if len(held) == 1:
         ((name, inner),) = held.items()
         graph = read_graph(inner, recording)
@@ -96,15 +97,9 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
             f"the graph is that of the dataset in its attribute {name}, and nothing is known about"
             f" what {kind} does with it"
         )
-        fix = (
-            "To lint everything that runs, let the loader factory return the dataset itself:"
-            f" loader.{name}"
-        )
-    else:
-        problem = "there is no Grain graph to read, and nothing is known about its order"
-        fix = "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
-        if names := held or find_dataset_properties(dataset):
-            fix += f": {' or '.join(f'loader.{name}' for name in names)}"
+    fix = "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
+    if names := held or find_dataset_properties(dataset):
+        fix += f": {' or '.join(f'loader.{name}' for name in names)}"
     message = f"The loader is a {kind}, not a Grain dataset: {problem}"
     return graph, [LintFinding(NO_GRAIN_GRAPH, "info", (), message, fix)]
 

@@ -79,10 +79,11 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
         )
     if variant.workers_last:
         dataset = calls.add_workers(dataset)
-    if not variant.thread_prefetch:
-        return dataset
-    # A thread makes the next batches while the trainer works on one.
-    return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=BATCHES_AHEAD)
+    if variant.thread_prefetch:
+        # A thread makes the next batches while the trainer works on one.
+        prefetch = grain.experimental.ThreadPrefetchIterDataset
+        dataset = prefetch(dataset, prefetch_buffer_size=BATCHES_AHEAD)
+    return dataset
 
 
 @contextmanager

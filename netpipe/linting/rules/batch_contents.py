@@ -75,19 +75,13 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
 
 
 def _propose_whole_batches(graph: Graph, size: int, *, can_batch_by_position: bool) -> str:
-    if graph.data_loader is not None:
-        return (
-            f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
-            " forever: IndexSampler(num_epochs=None)"
-        )
-    if can_batch_by_position:
+    if can_batch_by_position and graph.data_loader is None:
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
         return f"Batch before the data are divided among the workers: {batch}"
-    # Elements that are filtered or packed.
-    return (
-        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
-        " data forever"
-    )
+    # A DataLoader, or elements that are filtered or packed.
+    batch = choose_call(graph, f"grain.transforms.Batch({size}", f".batch(batch_size={size}")
+    repeat = choose_call(graph, "IndexSampler(num_epochs=None)", ".repeat()")
+    return f"Keep the remainders: {batch}, drop_remainder=False), or repeat forever: {repeat}"
 
 
 def _count_shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
