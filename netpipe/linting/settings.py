@@ -1,6 +1,5 @@
 """The lint settings of a project: `[tool.netpipe.lint]` in its pyproject.toml."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,11 @@ def read_lint_settings(folder: Path) -> LintRequest:
     path = next(filter(Path.is_file, paths), None)
     if path is None:
         return LintRequest()
-    table = _read_table(path)
+    table: Any = read_toml(path)
+    for name in _TABLE.split("."):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise InputError(path, _TABLE, "be a table", quote(table))
     for key in table:
         if key not in ("intent", "silence"):
             raise InputError(path, f"{_TABLE} key", "be intent or silence", quote(key))
@@ -39,12 +42,3 @@ def read_lint_settings(folder: Path) -> LintRequest:
             field = f"{_TABLE}.silence.{shorten(silence)}"
             raise InputError(path, field, "be the reason, as text", quote(reason))
     return LintRequest(intent=intent, silences=silences)
-
-
-def _read_table(path: Path) -> Mapping[str, Any]:
-    table: Any = read_toml(path)
-    for name in _TABLE.split("."):
-        table = table.get(name, {})
-        if not isinstance(table, dict):
-            raise InputError(path, _TABLE, "be a table", quote(table))
-    return dict(table)
