@@ -1,9 +1,8 @@
 """The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -64,23 +63,18 @@ def lint(
     aside = {finding: reason for finding, reason in reasons.items() if reason}
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
     if accepted:
-        # A rule may name only the first of several nodes, so lint again without the silenced ones.
-        findings = [*_apply_rules(_neutralize(graph, accepted), intent), *remarks]
+        # A rule may name only the first of several nodes, so lint again, with nodes of a kind that
+        # no rule reports in the place of the silenced ones.
+        other_nodes = (
+            replace(node, kind="Options", parameters={}) if node.id in accepted else node
+            for node in graph.nodes
+        )
+        findings = [*_apply_rules(Graph(tuple(other_nodes)), intent), *remarks]
     kept = [each for each in findings if each.rule not in silences and each not in aside]
     if graph.nodes:
         kept += _find_unused_silences(silences, graph, aside)
     silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in aside.items())
     return LintReport(intent, version("grain"), graph, tuple(kept), tuple(silenced))
-
-
-def _neutralize(graph: Graph, accepted: Set[int]) -> Graph:
-    """Return the graph with nodes of a kind that no rule reports in the place of some."""
-    return Graph(
-        tuple(
-            replace(node, kind="Options", parameters={}) if node.id in accepted else node
-            for node in graph.nodes
-        )
-    )
 
 
 def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, list[LintFinding]]:
@@ -118,7 +112,6 @@ def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 
 
-@cache
 def load_costs() -> Mapping[str, str]:
     """Return what breaking each rule costs, as measured by `perf_tests.studies.rule_costs`."""
     text = (files("netpipe.linting.rules") / "costs.json").read_text(encoding="utf-8")
