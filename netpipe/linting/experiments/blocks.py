@@ -25,7 +25,6 @@ NO_TIME: Final = "skipped for lack of time"
 # Warm-up as a fraction of the block: batches that workers made ahead come in no time.
 _WARM_UP_FRACTION: Final = 0.3
 _MIN_STEPS: Final = 4
-_END: Final = object()
 _MAX_ROUNDS: Final = 6
 # Half of a side's time is for starting and ending loaders.
 _BLOCK_FRACTION: Final = 1 / 12
@@ -111,14 +110,15 @@ def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Elem
     first_s = end_s = started_s
     batches = _count_elements(loader, counts)
     try:
-        while not waits_s or end_s - first_s < pace.block_s:
-            asked_s = clock()
-            if ended := next(batches, _END) is _END:
-                break
-            waits_s.append(clock() - asked_s)
+        for _ in batches:
+            waits_s.append(clock() - end_s)
             first_s = clock() if len(waits_s) == 1 else first_s
             clock.sleep(pace.step_s)
             end_s = clock()
+            if end_s - first_s >= pace.block_s:
+                break
+        else:
+            ended = True
         # Before the loader is closed: the CPU time of workers that have ended is not known.
         cpu_s = ProcessTree().cpu_s() - cpu_s
     finally:

@@ -103,19 +103,18 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
 
 def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
     """Compare flat out, and beside a step the fixes that only show there."""
-    variants: dict[bool, dict[Variant, None]] = {fix.overlaps: {} for fix in fixes}
+    variants: dict[bool, dict[Variant, None]] = {}
     for fix in fixes:
         if not fix.why_not:
-            variants[fix.overlaps][fix.variant] = None
-    sides_left = sum(1 + len(each) for each in variants.values() if each)
+            variants.setdefault(fix.overlaps, {})[fix.variant] = None
+    sides_left = sum(1 + len(each) for each in variants.values())
     # One more comparison, of two sides, may follow.
     sides_left += 2 if sum(map(len, variants.values())) > 1 else 0
     compared: dict[bool, Mapping[Variant, VariantBlocks]] = {}
     for overlaps, each in variants.items():
-        if each:
-            sides = 1 + len(each)
-            compared[overlaps] = comparison.compare(list(each), sides / sides_left, overlaps)
-            sides_left -= sides
+        sides = 1 + len(each)
+        compared[overlaps] = comparison.compare(list(each), sides / sides_left, overlaps)
+        sides_left -= sides
     return tuple(
         Trial(fix.rule, fix.change, f"cannot be tried: {fix.why_not}. Move the call in your code")
         if fix.why_not

@@ -119,11 +119,6 @@ class _Calls:
             dataset = loader()
             if isinstance(dataset, grain.MapDataset):
                 dataset = dataset.to_iter_dataset()
-        self._check()
-        return dataset
-
-    def _check(self) -> None:
-        """Raise a CannotRebuildError unless the factory made the calls that the variant changes."""
         variant = self._variant
         reads = variant.read_threads is not None or variant.read_buffer is not None
         needed = ["to_iter_dataset"] if reads or variant.workers_last else []
@@ -136,6 +131,7 @@ class _Calls:
                     " dataset each time that it is called; those of ElasticIterator and"
                     " multithread_prefetch cannot be changed"
                 )
+        return dataset
 
     def add_workers(self, dataset: Any) -> Any:
         """Return a dataset behind the last `mp_prefetch` that the factory has called."""
