@@ -135,6 +135,8 @@ def bound_first(batch: Any) -> Any:
         from_a_module_not_imported,
         bound_first,
         lambda batch: put_by_another_name(batch),
+        lambda batch: __import__("jax").device_put(batch),
+        lambda batch: importlib.import_module("jax").device_put(batch),
         partial(jax.device_put, device=None),
     ],
 )
