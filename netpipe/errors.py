@@ -22,18 +22,17 @@ class InputError(NetpipeError):
     def __init__(
         self, where: object, field: str, constraint: str, found: object, way_out: str = ""
     ) -> None:
-        message = f"{where}: {field} must {constraint}; found {found}"
-        super().__init__(f"{message}. {way_out}" if way_out else message)
+        # A worker process is sent the class and these arguments.
+        super().__init__(where, field, constraint, found, way_out)
         self.where = where
         self.field = field
         self.constraint = constraint
         self.found = found
         self.way_out = way_out
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle all arguments for a worker process; the default pickles the message alone."""
-        given = (self.where, self.field, self.constraint, self.found, self.way_out)
-        return type(self), given
+    def __str__(self) -> str:
+        message = f"{self.where}: {self.field} must {self.constraint}; found {self.found}"
+        return f"{message}. {self.way_out}" if self.way_out else message
 
 
 class HarnessError(NetpipeError):
