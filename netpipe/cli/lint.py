@@ -98,7 +98,8 @@ def lint(
         print_json(document)
     else:
         _print_report(report, document["trials"])
-    sys.exit(FAILED if report.errors else FINE)
+    has_errors = any(finding.severity == "error" for finding in report.findings)
+    sys.exit(FAILED if has_errors else FINE)
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:

@@ -44,8 +44,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     if request.tries:
         from netpipe.linting.experiments.trials import apply_trials, try_fixes
 
-        cores = this_host().cores
-        found = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
+        found = try_fixes(loader, report, this_host().cores, clock, request.budget_s, tell=tell)
         report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
     return {"lint": {**report.to_document(), "trials": trials}}
 

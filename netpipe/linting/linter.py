@@ -30,11 +30,6 @@ class LintReport:
     findings: tuple[LintFinding, ...]
     silenced: tuple[SilencedFinding, ...] = ()
 
-    @property
-    def errors(self) -> tuple[LintFinding, ...]:
-        """The findings with severity "error"."""
-        return tuple(finding for finding in self.findings if finding.severity == "error")
-
     def to_document(self) -> dict[str, object]:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
         document = {"schema": SCHEMA, **asdict(self)}

@@ -130,8 +130,7 @@ def write_workers(graph: Graph, count: object) -> str:
     options = f"grain.MultiprocessingOptions(num_workers={count})"
     if graph.of_kind("Elastic"):
         return f"ElasticIterator(multiprocessing_options={options})"
-    call = f".mp_prefetch({options})"
-    return choose_call(graph, f"DataLoader(worker_count={count})", call)
+    return choose_call(graph, f"DataLoader(worker_count={count})", f".mp_prefetch({options})")
 
 
 def read_without_threads(graph: Graph, node: Node) -> str:
