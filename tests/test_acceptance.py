@@ -80,9 +80,10 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
 def test_a_batch_behind_the_workers_fails_the_order(project: Path) -> None:
     """A pipeline whose main process does the batching fails with the rule that it breaks."""
     pipeline = project / "netpipe" / "data" / "pipeline.py"
-    batch = ".batch(_blocks_per_batch(config), batch_fn=concatenate)"
-    put_in(pipeline, f"        {batch}\n", "")
-    put_in(pipeline, ".mp_prefetch(workers)", f".mp_prefetch(workers){batch}")
+    put_in(pipeline, "        .batch(config.batch_size // sequences, batch_fn=concatenate)\n", "")
+    put_in(
+        pipeline, ".mp_prefetch(workers)", ".mp_prefetch(workers).batch(1, batch_fn=concatenate)"
+    )
     suite = perf_tests_of(project, "perf_tests/test_order.py")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     assert "order: batch-after-mp-prefetch:" in suite.stdout

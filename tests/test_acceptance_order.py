@@ -10,10 +10,10 @@ import pytest
 from tests.root_project import copied_project, perf_tests_of, put_in
 
 SOURCE = "        grain.MapDataset.source(order)\n        .map(partial(read_block, source))\n"
-BATCH = "        .batch(_blocks_per_batch(config), batch_fn=concatenate)\n"
+BATCH = "        .batch(config.batch_size // sequences, batch_fn=concatenate)\n"
 PAIRS = ".batch(2, drop_remainder=True, batch_fn=concatenate)"
-TO_ITER = "        grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)\n    )\n"
-WORKERS = "    return sequences.mp_prefetch(workers).map(widen)\n"
+TO_ITER = "to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))\n"
+WORKERS = "    return sequences.mp_prefetch(workers).map(make_batch)\n"
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ DISORDERS = [
         "batch-after-mp-prefetch",
         {
             BATCH: "",
-            WORKERS: WORKERS.replace(
-                ".map", ".batch(_blocks_per_batch(config), batch_fn=concatenate).map"
-            ),
+            WORKERS: WORKERS.replace(".map", ".batch(1, batch_fn=concatenate).map"),
         },
     ),
     Disorder("map-after-mp-prefetch", {WORKERS: WORKERS.rstrip() + ".map(dict)\n"}),

@@ -82,7 +82,7 @@ class SessionLog:
             first = os.pread(self._file, _MAX_KEPT_BYTES, 0).splitlines(keepends=True)
             first = first[:_FIRST_LINES]
             left_out = total - sum(map(len, (*first, *last)))
-            last = [*first, f"\n[{left_out:,} bytes left out]\n".encode(), *last]
+            last = [*first, f"\n[at least {left_out:,} bytes left out]\n".encode(), *last]
         return b"".join(last).decode(errors="replace").splitlines()
 
 

@@ -40,7 +40,7 @@ class PlantedChange:
 
 _PACK: Final = "while len((cuts := cut(contexts, sequences, room)).segments) < sequences:"
 _READ: Final = "found.append((self._readers[path].read([index])[0], where))"
-_BEHIND_WORKERS: Final = "return sequences.mp_prefetch(workers).map(widen)"
+_BEHIND_WORKERS: Final = "return sequences.mp_prefetch(workers).map(make_batch)"
 _COPY: Final = "lambda batch: {name: array.copy() for name, array in batch.items()}"
 
 CHANGES: Final = (
@@ -72,7 +72,7 @@ CHANGES: Final = (
     ),
     PlantedChange(
         "whole batches sent by workers", "netpipe/data/pipeline.py", _BEHIND_WORKERS,
-        "return sequences.map(widen).mp_prefetch(workers)",
+        "return sequences.map(make_batch).mp_prefetch(workers)",
         "sent_bytes", "a batch crosses processes as 3.15 MB instead of 265 kB",
     ),
 )  # fmt: skip
