@@ -30,12 +30,19 @@ class ResumableBatches(Iterator[Batch]):
     `get_state` counts the batches that were handed out; what workers hold beyond these is made
     again. Every host has the same state, in which any number of hosts can resume.
 
+    Attributes:
+        iterator: Grain's, once a batch was asked for.
+
+    Args:
+        is_timed: Whether Grain measures how long each stage takes.
+
     Raises:
         InputError: As `build` does.
     """
 
-    def __init__(self, data: Path, config: PipelineConfig) -> None:
+    def __init__(self, data: Path, config: PipelineConfig, *, is_timed: bool = False) -> None:
         self._data = data
+        self._is_timed = is_timed
         self._config = config
         self._position = first_position(config)
         self._source = open_rows(data, config)
@@ -48,15 +55,23 @@ class ResumableBatches(Iterator[Batch]):
             "epochs": config.epochs,
             "global_batch_size": config.batch_size * config.shard_count,
         }
-        self._iterator: grain.DatasetIterator | None = None
+        self.iterator: grain.DatasetIterator | None = None
 
     def __next__(self) -> Batch:
-        if self._iterator is None:
-            dataset = build(self._data, self._config, self._position, self._source)
-            self._iterator = iter(dataset)
-        batch: Batch = next(self._iterator)
+        if self.iterator is None:
+            self.iterator = iter(self.dataset())
+        batch: Batch = next(self.iterator)
         self._position = replace(self._position, batch=self._position.batch + 1)
         return batch
+
+    def dataset(self) -> grain.IterDataset:
+        """Return the batches from the position on."""
+        dataset = build(self._data, self._config, self._position, self._source)
+        if self._is_timed:
+            timing = grain.experimental.ExecutionTrackingMode.STAGE_TIMING
+            options = grain.experimental.DatasetOptions(execution_tracking_mode=timing)
+            dataset = grain.experimental.WithOptionsIterDataset(dataset, options)
+        return dataset
 
     def get_state(self) -> dict[str, Any]:
         """Return the position as plain JSON values of less than a kilobyte."""
@@ -98,6 +113,6 @@ class ResumableBatches(Iterator[Batch]):
 
     def close(self) -> None:
         """Stop the workers; the next batch starts others."""
-        if self._iterator is not None:
-            self._iterator.close()
-            self._iterator = None
+        if self.iterator is not None:
+            self.iterator.close()
+            self.iterator = None

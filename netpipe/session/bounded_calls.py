@@ -30,6 +30,18 @@ def call_within(
         Exception: Whatever the call raised.
     """
     before = ProcessTree().worker_pids
+    done = call_in_thread(work)
+    if not wait([done], limit_s).done and not wait([done], grace_s()).done:
+        for pid in set(ProcessTree().worker_pids).difference(before):
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).kill()
+        wait([done], _FAREWELL_S)
+        raise HangError(f"it did not end within {limit_s:g} s")
+    return done.result()
+
+
+def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
+    """Call a function in a daemon thread, which the end of the program does not wait for."""
     done: Future[Result] = Future()
 
     def settle() -> None:
@@ -39,13 +51,7 @@ def call_within(
             done.set_exception(error)
 
     Thread(target=settle, name="netpipe-bounded", daemon=True).start()
-    if not wait([done], limit_s).done and not wait([done], grace_s()).done:
-        for pid in set(ProcessTree().worker_pids).difference(before):
-            with suppress(psutil.NoSuchProcess):
-                psutil.Process(pid).kill()
-        wait([done], _FAREWELL_S)
-        raise HangError(f"it did not end within {limit_s:g} s")
-    return done.result()
+    return done
 
 
 def summarize_error(error: Exception) -> str:

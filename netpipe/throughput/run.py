@@ -8,9 +8,9 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
+from netpipe.session.footprint import Memory, bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput.figures import Counted, Tally, count_tokens
-from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
 
 _MEMORY_S: Final = 1.0
 # Looks of this part of the measured time warm the loader up, until two in a row agree.

@@ -6,6 +6,8 @@ In MaxText's `input_pipeline_interface.py`, one line of the table of data sets r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import grain
@@ -16,7 +18,12 @@ from netpipe.data.pipeline import build_evaluation
 from netpipe.data.resume import ResumableBatches
 from netpipe.data.tokens.batches import Batch
 from netpipe.errors import InputError
+from netpipe.linting.linter import lint
+from netpipe.linting.picture.drawing import draw_svg
 from netpipe.trainer.network_config import take_network_config
+from netpipe.trainer.state_log import StateLog
+from netpipe.trainer.waiting import next_within
+from netpipe.whole_file import writable_folder, write_whole
 
 GlobalBatch = dict[str, jax.Array]
 """The arrays of a `Batch`, int32 (global batch size, sequence length), split over the mesh."""
@@ -37,8 +44,16 @@ def make_network_train_iterator(
         InputError: A setting is impossible, or the data are damaged; the message names it.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
-    data, pipeline = take_network_config(config).for_host(index, count, evaluates=False)
-    return TrainIterator(ResumableBatches(data, pipeline), sharding, count)
+    taken = take_network_config(config)
+    data, pipeline = taken.for_host(index, count, evaluates=False)
+    batches = ResumableBatches(data, pipeline, is_timed=taken.grain_debug_mode)
+    if taken.grain_visualization_dir and index == 0:
+        _draw(batches.dataset(), Path(taken.grain_visualization_dir), pipeline.workers)
+    log = None
+    if taken.grain_debug_mode:
+        host = f"host {index + 1} of {count}"
+        log = StateLog(host, taken.grain_debug_period_s, lambda: batches.iterator)
+    return TrainIterator(batches, sharding, count, taken.network_batch_limit_s, log)
 
 
 def make_network_eval_iterator(
@@ -50,8 +65,17 @@ def make_network_eval_iterator(
     with padding, whose `targets_segmentation` is 0.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
-    data, pipeline = take_network_config(config).for_host(index, count, evaluates=True)
-    return EvalIterator(build_evaluation(data, pipeline), sharding, count)
+    taken = take_network_config(config)
+    data, pipeline = taken.for_host(index, count, evaluates=True)
+    dataset = build_evaluation(data, pipeline)
+    return EvalIterator(dataset, sharding, count, taken.network_batch_limit_s)
+
+
+def _draw(dataset: grain.IterDataset, folder: Path, workers: int) -> None:
+    silences = {"map-after-mp-prefetch": "see `netpipe.data.pipeline`"} if workers else {}
+    drawing = draw_svg(lint(dataset, silences=silences))
+    setting = "grain_visualization_dir"
+    write_whole(writable_folder(folder, setting) / "network_train.svg", drawing, setting)
 
 
 def _split(
@@ -79,15 +103,29 @@ def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch
 
 
 class TrainIterator(Iterator[GlobalBatch]):
-    """Training batches, and the position after the last of them."""
+    """Training batches, and the position after the last of them.
 
-    def __init__(self, batches: ResumableBatches, sharding: NamedSharding, hosts: int) -> None:
+    After `limit_s` without a batch, and when a worker crashed, `next` raises as `next_within` does.
+    """
+
+    def __init__(
+        self,
+        batches: ResumableBatches,
+        sharding: NamedSharding,
+        hosts: int,
+        limit_s: float,
+        log: StateLog | None = None,
+    ) -> None:
         self._batches = batches
         self._sharding = sharding
         self._hosts = hosts
+        self._limit_s = limit_s
+        self._log = log
 
     def __next__(self) -> GlobalBatch:
-        return _to_global(next(self._batches), self._sharding, self._hosts)
+        with self._log.waiting() if self._log else nullcontext():
+            batch = next_within(self._batches, self._limit_s)
+        return _to_global(batch, self._sharding, self._hosts)
 
     def get_state(self) -> dict[str, Any]:
         """Return the position, the same in every process; see `ResumableBatches`."""
@@ -99,16 +137,21 @@ class TrainIterator(Iterator[GlobalBatch]):
 
     def close(self) -> None:
         """Stop the workers."""
+        if self._log:
+            self._log.close()
         self._batches.close()
 
 
 class EvalIterator(Iterator[GlobalBatch]):
     """The batches of an evaluation."""
 
-    def __init__(self, dataset: grain.IterDataset, sharding: NamedSharding, hosts: int) -> None:
+    def __init__(
+        self, dataset: grain.IterDataset, sharding: NamedSharding, hosts: int, limit_s: float
+    ) -> None:
         self._dataset = dataset
         self._sharding = sharding
         self._hosts = hosts
+        self._limit_s = limit_s
         self._iterator: grain.DatasetIterator | None = None
 
     def __iter__(self) -> "EvalIterator":
@@ -118,7 +161,8 @@ class EvalIterator(Iterator[GlobalBatch]):
     def __next__(self) -> GlobalBatch:
         if self._iterator is None:
             self._iterator = iter(self._dataset)
-        return _to_global(next(self._iterator), self._sharding, self._hosts)
+        batch = next_within(self._iterator, self._limit_s)
+        return _to_global(batch, self._sharding, self._hosts)
 
     def reset(self) -> None:
         """Begin anew with the next batch, and stop the workers until then."""

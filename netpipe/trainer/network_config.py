@@ -34,6 +34,10 @@ class NetworkConfig:
         grain_per_worker_buffer_size: Finished batches that each may hold.
         grain_ram_budget_mb: MiB of each host's memory in which rows of training are kept, for all
             workers together; 0: none.
+        grain_debug_mode: Whether the state of the pipeline of training is told on standard error.
+        grain_debug_period_s: Seconds between two times that it is told.
+        grain_visualization_dir: A folder for a drawing of the pipeline of training; "": none.
+        network_batch_limit_s: Seconds to wait for a batch before training ends with an error.
         grain_worker_count_eval: The same for evaluation.
         grain_per_worker_buffer_size_eval: The same for evaluation.
     """
@@ -51,6 +55,10 @@ class NetworkConfig:
     grain_worker_count: int = 2
     grain_per_worker_buffer_size: int = 2
     grain_ram_budget_mb: int = 1024
+    grain_debug_mode: bool = False
+    grain_debug_period_s: int = 10
+    grain_visualization_dir: str = ""
+    network_batch_limit_s: int = 600
     grain_worker_count_eval: int = 1
     grain_per_worker_buffer_size_eval: int = 1
 
@@ -59,6 +67,9 @@ class NetworkConfig:
         for name, kind in _types().items():
             if type(value := getattr(self, name)) is not kind:
                 raise InputError("config", name, f"be of type {kind.__name__}", quote(value))
+        for name in ("grain_debug_period_s", "network_batch_limit_s"):
+            if (seconds := getattr(self, name)) < 1:
+                raise InputError("config", name, "be at least 1", seconds)
         if self.network_data_format not in _FORMATS:
             constraint, found = f"be one of {', '.join(_FORMATS)}", quote(self.network_data_format)
             raise InputError("config", "network_data_format", constraint, found)

@@ -3,17 +3,19 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from netpipe.config import PipelineConfig
@@ -197,3 +199,38 @@ def test_a_killed_training_goes_on(prepared: Path, tmp_path: Path) -> None:
     expected, _ = take(prepared, PACKED, 8)
     given = [bytes.fromhex(line.partition(" ")[2]) for line in lines if line]
     assert given == [batch["inputs"].tobytes() for batch in expected]
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "missing": Path.unlink,
+    "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "replaced": lambda file: file.write_bytes(file.read_bytes() + b"."),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "damage"),
+    [
+        *((name, 0, damage) for name in ("train*.arrayrecord", "*.parquet") for damage in DAMAGES),
+        ("train*.arrayrecord", 1, "replaced"),
+    ],
+)
+def test_a_file_that_is_damaged_during_training_is_named(
+    tmp_path: Path, many: Path, name: str, workers: int, damage: str
+) -> None:
+    """Never fewer or other rows: training ends with an error that names the file."""
+    folder = tmp_path / "data"
+    if name == "*.parquet":
+        folder.mkdir()
+        # More row groups than are cached.
+        pq.write_table(
+            pq.read_table(many.parent / "many.parquet"), folder / "a.parquet", row_group_size=700
+        )
+    else:
+        shutil.copytree(many, folder)
+    config = PipelineConfig(sequence_length=64, batch_size=8, workers=workers)
+    with closing(ResumableBatches(folder, config)) as batches:
+        [damaged, *_] = sorted(folder.glob(name))
+        DAMAGES[damage](damaged)
+        with pytest.raises(InputError, match=damaged.name):
+            list(islice(batches, 1000))

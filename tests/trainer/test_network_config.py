@@ -53,6 +53,8 @@ def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
         ({"network_train_files": "x"}, ("num_epoch=2.5",), "num_epoch must be of type int"),
         ({"network_train_files": "x", "num_epoch": True}, (), "num_epoch must be of type int"),
         ({"network_train_files": "x", "network_data_format": "csv"}, (), "network_data_format"),
+        ({"network_train_files": "x"}, ("grain_debug_period_s=0",), "period_s must be at least 1"),
+        ({"network_train_files": "x", "network_batch_limit_s": 0}, (), "limit_s must be at least"),
     ],
 )
 def test_what_is_no_setting_is_refused(

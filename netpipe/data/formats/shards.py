@@ -10,6 +10,7 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from netpipe.data.formats.index import Shard
+from netpipe.data.formats.same_files import SameFiles
 from netpipe.errors import InputError
 
 # One row per group, so that a row is read alone. Uncompressed, since decompressing a row takes more
@@ -83,6 +84,7 @@ class ShardReader:
 
     def __init__(self, paths: Sequence[Path], records: Sequence[int]) -> None:
         self._paths = paths
+        self._files = SameFiles(paths)
         self._ends = np.cumsum(records)
         self._readers: dict[Path, ArrayRecordReader] = {}
 
@@ -90,7 +92,7 @@ class ShardReader:
         """Return these records, each with the file and number that errors name.
 
         Raises:
-            InputError: A record is damaged.
+            InputError: A record is damaged, or a file was replaced before it was opened.
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
         indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
@@ -101,6 +103,7 @@ class ShardReader:
             where = f"{path}, record {index}"
             try:
                 if path not in self._readers:
+                    self._files.require(path)
                     self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
                 found.append((self._readers[path].read([index])[0], where))
             except (RuntimeError, IndexError) as error:

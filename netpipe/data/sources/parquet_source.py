@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_rows, split_by_probe
+from netpipe.data.formats.same_files import SameFiles
 from netpipe.data.preparation.split import find_eval_files, split_rows
 
 # A block can reach from one row group into the next.
@@ -31,6 +32,7 @@ class ParquetSource:
         eval_files = find_eval_files(files, [folder])
         metadata = [open_parquet(file).metadata for file in files]
         self._files = files
+        self._same_files = SameFiles(files)
         # The number of the file, and the row group in it.
         self._groups = [
             (number, group)
@@ -64,6 +66,7 @@ class ParquetSource:
             while len(self._kept) >= _CACHED_GROUPS:
                 del self._kept[next(iter(self._kept))]
             file, group = self._groups[number]
+            self._same_files.require(self._files[file])
             addresses = AddressTable()
             measurements = np.concatenate(list(read_parquet(self._files[file], addresses, group)))
             self._kept[number] = [

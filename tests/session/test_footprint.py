@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.throughput.footprint import bytes_read, read_between, read_memory
+from netpipe.session.footprint import bytes_read, read_between, read_memory
 
 _HELD = 64 << 20
 _HOLDER = f"held = b'x' * {_HELD}; print('ready', flush=True); input()"
