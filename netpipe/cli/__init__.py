@@ -8,6 +8,7 @@ from netpipe.cli.baseline import baseline, devices
 from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
+from netpipe.cli.hosts import hosts
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
@@ -25,7 +26,7 @@ def main() -> None:
 
 
 for _command in (
-    generate, prepare, inspect, throughput, measure, diagnose, lint, work, report, devices,
-    baseline, ab,
+    generate, prepare, inspect, throughput, measure, diagnose, lint, work, hosts, report,
+    devices, baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
@@ -85,14 +87,26 @@ def to_device(batch: Batch) -> Batch:
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
     """Return a leaf as the array that goes to the device, or None for one that stays on the host.
 
-    Everything that numpy reads as an array of numbers goes, such as a torch tensor on the CPU.
+    Everything that numpy reads as an array of numbers goes, such as a torch tensor on the CPU. Of
+    an array over the devices of several processes, the part of this process goes.
     """
     if isinstance(leaf, jax.Array):
-        return leaf
+        return leaf if leaf.is_fully_addressable else _part_of_process(leaf)
     array = np.asarray(leaf) if hasattr(leaf, "__array__") else None
     if array is None or array.dtype.kind in _NOT_NUMERIC or array.dtype.fields:
         return None
     return array
+
+
+def _part_of_process(array: jax.Array) -> jax.Array:
+    sharding = array.sharding
+    if not isinstance(sharding, NamedSharding):
+        kind = type(sharding).__name__
+        raise MisuseError(f"a batch on several processes must have a NamedSharding; found {kind}")
+    mesh = cast(Mesh, sharding.mesh)
+    return cast(
+        jax.Array, multihost_utils.global_array_to_host_local_array(array, mesh, sharding.spec)
+    )
 
 
 def batch_bytes(batch: Batch) -> int:

@@ -1,13 +1,13 @@
 """Measurements for people and for programs: tables and JSON documents."""
 
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Measurement
+from netpipe.results.measurement import Device, Measurement, parse_measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
@@ -28,6 +28,20 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     }
 
 
+def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
+    """Return the measurement of a document that `measurement_document` returned.
+
+    Raises:
+        InputError: It is of another schema, or a field is missing or wrong.
+    """
+    known = [field.name for field in fields(Measurement) if field.name in document]
+    values = {name: document[name] for name in ("schema", *known) if name in document}
+    if "device" in values:
+        device = {name: value for name, value in values["device"].items() if name != "emulated"}
+        values["device"] = device
+    return parse_measurement(values, where)
+
+
 def new_table(title: str) -> Table:
     """Return an empty table of the look that all tables of netpipe share."""
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
@@ -38,11 +52,15 @@ def device_label(device: Device) -> str:
     return f"{device.key} (derived)" if device.emulated else device.key
 
 
-def verdict_table(measurements: Iterable[Measurement]) -> Table:
-    """Return a table with one row per measurement: its times, ratios and verdict."""
+def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()) -> Table:
+    """Return a table with one row per measurement: its times, ratios and verdict.
+
+    Rows of several hosts have the host's name instead of the device.
+    """
     table = new_table("why training waits")
     # The only column that may wrap in a narrow terminal.
-    table.add_column("device")
+    names = iter(hosts)
+    table.add_column("host" if hosts else "device")
     for heading in ("load L", "step S0", "real step R", "headroom", "stall"):
         table.add_column(heading, no_wrap=True)
     table.add_column("workers needed")
@@ -50,7 +68,7 @@ def verdict_table(measurements: Iterable[Measurement]) -> Table:
     for measurement in measurements:
         kind = judge(measurement).kind
         table.add_row(
-            device_label(measurement.device),
+            next(names, None) or device_label(measurement.device),
             format_seconds(measurement.load_s_per_batch.median),
             format_seconds(measurement.step_s.median),
             format_seconds(measurement.train_s_per_step.median),

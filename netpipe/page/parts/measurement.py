@@ -1,7 +1,6 @@
 """Measurements: why training waits, all figures, and several accelerators side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 from netpipe.page.content import (
@@ -33,12 +32,11 @@ from netpipe.results.measurement import (
     Interval,
     Measurement,
     converter,
-    parse_measurement,
 )
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
-from netpipe.verdict.report import device_label
+from netpipe.verdict.report import device_label, parse_printed
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),
@@ -102,10 +100,7 @@ def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
 
 def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
-    known = [field.name for field in fields(Measurement) if field.name in document]
-    device = {name: value for name, value in document["device"].items() if name != "emulated"}
-    values = {name: document[name] for name in ("schema", *known)} | {"device": device}
-    measurement = parse_measurement(values, "measurement")
+    measurement = parse_printed(document, "measurement")
     return Part(
         title=device_label(measurement.device),
         headline=_build_headline(document, measurement),

@@ -1,0 +1,70 @@
+"""`netpipe hosts`: one verdict from the measurements of several hosts."""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    INCONCLUSIVE,
+    bold_first,
+    json_option,
+    output,
+    path_type,
+    print_json,
+)
+from netpipe.errors import InputError
+from netpipe.verdict.hosts import HostsVerdict, judge_hosts
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.report import parse_printed, verdict_table
+
+if TYPE_CHECKING:
+    from netpipe.results.measurement import Measurement
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
+@json_option
+def hosts(results: tuple[Path, ...], as_json: bool) -> None:
+    """Judge hosts that train together, from the measurement that each made of its own loader.
+
+    RESULT is a host's JSON document from measure or --netpipe-json; its name is the host's. Each
+    step waits for the slowest host, so one host that waits fails all.
+    """
+    from netpipe.page.rendering import read_document
+
+    if len(results) < 2:
+        raise InputError("netpipe hosts", "RESULT", "be one file for each of two hosts or more", 1)
+    by_device: dict[str, dict[str, Measurement]] = defaultdict(dict)
+    for path in results:
+        document = read_document(path)
+        for printed in document.get("measurements", [document]):
+            measurement = parse_printed(printed, path)
+            by_device[measurement.device.key].setdefault(str(path), measurement)
+    for device, measured in by_device.items():
+        if missing := [str(path) for path in results if str(path) not in measured]:
+            raise InputError(missing[0], "device", f"be {device}, as another host's", "none")
+    verdicts = {device: judge_hosts(measured) for device, measured in by_device.items()}
+    if as_json:
+        found = {device: verdict.to_document() for device, verdict in verdicts.items()}
+        print_json({"schema": "netpipe.hosts/1", "devices": found})
+    else:
+        for device, verdict in verdicts.items():
+            output.print(verdict_table(by_device[device].values(), list(by_device[device])))
+            first, *others = verdict.sentences()
+            output.print(bold_first(device, f": {first}"))
+            for line in others:
+                output.print(f"  {line}")
+    codes = list(map(_exit_code, verdicts.values()))
+    sys.exit(FAILED if FAILED in codes else max(codes))
+
+
+def _exit_code(found: HostsVerdict) -> int:
+    if found.passes:
+        return FINE
+    is_open = found.verdict.kind == VerdictKind.INCONCLUSIVE and not found.ends_apart
+    return INCONCLUSIVE if is_open else FAILED
