@@ -93,7 +93,7 @@ def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
     printed = run_processes(2, many, whole, workers=0)
     steps = by_step(printed)
     assert sorted(steps) == list(range(STEPS))
-    assert all(len(set(rows)) == 8 for _, rows in steps.values())
+    assert all(len(set(rows)) == training_process.GLOBAL_BATCH for _, rows in steps.values())
     losses = [float.fromhex(steps[number][0]) for number in range(STEPS)]
     assert losses[-1] < losses[0]
     evaluated = [lines[-1] for lines in printed]

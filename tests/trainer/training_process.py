@@ -18,6 +18,8 @@ from netpipe.data.tokens.vocabulary import VOCABULARY
 from netpipe.trainer.iterators import make_network_eval_iterator, make_network_train_iterator
 from netpipe.trainer.network_config import NetworkConfig
 
+GLOBAL_BATCH = 24  # so that it can be divided among 1, 2, 3 and 8 processes
+
 
 def compute_loss(table: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     """Return the mean cross-entropy of the next token, given the token before."""
@@ -54,7 +56,10 @@ def train(
     jax.distributed.initialize(f"127.0.0.1:{port}", int(processes), int(process))
     mesh = Mesh(np.array(jax.devices()), ("data",))
     config = NetworkConfig(
-        data, max_target_length=64, global_batch_size_to_load=8, grain_worker_count=int(workers)
+        data,
+        max_target_length=64,
+        global_batch_size_to_load=GLOBAL_BATCH,
+        grain_worker_count=int(workers),
     )
     loading = range(jax.process_count())
     batches = make_network_train_iterator(config, mesh, loading)
