@@ -11,6 +11,12 @@ from netpipe.text_files import quote, read_toml
 
 PRESETS = ("tiny", "latency-95m")
 
+BATCH_ARRAYS = (
+    "inputs", "targets", "inputs_segmentation", "targets_segmentation",
+    "inputs_position", "targets_position",
+)  # fmt: skip
+"""The arrays of a batch, which the pipeline makes and the step reads."""
+
 _LONGEST_MEASUREMENT = 47
 _MINIMA = {
     "seed": 0,

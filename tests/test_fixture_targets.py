@@ -8,10 +8,9 @@ import pytest
 
 from fixtures import targets
 from fixtures.workload import Step, cpu_workload, gpu_workload
-from netpipe.config import Config
+from netpipe.config import BATCH_ARRAYS, Config
 from netpipe.data.preparation.synthetic import generate
 from netpipe.step.presets import PRESET_BY_NAME, flops_per_step
-from netpipe.step.train import BATCH_KEYS
 from tests.root_process import run_module
 
 GPU_BATCH_BYTES = 6 * 128 * 1024 * 4
@@ -59,7 +58,7 @@ def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
     assert step.batch_shape == (8, 256)
     assert step.flops_per_step == Step(Config()).flops_per_step
     rng = np.random.default_rng(0)
-    batch = {key: rng.integers(1, 200, (128, 1024), np.int32) for key in BATCH_KEYS}
+    batch = {key: rng.integers(1, 200, (128, 1024), np.int32) for key in BATCH_ARRAYS}
     part = {key: array[:8, :256] for key, array in batch.items()}
     losses = []
     for made, given in ((step(), batch), (Step(Config())(), part)):

@@ -9,19 +9,10 @@ import numpy as np
 import optax
 from jax import Array
 
-from netpipe.config import StepConfig
+from netpipe.config import BATCH_ARRAYS, StepConfig
 from netpipe.errors import InputError
 from netpipe.step.model import Parameters, forward, init_parameters
 from netpipe.step.presets import PRESET_BY_NAME, Architecture
-
-BATCH_KEYS = (
-    "inputs",
-    "targets",
-    "inputs_segmentation",
-    "targets_segmentation",
-    "inputs_position",
-    "targets_position",
-)
 
 Batch = Mapping[str, Array | np.ndarray]
 
@@ -40,7 +31,7 @@ def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tupl
     """Build a preset's initial state and `step(state, batch) -> (state, aux)` on jax's device.
 
     The step is compiled at its first call and is asynchronous: only reading the loss waits for
-    the device. It donates the state it is given. A batch maps `BATCH_KEYS` to numpy or jax
+    the device. It donates the state it is given. A batch maps `BATCH_ARRAYS` to numpy or jax
     arrays, each int32 (batch_size, sequence_length); otherwise tracing raises an InputError.
     `aux["loss"]` is what `loss_of` returns.
     """
@@ -62,7 +53,7 @@ def build_step(
 
     def step(state: State, batch: Batch) -> tuple[State, dict[str, Array]]:
         wanted = f"be int32 {batch_shape}"
-        for key in BATCH_KEYS:
+        for key in BATCH_ARRAYS:
             if key not in batch:
                 raise InputError("batch", key, wanted, "no such key")
             found = batch[key]
@@ -123,4 +114,4 @@ def synthetic_batch(
     positions = jnp.broadcast_to(jnp.arange(sequence_length, dtype=jnp.int32), shape)
     segments = jnp.ones(shape, jnp.int32)
     arrays = tokens[:, :-1], tokens[:, 1:], segments, segments, positions, positions
-    return dict(zip(BATCH_KEYS, arrays, strict=True))
+    return dict(zip(BATCH_ARRAYS, arrays, strict=True))

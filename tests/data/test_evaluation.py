@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netpipe.config import PipelineConfig
+from netpipe.config import BATCH_ARRAYS, PipelineConfig
 from netpipe.data.pipeline import build_evaluation
 from netpipe.data.sampling.context_order import contexts_per_row
 from netpipe.data.sources.probe_rows import open_source
-from netpipe.data.tokens.batches import ARRAYS, Batch
+from netpipe.data.tokens.batches import Batch
 
 CONFIG = PipelineConfig(seed=3, sequence_length=256, batch_size=6, workers=0)
 
@@ -48,20 +48,20 @@ def test_the_last_batch_is_filled_with_masked_padding(prepared: Path) -> None:
     contexts = int(contexts_per_row(open_source(prepared, "train").row_measurements).sum())
     assert contexts % 6
     *whole, last = read(prepared)
-    assert {last[name].shape for name in ARRAYS} == {(6, 256)}
-    assert {last[name].dtype for name in ARRAYS} == {np.dtype(np.int32)}
+    assert {last[name].shape for name in BATCH_ARRAYS} == {(6, 256)}
+    assert {last[name].dtype for name in BATCH_ARRAYS} == {np.dtype(np.int32)}
     assert all(batch["targets_segmentation"].any(axis=1).all() for batch in whole)
     missing = last["inputs_segmentation"].any(axis=1).tolist()
     assert missing == [index < contexts % 6 for index in range(6)]
-    for name in ARRAYS:
+    for name in BATCH_ARRAYS:
         assert not last[name][contexts % 6 :].any()
 
 
 def test_a_host_may_have_only_padding_at_the_end(prepared: Path) -> None:
     """It takes part in the last step all the same."""
     final = read(prepared, 7, 8)[-1]
-    assert {final[name].shape for name in ARRAYS} == {(6, 256)}
-    assert not any(final[name].any() for name in ARRAYS)
+    assert {final[name].shape for name in BATCH_ARRAYS} == {(6, 256)}
+    assert not any(final[name].any() for name in BATCH_ARRAYS)
 
 
 def test_it_is_the_same_each_time(prepared: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from netpipe.config import BATCH_ARRAYS
 from netpipe.data.sampling.index_ranges import ranges
 from netpipe.data.tokens import vocabulary
 
@@ -21,12 +22,6 @@ Batch = dict[str, NDArray[np.int32]]
 Segmentation counts the contexts of a sequence from 1 on, and is 0 for padding and for the target
 that would be the first token of the next context; positions count from 0 in each context.
 """
-
-ARRAYS = (
-    "inputs", "targets", "inputs_segmentation", "targets_segmentation",
-    "inputs_position", "targets_position",
-)  # fmt: skip
-"""The names of a batch's arrays."""
 
 SEQUENCE_BYTES_PER_TOKEN = 2
 BATCH_BYTES_PER_TOKEN = 6 * 4
@@ -104,7 +99,7 @@ def widen_padded(sequences: Sequences, *, batch_size: int) -> Batch:
     found, room = sequences["tokens"].shape
     if found == batch_size:
         return widen(sequences)
-    batch = {name: np.zeros((batch_size, room - 1), np.int32) for name in ARRAYS}
+    batch = {name: np.zeros((batch_size, room - 1), np.int32) for name in BATCH_ARRAYS}
     for name, array in (widen(sequences) if found else {}).items():
         batch[name][:found] = array
     return batch
