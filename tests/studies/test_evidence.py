@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from perf_tests.studies import scaling
 from perf_tests.studies.diagnosis import naming_report, predicting_report
 from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
@@ -64,3 +65,12 @@ def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: s
         high=round(100 * high),
     )
     assert expected in " ".join(evidence("diagnosis.md").split())
+
+
+def test_the_scaling_page_states_what_killed_trainings_saw() -> None:
+    """It has the table of the recorded runs, among them fifty that were killed."""
+    trials = read_records(STUDIES / "scaling.jsonl", scaling.Trial)
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert "\n".join(scaling.format_table(trials)) in page
+    assert sum(trial.was_killed for trial in trials) >= 50
+    assert not any(trial.problems for trial in trials)
