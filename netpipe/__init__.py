@@ -8,4 +8,20 @@ knows accelerators and hosts, and `results` holds what was measured. `data`, `st
 are this repository's own workload.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netpipe.python_interface import Result, diagnose, lint, measure, work
+
+__all__ = ["Result", "diagnose", "lint", "measure", "work"]
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what `__all__` offers when it is used, so that `import netpipe` stays fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'netpipe' has no attribute {name!r}")
+    from netpipe import python_interface
+
+    return getattr(python_interface, name)

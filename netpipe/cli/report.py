@@ -14,7 +14,7 @@ from netpipe.whole_file import refuse_unwritable, write_whole
 def report(results: tuple[Path, ...], path: Path) -> None:
     """Make one self-contained HTML page from results.
 
-    RESULT is a JSON document from measure, lint, diagnose, throughput or --netpipe-json.
+    RESULT is a JSON document from measure, lint, diagnose, work, throughput or --netpipe-json.
     """
     from netpipe.page.rendering import read_document, render_page
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from netpipe.results.work_profile import WorkProfile
     from netpipe.session.progress import OnProgress
     from netpipe.work_counts.request import WorkRequest
-
-_SHOWN_PARTS: Final = 5
 
 
 @click.command()
@@ -118,10 +116,9 @@ def _print_profile(profile: "WorkProfile") -> None:
     table = new_table(f"work per batch, over {profile.batches} batches")
     for heading in ("kind", "per batch", "most of it"):
         table.add_column(heading)
-    for name, parts in profile.counts.items():
-        kind = KINDS[name]
-        most = sorted(filter(None, parts), key=parts.__getitem__, reverse=True)[:_SHOWN_PARTS]
-        lines = (f"{kind.format(parts[part])}: {part}" for part in most)
+    for name in profile.counts:
+        kind, largest = KINDS[name], profile.largest_parts(name)
+        lines = (f"{kind.format(count)}: {part}" for part, count in largest if part)
         table.add_row(name, kind.format(profile.total(name)), "\n".join(lines))
     output.print(table)
     for array, shape in profile.arrays.items():

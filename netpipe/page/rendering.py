@@ -23,7 +23,7 @@ from netpipe.text_files import read_json
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page's own rule for what it may load: nothing."""
 
-_WAY_OUT: Final = "measure, lint, diagnose and throughput print such a document with --json"
+_WAY_OUT: Final = "measure, lint, diagnose, work and throughput print such a document with --json"
 
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("netpipe.page"),

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Any, Final
 
 from netpipe.results.measurement import converter
 from netpipe.results.units import format_amount, format_number
 
 SCHEMA: Final = "netpipe.work/1"
+
+_SHOWN_PARTS: Final = 5
 
 UNSTABLE_FRACTION: Final = 0.001
 """A count that differs by more than this between two processes is not reproducible."""
@@ -103,6 +106,10 @@ class WorkProfile:
     def total(self, kind: str) -> float:
         """Return the count of a kind over all of its parts, per batch."""
         return sum(self.counts[kind].values())
+
+    def largest_parts(self, kind: str) -> list[tuple[str, float]]:
+        """Return the parts that have most of a kind's count, each with its count per batch."""
+        return sorted(self.counts[kind].items(), key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
 
     def to_document(self) -> dict[str, Any]:
         """Return the profile as plain JSON values."""

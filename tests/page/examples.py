@@ -21,6 +21,7 @@ from netpipe.results.measurement import BlockingLine, Finding, Interval, Measure
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 from tests.measurements import CPU, EMULATED, HOST, make_measurement, spread
+from tests.work_profiles import PROFILE, make_profile
 
 Document = dict[str, Any]
 
@@ -185,6 +186,21 @@ def comparison(outcome: str, metric: str, **changes: Any) -> Document:
     } | changes  # fmt: skip
 
 
+def work(name: str = "rows.encode") -> Document:
+    """What a batch takes, with all that a profile can hold, and two comparisons."""
+    profile = make_profile(
+        counts={**PROFILE.counts, "allocated_bytes": {name: 2e6, "": 1e6}},
+        dropped={"calls": {name: (1.0, 2.0)}},
+        not_counted={"read_bytes": f"{name} cannot be counted"},
+    )
+    comparison = {"kind": "calls", "now": 2.0, "then": 1.0, "worse_ratio": 2.0}
+    comparisons = [
+        {**comparison, "outcome": "REGRESSED", "reason": f"{name}: 2 calls per batch instead of 1"},
+        {**comparison, "outcome": "NOT_COMPARED", "reason": "it was not counted then"},
+    ]
+    return {**profile.to_document(), "loader": name, "against": name, "comparisons": comparisons}
+
+
 def throughput() -> Document:
     """One combination beside another loader."""
     figures = {
@@ -219,6 +235,7 @@ def every_document() -> Mapping[str, Document]:
         "run": run(),
         "empty run": run(measurements=[], lints=[], comparisons=[]),
         "throughput": throughput(),
+        "work": work(),
     }
 
 

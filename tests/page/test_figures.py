@@ -16,7 +16,7 @@ from tests.page.examples import Document
 
 _UNITS: Final = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "%": 0.01, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
-    "k": 1e3, "M": 1e6, "G": 1e9,
+    "kB": 1e3, "MB": 1e6, "GB": 1e9, "k": 1e3, "M": 1e6, "G": 1e9,
 }  # fmt: skip
 _FIGURE: Final = re.compile(
     rf"(?<![\w.])(-?\d[\d,]*(?:\.\d+)?)(e[+-]?\d+)?\s?({'|'.join(_UNITS)})?(?![\w])"

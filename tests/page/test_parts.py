@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from netpipe.page.content import Card, Drawing, Fact, Facts, Part, Table
+from netpipe.page.content import Card, Drawing, Fact, Facts, Notes, Part, Table
 from netpipe.page.parts import build_parts
 from netpipe.page.rendering import replace_unprintable
 from netpipe.page.tones import Tone
 from tests.measurements import CPU
 from tests.page import examples
-from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run
+from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run, work
 
 STEPS = ["Who waits for whom", "All steps, not only the median"]
 
@@ -293,3 +293,25 @@ def test_accepted_changes_are_shown() -> None:
     table = find_table(part, "Baselines that this change replaces")
     assert [table.rows[0][heading].text for heading in ("before", "after")] == ["10 ms", "20 ms"]
     assert "Accepted slowdowns" in headings(part)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "word", "tone"),
+    [
+        ((), "Counted", Tone.PLAIN),
+        (("PASS",), "No more work", Tone.GOOD),
+        (("PASS", "NOT_COMPARED"), "Not compared", Tone.OPEN),
+        (("NOT_COMPARED", "REGRESSED"), "More work", Tone.BAD),
+    ],
+)
+def test_work_leads_with_what_rose(outcomes: tuple[str, ...], word: str, tone: Tone) -> None:
+    """Where nothing rose, with what was not compared."""
+    document = work()
+    document["comparisons"] = [{"outcome": each, "reason": f"is {each}"} for each in outcomes]
+    [part] = build(document)
+    assert (part.headline.word, part.headline.tone) == (word, tone)
+    [table, notes] = part.cards
+    assert isinstance(table, Table)
+    assert {row["kind"].text for row in table.rows} == set(document["counts"])
+    assert isinstance(notes, Notes)
+    assert "not counted: rows.encode cannot be counted" in [note.text for note in notes.notes]

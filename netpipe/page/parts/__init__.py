@@ -9,6 +9,7 @@ from netpipe.page.parts.lint import build_lint_part
 from netpipe.page.parts.measurement import build_measurement_part, build_measurements_parts
 from netpipe.page.parts.run import build_run_parts
 from netpipe.page.parts.throughput import build_throughput_part
+from netpipe.page.parts.work import build_work_part
 
 Document = Mapping[str, Any]
 
@@ -19,6 +20,7 @@ _BUILDERS: Final[Mapping[str, Callable[[Document], tuple[Part, ...]]]] = {
     "netpipe.diagnosis/1": build_diagnosis_parts,
     "netpipe.run/1": build_run_parts,
     "netpipe.throughput/1": lambda document: (build_throughput_part(document),),
+    "netpipe.work/1": lambda document: (build_work_part(document),),
 }
 
 SCHEMAS: Final = tuple(_BUILDERS)

@@ -1,0 +1,220 @@
+"""What `netpipe` offers to Python: the commands as functions, which run in child processes too."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack
+
+from netpipe.errors import MisuseError
+from netpipe.session.request import REQUEST_VARIABLE
+
+if TYPE_CHECKING:
+    from netpipe.diagnosis.diagnosis import Diagnosis
+    from netpipe.linting.linter import LintReport
+    from netpipe.results.measurement import Measurement
+    from netpipe.results.work_profile import WorkProfile
+
+Found = TypeVar("Found")
+Target = str | Callable[..., Any]
+"""A factory: a function at the top level of a file or module, or its name as commands take it."""
+
+_WAY_OUT: Final = "Define it at the top level of a file, or give 'path/to/file.py:name'"
+
+
+class MeasureSettings(TypedDict, total=False):
+    """Settings of `netpipe.measuring.request.MeasureRequest`; times are in seconds."""
+
+    budget_s: float
+    batch_limit_s: float
+    start_limit_s: float
+    flops_per_step: float
+    mfu: float
+    trace: str
+
+
+class LintSettings(TypedDict, total=False):
+    """Settings of `netpipe.linting.request.LintRequest`; times are in seconds."""
+
+    intent: str
+    proves: bool
+    tries: bool
+    budget_s: float
+    start_limit_s: float
+
+
+class WorkSettings(TypedDict, total=False):
+    """Settings of `netpipe.work_counts.request.WorkRequest`; times are in seconds."""
+
+    batches: int
+    start_limit_s: float
+
+
+@dataclass(frozen=True)
+class Result(Generic[Found]):
+    """What was found; a notebook shows it as the page that `--html` writes.
+
+    Attributes:
+        found: A `netpipe.results.measurement.Measurement`, a `netpipe.linting.linter.LintReport`,
+            a `netpipe.diagnosis.diagnosis.Diagnosis`, or a
+            `netpipe.results.work_profile.WorkProfile`.
+        document: The same as the command's `--json` prints it, with the verdict of a measurement.
+    """
+
+    found: Found
+    document: Mapping[str, Any]
+
+    def _repr_html_(self) -> str:
+        from netpipe.page.rendering import render_page
+
+        # The page has styles of its own, which must not reach the notebook's.
+        page = escape(render_page([self.document]))
+        return f'<iframe srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+
+def measure(
+    loader: Target,
+    step: Target | None = None,
+    loop: Target | None = None,
+    *,
+    accelerator: str = "auto",
+    **settings: Unpack[MeasureSettings],
+) -> "Result[Measurement]":
+    """Measure a loader with a step, and say why training waits: `result.document["verdict"]`.
+
+    Args:
+        loader: Makes the loader.
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: A training `loop(batches, state, step)`.
+        accelerator: "auto", or an emulated one such as "emulated:36ms".
+        settings: By default 20 seconds of rounds at most.
+
+    Raises:
+        MisuseError: A target or a setting is not what it must be, or this process holds the
+            accelerator.
+        SessionError: The loader or the step failed, or hung.
+    """
+    from netpipe.measuring.child import child_command
+    from netpipe.measuring.request import MeasureRequest
+    from netpipe.session.parent import run_measurement
+    from netpipe.verdict import clear
+    from netpipe.verdict.decision import judge
+    from netpipe.verdict.report import measurement_document
+
+    _refuse_held_accelerator(accelerator)
+    command = child_command(_name(loader), step and _name(step), loop and _name(loop))
+    settings.setdefault("budget_s", 20.0)
+    request = MeasureRequest(accelerator=accelerator, decided_by=clear.RULE, **settings)
+    measured = run_measurement(command, request)
+    return Result(measured, measurement_document(measured, judge(measured)))
+
+
+def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport]":
+    """Report which calls of a Grain pipeline are in the wrong place.
+
+    Settings that are left out are those of pyproject.toml. Errors are those of `measure`.
+    """
+    from netpipe.linting.child import child_command
+    from netpipe.linting.linter import parse_report
+    from netpipe.linting.settings import read_lint_settings
+    from netpipe.session.parent import run_session
+
+    request = replace(read_lint_settings(Path.cwd()), **settings)
+    document = run_session(child_command(_name(loader)), request)
+    return Result(parse_report(document), document)
+
+
+def diagnose(
+    loader: Target,
+    step: Target | None = None,
+    loop: Target | None = None,
+    *,
+    accelerator: str = "auto",
+    **settings: Unpack[MeasureSettings],
+) -> "Result[Diagnosis]":
+    """Find out which stage of a loader is slow, which resource binds it, and what would help.
+
+    Arguments and errors are those of `measure`; without a step and an emulated accelerator the
+    loader is looked into by itself.
+    """
+    from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
+    from netpipe.linting.settings import read_lint_settings
+    from netpipe.measuring.request import MeasureRequest
+
+    _refuse_held_accelerator(accelerator)
+    settings.setdefault("budget_s", 60.0)
+    request = MeasureRequest(accelerator=accelerator, **settings)
+    asked = DiagnosisRequest(_name(loader), step and _name(step), loop and _name(loop), request)
+    linting = read_lint_settings(Path.cwd())
+    found = run_diagnosis(asked, linting.silences, linting.intent)
+    return Result(found, found.to_document())
+
+
+def work(
+    loader: Target, step: Target | None = None, **settings: Unpack[WorkSettings]
+) -> "Result[WorkProfile]":
+    """Count what a loader does for a batch, and a step with it: calls, allocations, bytes.
+
+    Errors are those of `measure`.
+    """
+    from netpipe.work_counts.child import child_command
+    from netpipe.work_counts.counting import count_work
+    from netpipe.work_counts.request import WorkRequest
+
+    if step is not None:
+        _refuse_held_accelerator("auto")
+    command = child_command(_name(loader), step and _name(step))
+    profile = count_work(command, WorkRequest(**settings))
+    return Result(profile, profile.to_document())
+
+
+def _name(target: Target) -> str:
+    """Return the name by which a child process finds a factory.
+
+    Raises:
+        MisuseError: It would find none, or a session is importing the file that calls this.
+    """
+    if os.environ.get(REQUEST_VARIABLE):
+        raise MisuseError(
+            "a session that measures imports this file again: put the call of netpipe under "
+            '`if __name__ == "__main__":`'
+        )
+    if isinstance(target, str):
+        return target
+    name, module = getattr(target, "__qualname__", ""), getattr(target, "__module__", "")
+    told = name or type(target).__name__
+    holder = sys.modules.get(module)
+    if "." in name or getattr(holder, name, None) is not target:
+        raise MisuseError(
+            f"{told}: a child process must be able to import the factory; found a method, a "
+            f"closure, a lambda or an object. {_WAY_OUT}"
+        )
+    file = getattr(holder, "__file__", None)
+    if module == "__main__" and not (file and file.endswith(".py")):
+        raise MisuseError(
+            f"{told}: a child process must be able to import the factory; found one that was "
+            f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile makes one of a cell"
+        )
+    return f"{module}:{name}" if "." in module else f"{file}:{name}"
+
+
+def _refuse_held_accelerator(accelerator: str) -> None:
+    jax = sys.modules.get("jax")
+    if jax is None or accelerator.startswith("emulated"):
+        return
+    from jax.extend.backend import backends
+
+    held = [name for name in backends() if name != "cpu"] if _has_started(jax) else []
+    if held:
+        raise MisuseError(
+            f"this process holds the {held[0]}, which the process that measures needs: call "
+            "netpipe before anything runs on the device, start this process with "
+            "JAX_PLATFORMS=cpu, or give an emulated accelerator"
+        )
+
+
+def _has_started(jax: Any) -> bool:
+    """Return whether jax has opened its devices; asking for them would open them."""
+    return bool(jax._src.xla_bridge.backends_are_initialized())  # noqa: SLF001

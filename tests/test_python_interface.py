@@ -1,0 +1,161 @@
+"""What `netpipe` offers to Python."""
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import netpipe
+from netpipe import python_interface
+from netpipe.diagnosis import diagnose as diagnosing
+from netpipe.errors import MisuseError
+from netpipe.session.request import REQUEST_VARIABLE
+from tests.page.examples import diagnosis
+
+LOADER = """
+import grain
+import numpy as np
+
+def rows(number):
+    return {"x": np.full((4, 8), number, np.int32)}
+
+def loader():
+    return grain.MapDataset.range(1 << 30).map(rows).to_iter_dataset()
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module beside this process's own, as a user's script imports it."""
+    (tmp_path / "users_pipeline.py").write_text(LOADER)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import users_pipeline  # type: ignore[import-not-found]
+
+    yield users_pipeline
+    del sys.modules["users_pipeline"]
+
+
+def test_a_loader_is_measured(pipeline: ModuleType) -> None:
+    """A function of a file, and its name, are the same; a notebook shows the page."""
+    result = netpipe.measure(pipeline.loader, accelerator="emulated:30ms", budget_s=2.0)
+    assert 0 < result.found.load_s_per_batch.median < 0.030
+    assert result.document["verdict"]["kind"] in ("healthy", "inconclusive")
+    shown = result._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "emulated-30ms" in shown
+    assert "<script" not in shown
+
+
+def test_work_is_counted_and_the_order_is_linted(pipeline: ModuleType, tmp_path: Path) -> None:
+    """Their results have the typed object and the document."""
+    counted = netpipe.work(f"{tmp_path / 'users_pipeline.py'}:loader", batches=4)
+    assert counted.found.batches == 4
+    assert counted.found.arrays == {"x": "int32[4,8]"}
+    assert "int32[4,8]" in counted._repr_html_()
+    linted = netpipe.lint(pipeline.loader, intent="reproducible")
+    assert linted.found.intent == "reproducible"
+    assert linted.document["schema"] == "netpipe.lint/1"
+
+
+def test_a_diagnosis_is_asked_for(
+    pipeline: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the loader's name and the settings."""
+    asked: list[Any] = []
+
+    class Found:
+        def to_document(self) -> Any:
+            return diagnosis()
+
+    def run(*words: Any) -> Found:
+        asked.append(words)
+        return Found()
+
+    monkeypatch.setattr(diagnosing, "run_diagnosis", run)
+    result = netpipe.diagnose(pipeline.loader, budget_s=5.0)
+    [(request, _, intent)] = asked
+    assert request.loader == f"{tmp_path / 'users_pipeline.py'}:loader"
+    assert request.session.budget_s == 5.0
+    assert intent == "throughput"
+    assert result.document == diagnosis()
+
+
+class Holder:
+    """Somebody's class with a factory in it."""
+
+    def loader(self) -> None:
+        """Give nothing."""
+
+
+def a_closure() -> Any:
+    """Return a function that only this process knows."""
+
+    def loader() -> None: ...
+
+    return loader
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [a_closure(), lambda: None, Holder().loader, Holder.loader, functools.partial(a_closure)],
+    ids=["closure", "lambda", "method", "function of a class", "partial"],
+)
+def test_what_a_child_process_cannot_import_is_refused(factory: Any) -> None:
+    """With the way out."""
+    with pytest.raises(MisuseError, match="Define it at the top level of a file"):
+        netpipe.work(factory)
+
+
+def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its module has no file; a cell can write one."""
+    notebook = ModuleType("__main__")
+    exec("def loader(): ...", vars(notebook))
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    with pytest.raises(MisuseError, match=r"typed into a notebook.*%%writefile"):
+        netpipe.lint(notebook.__dict__["loader"])
+
+
+@pytest.mark.parametrize("setting", ["budget", "loaders"])
+def test_an_unknown_setting_is_an_error(pipeline: ModuleType, setting: str) -> None:
+    """It is not ignored."""
+    settings: Any = {setting: 3}
+    with pytest.raises(TypeError, match=setting):
+        netpipe.measure(pipeline.loader, **settings)
+
+
+def test_an_accelerator_that_this_process_holds_is_refused(
+    pipeline: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the child would fail for want of memory."""
+    monkeypatch.setattr(python_interface, "_has_started", lambda _: True)
+    monkeypatch.setattr("jax.extend.backend.backends", lambda: {"cpu": None, "cuda": None})
+    for call in (netpipe.measure, netpipe.diagnose, netpipe.work):
+        with pytest.raises(MisuseError, match="this process holds the cuda"):
+            call(pipeline.loader, pipeline.loader)
+
+
+def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
+    """The session imports the script, whose call would start sessions without end."""
+    script = tmp_path / "users_script.py"
+    script.write_text(f"{LOADER}\nimport netpipe\nnetpipe.work(loader)\n")
+    environment = {name: value for name, value in os.environ.items() if name != REQUEST_VARIABLE}
+    ended = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env={**environment, "JAX_PLATFORMS": "cpu"},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert 'put the call of netpipe under `if __name__ == "__main__":`' in ended.stderr
+
+
+def test_the_package_offers_only_what_it_names() -> None:
+    """Other names are unknown, as in any module."""
+    assert set(netpipe.__all__) == {"Result", "diagnose", "lint", "measure", "work"}
+    assert all(getattr(netpipe, name) for name in netpipe.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'gauge'"):
+        netpipe.gauge  # noqa: B018
