@@ -4,11 +4,10 @@ Loader workers import this again, and the second process sets its environment be
 jax, so the top level imports nothing heavy.
 """
 
-import argparse
-import json
 import os
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from multiprocessing import get_context, set_start_method
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,66 +16,71 @@ import psutil
 from netpipe.device.emulated_names import Flops, check_flops
 from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
+from netpipe.session.request import START_UP_S, SessionRequest
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from netpipe.diagnosis.blocks import PullCost
-    from netpipe.session.request import SessionRequest
+    from netpipe.measuring.request import Factories
 
-KIND = "diagnose"
 _FAREWELL_S: Final = 5.0
 # Beyond the requested seconds: a slow batch is pulled to its end.
 _GRACE_S: Final = 20.0
 
 
-def main() -> None:
-    """Run the session that this process was started for."""
-    from netpipe.session.child import require_request, run_job
-    from netpipe.session.request import SessionRequest
+@dataclass(frozen=True)
+class InvestigationRequest(SessionRequest):
+    """The settings of one investigation; its `budget_s` is the longest that it may take.
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--loader", required=True)
-    parser.add_argument("--step")
-    parser.add_argument("--step-s", type=float)
-    parser.add_argument("--load-s", type=json.loads)
-    parser.add_argument("--budget-s", type=float, required=True)
-    arguments = parser.parse_args()
-    request = require_request(parser, SessionRequest)
+    Attributes:
+        target: Names the loader factory, so that a second process can import it.
+        wanted_s: Seconds that the investigation should take.
+        step_s: Seconds of the step that the loader feeds; None without a step.
+        load_s: The fields of the load time that was measured with that step.
+    """
 
-    run_job(request, lambda _: _investigate(arguments, request))
+    kind: str = "diagnose"
+    target: str = ""
+    wanted_s: float = 60.0
+    step_s: float | None = None
+    load_s: tuple[float, float, float, int] | None = None
 
 
-def _investigate(arguments: argparse.Namespace, request: "SessionRequest") -> dict[str, Any]:
+def investigate(request: InvestigationRequest, factories: "Factories") -> dict[str, Any]:
+    """Investigate a loader; return the document of the result."""
     from netpipe.clock import MonotonicClock
     from netpipe.device.host import this_host
     from netpipe.diagnosis.investigation import Investigation
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.results.measurement import Interval
-    from netpipe.session.child import announce_import
-    from netpipe.session.request import START_UP_S
-    from netpipe.session.targets import resolve
     from netpipe.session.watchdog import Watchdog
 
     let_grain_start_workers()
-    announce_import(request, arguments.loader)
-    loader = resolve(arguments.loader)
     # To the watchdog the whole session is start-up; the investigation keeps its own budget.
     with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
         investigation = Investigation(
-            loader=loader,
-            target=arguments.loader,
-            step_s=arguments.step_s,
+            loader=factories.loader,
+            target=request.target,
+            step_s=request.step_s,
             cores=this_host().cores,
-            budget_s=arguments.budget_s,
+            budget_s=request.wanted_s,
             clock=MonotonicClock(),
             watch=watch,
-            load_s=Interval(*arguments.load_s) if arguments.load_s else None,
+            load_s=Interval(*request.load_s) if request.load_s else None,
         )
         findings = investigation.run().to_document()
-    step = resolve(arguments.step) if arguments.step else None
-    flops = count_flops(getattr(step, "flops_per_step", None))
-    return {KIND: {"findings": findings, "flops_per_step": flops}}
+    flops = count_flops(getattr(factories.step, "flops_per_step", None))
+    return {request.kind: {"findings": findings, "flops_per_step": flops}}
+
+
+def main() -> None:
+    """Run this process's session on the targets that its command names."""
+    from netpipe.measuring.targets import run_on_targets
+
+    run_on_targets(
+        InvestigationRequest, lambda request, factories, _: investigate(request, factories)
+    )
 
 
 def count_flops(flops: Flops) -> float | None:

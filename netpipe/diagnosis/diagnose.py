@@ -1,7 +1,5 @@
 """Runs the sessions of `netpipe diagnose`: a measurement, a lint and an investigation."""
 
-import json
-import sys
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
@@ -9,7 +7,7 @@ from typing import Any, Final
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
-from netpipe.diagnosis.child import KIND
+from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.turns import max_duration_s
@@ -17,10 +15,11 @@ from netpipe.linting import child as linting_child
 from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child
 from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.targets import targets_command
 from netpipe.results.measurement import Measurement
 from netpipe.session.parent import run_measurement, run_session
 from netpipe.session.progress import OnProgress
-from netpipe.session.request import OVERTIME_S, SessionRequest
+from netpipe.session.request import OVERTIME_S
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
@@ -88,26 +87,16 @@ def run_diagnosis(
     )  # fmt: skip
     lint_command = linting_child.child_command(asked.loader)
     lint = run_session(lint_command, lint_request, progress=progress)
-    investigation_request = SessionRequest(
-        KIND, accelerator=session.accelerator, start_limit_s=session.start_limit_s,
+    investigation_request = InvestigationRequest(
+        accelerator=session.accelerator, start_limit_s=session.start_limit_s,
         budget_s=max_duration_s(budget_s), batch_limit_s=session.batch_limit_s,
+        target=asked.loader, wanted_s=budget_s,
+        step_s=None if measurement is None else measurement.step_s.median,
+        load_s=None if measurement is None else astuple(measurement.load_s_per_batch),
     )  # fmt: skip
-    command = _build_investigation_command(asked, measurement, budget_s)
+    command = targets_command("netpipe.diagnosis.child", asked.loader, asked.step)
     answer = run_session(command, investigation_request, progress=progress)
     return compose_diagnosis(answer, measurement, lint, session)
-
-
-def _build_investigation_command(
-    asked: DiagnosisRequest, measurement: Measurement | None, budget_s: float
-) -> list[str]:
-    """Return the command of the child process that runs the investigation."""
-    command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
-    command += ["--step", asked.step] if asked.step else []
-    if measurement is not None:
-        # One word: argparse would take an unbounded interval's -inf for an option.
-        load_s = json.dumps(astuple(measurement.load_s_per_batch))
-        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={load_s}"]
-    return [*command, "--budget-s", repr(budget_s)]
 
 
 def compose_diagnosis(

@@ -1,5 +1,6 @@
 """The sessions of a diagnosis: their requests, and how their answers are combined."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.child import KIND, count_flops
+from netpipe.diagnosis.child import count_flops
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.errors import MisuseError
 from netpipe.measuring.request import MeasureRequest
@@ -61,11 +62,11 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     assert not asked.has_step
     found = run_diagnosis(asked, {"rule": "why"}, "reproducible")
     assert found.measurement is None
-    command, request = sessions.of(KIND)
+    command, request = sessions.of("diagnose")
     assert request.budget_s == 140.0  # all that it may take, for the session's own limit
-    assert command[1:] == [
-        "-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
-    ]  # fmt: skip
+    assert command[1:] == ["-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
+    assert (request.target, request.wanted_s) == ("a:loader", 60.0)
+    assert (request.step_s, request.load_s) == (None, None)
     assert asked.max_duration_s == 140.0
     _, lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
@@ -85,12 +86,13 @@ def test_a_step_has_a_third_of_the_budget(
     command, request = sessions.of("measure")
     assert request.budget_s == pytest.approx(20.0)
     assert command[-2:] == ["--loop", "a:loop"]
-    command, request = sessions.of(KIND)
+    command, request = sessions.of("diagnose")
     assert request.budget_s == pytest.approx(100.0)
     load_s = make_measurement().load_s_per_batch
-    words = f"--load-s=[{load_s.median}, {load_s.low}, {load_s.high}, {load_s.n}]"
-    assert command[-5:-1] == ["--step-s", "0.03", words, "--budget-s"]
-    assert float(command[-1]) == pytest.approx(40.0)
+    sent = json.loads(request.to_json())
+    assert sent["load_s"] == [load_s.median, load_s.low, load_s.high, load_s.n]
+    assert sent["step_s"] == 0.03
+    assert sent["wanted_s"] == pytest.approx(40.0)
     assert asked.max_duration_s == pytest.approx(20.0 + 10.0 + 100.0)
     assert ("a:step" in command) is (step is not None)
 
