@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import local
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -44,16 +43,6 @@ class Overhead(NamedTuple):
     caller_cpu_s: float
 
 
-@dataclass(slots=True)
-class _Call:
-    """A running call of a dataset, and the sum of the timed calls within it."""
-
-    number: int
-    inner_wall_s: float = 0.0
-    inner_cpu_s: float = 0.0
-    inner_calls: int = 0
-
-
 class Timing:
     """Times the calls of datasets, each of which has a number."""
 
@@ -63,27 +52,28 @@ class Timing:
 
     def call(self, number: int, function: Method, *arguments: Any) -> Any:
         """Call a method of a dataset, and add its time to that of the dataset."""
-        current = self._thread.__dict__
-        outer = current.get("call")
+        outer = getattr(self._thread, "running", None)
         # A class that calls its base class is one call.
-        if outer is not None and outer.number == number:
+        if outer == number:
             return function(*arguments)
-        current["call"] = call = _Call(number)
-        wall_s, cpu_s = time.perf_counter(), time.thread_time()
+        self._switch(outer, number)
         try:
             return function(*arguments)
         finally:
-            cpu_s, wall_s = time.thread_time() - cpu_s, time.perf_counter() - wall_s
-            current["call"] = outer
-            spent = self.spent[number]
-            spent.wall_s += wall_s - call.inner_wall_s
-            spent.cpu_s += cpu_s - call.inner_cpu_s
-            spent.calls += 1
-            spent.calls_below += call.inner_calls
+            self._switch(number, outer)
+            self.spent[number].calls += 1
             if outer is not None:
-                outer.inner_wall_s += wall_s
-                outer.inner_cpu_s += cpu_s
-                outer.inner_calls += 1
+                self.spent[outer].calls_below += 1
+
+    def _switch(self, before: int | None, after: int | None) -> None:
+        """Add the time since the last switch to the dataset whose call was running."""
+        wall_s, cpu_s = time.perf_counter(), time.thread_time()
+        if before is not None:
+            since_wall_s, since_cpu_s = self._thread.since_s
+            spent = self.spent[before]
+            spent.wall_s += wall_s - since_wall_s
+            spent.cpu_s += cpu_s - since_cpu_s
+        self._thread.running, self._thread.since_s = after, (wall_s, cpu_s)
 
 
 class CallObserver(Protocol):
@@ -105,80 +95,63 @@ def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
 def observed(numbered: Mapping[int, Any], observer: CallObserver) -> Iterator[None]:
     """Have the calls of numbered datasets observed, by replacing methods of their classes."""
     with ExitStack() as stack:
-        wrappers = _Wrappers(numbered, observer, stack)
+        numbers = {id(dataset): number for number, dataset in numbered.items()}
+        methods = _ObservedMethods(numbers, observer, stack)
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
-                wrappers.replace(kind, "__getitem__", wrappers.observe_getitem)
-                wrappers.replace(kind, "__len__", wrappers.observe_len)
+                methods.observe(kind, "__getitem__", lambda _, index: isinstance(index, slice))
+                # Grain asks for the length of a source with each element.
+                methods.observe(kind, "__len__", lambda dataset: bool(dataset.parents))
             else:
-                wrappers.replace(kind, "__iter__", wrappers.observe_iter)
+                stack.enter_context(replaced_method(kind, "__iter__", methods.observe_iterators))
         yield
 
 
-class _Wrappers:
-    """Replaces methods of numbered datasets and of their iterators for an observer."""
+class _ObservedMethods:
+    """Replaces methods of datasets and of their iterators, whose numbers are given by their ids."""
 
-    def __init__(
-        self, numbered: Mapping[int, Any], observer: CallObserver, stack: ExitStack
-    ) -> None:
+    def __init__(self, numbers: dict[int, int], observer: CallObserver, stack: ExitStack) -> None:
+        self._numbers = numbers
         self._observer = observer
         self._stack = stack
-        self._numbers = {id(dataset): number for number, dataset in numbered.items()}
+        # Kept, because an id is unique only while its object lives.
+        self._iterators: list[Any] = []
+        self._kinds: set[type] = set()
 
-    def replace(self, kind: type, name: str, wrapper: Callable[[Method], Method]) -> None:
-        self._stack.enter_context(replaced_method(kind, name, wrapper))
-
-    def observe_getitem(self, original: Method) -> Method:
+    def observe(
+        self, kind: type, name: str, ignores: Callable[..., bool] = lambda *_: False
+    ) -> None:
+        """Observe a method, except its calls with arguments to be ignored."""
         observer, numbers = self._observer, self._numbers
 
-        def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
-            number = numbers.get(id(dataset))
-            if number is None or isinstance(index, slice):
-                return original(dataset, index)
-            return observer.call(number, original, dataset, index)
+        def wrap(original: Method) -> Method:
+            def observed_method(owner: Any, *arguments: Any) -> Any:
+                number = numbers.get(id(owner))
+                if number is None or ignores(owner, *arguments):
+                    return original(owner, *arguments)
+                return observer.call(number, original, owner, *arguments)
 
-        return __getitem__
+            return observed_method
 
-    def observe_len(self, original: Method) -> Method:
-        """Observe the length of a source, which Grain asks for with each element."""
-        observer, numbers = self._observer, self._numbers
+        self._stack.enter_context(replaced_method(kind, name, wrap))
 
-        def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
-            number = numbers.get(id(dataset))
-            if number is None or dataset.parents:
-                return original(dataset)
-            return observer.call(number, original, dataset)
-
-        return __len__
-
-    def observe_iter(self, original: Method) -> Method:
-        # By id, each iterator and its number; an id is unique only while its object lives.
-        known: dict[int, tuple[Any, int]] = {}
-        replaced_types: set[type] = set()
+    def observe_iterators(self, original: Method) -> Method:
+        """Wrap the `__iter__` of a class, so that the iterators of its datasets are observed."""
 
         def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
             iterator, number = original(dataset), self._numbers.get(id(dataset))
-            if number is None or id(iterator) in known:
+            if number is None or id(iterator) in self._numbers:
                 return iterator
             if not isinstance(iterator, grain.DatasetIterator):
                 return _wrap_iterator(self._observer, number, iterator)
-            known[id(iterator)] = (iterator, number)
-            if type(iterator) not in replaced_types:
-                replaced_types.add(type(iterator))
-                self.replace(type(iterator), "__next__", partial(self._observe_next, known))
+            self._numbers[id(iterator)] = number
+            self._iterators.append(iterator)
+            if type(iterator) not in self._kinds:
+                self._kinds.add(type(iterator))
+                self.observe(type(iterator), "__next__")
             return iterator
 
         return __iter__
-
-    def _observe_next(self, known: Mapping[int, tuple[Any, int]], original: Method) -> Method:
-        observer = self._observer
-
-        def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces
-            if id(iterator) not in known:
-                return original(iterator)
-            return observer.call(known[id(iterator)][1], original, iterator)
-
-        return __next__
 
 
 def _wrap_iterator(observer: CallObserver, number: int, iterator: Iterator[Any]) -> Iterator[Any]:

@@ -256,7 +256,7 @@ def test_an_error_of_the_users_code_propagates() -> None:
     with pytest.raises(OSError, match="gone"), timed(collect_datasets(dataset)) as timing:
         dataset[0]
     assert timing.spent[0].calls == 1
-    assert timing._thread.__dict__["call"] is None
+    assert timing._thread.running is None
 
 
 def test_an_iterator_outlives_its_timing() -> None:
