@@ -1,7 +1,6 @@
 """What the measurements show: the effect of each intervention, and what limits the loader. Pure."""
 
 from collections.abc import Sequence
-from functools import partial
 from statistics import median
 from typing import Final
 
@@ -141,7 +140,7 @@ def find_bottleneck(
 ) -> Bottleneck:
     """Return what limits a loader: the stage, or the payload, that costs it the most time."""
     gains = [
-        1 - loader.ratio(partial(with_stage_times, index=index, factor=0.0))
+        1 - loader.ratio(with_stage_times(loader.model, index, 0.0))
         for index in range(len(evidence.times))
     ]
     sending_fraction = _find_sending_fraction(evidence.variants)

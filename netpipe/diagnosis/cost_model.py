@@ -180,11 +180,6 @@ def with_batch_size(model: LoaderModel, factor: float) -> LoaderModel:
     return with_payload(resized, factor)
 
 
-def with_workers(model: LoaderModel, workers: int) -> LoaderModel:
-    """Return the loader with another number of workers."""
-    return replace(model, workers=workers)
-
-
 def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderModel:
     """Return the loader with one stage that takes `factor` times as long."""
     stages = list(model.stages)

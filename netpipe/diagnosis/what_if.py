@@ -1,8 +1,7 @@
 """Predictions of what each change would give, and the choice of the one to try. Pure."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -15,7 +14,6 @@ from netpipe.diagnosis.cost_model import (
     with_batch_size,
     with_payload,
     with_stage_times,
-    with_workers,
 )
 from netpipe.diagnosis.diagnosis import Prediction
 from netpipe.diagnosis.loader_variants import count_threads, count_workers
@@ -42,8 +40,6 @@ _SEED: Final = 0
 # 0.09 in the two files of trials in perf_tests/studies/diagnosis.
 _MODEL_ERROR: Final = 0.09
 
-_ModelChange = Callable[[LoaderModel], LoaderModel]
-
 
 @dataclass(frozen=True)
 class MeasuredLoader:
@@ -57,16 +53,16 @@ class MeasuredLoader:
         """The median of the rounds."""
         return median(self.rounds_s)
 
-    def ratio(self, change: _ModelChange) -> float:
+    def ratio(self, changed: LoaderModel) -> float:
         """Return the load time after a change over that before, by the model."""
-        return change(self.model).s_per_batch() / self.model.s_per_batch()
+        return changed.s_per_batch() / self.model.s_per_batch()
 
-    def predict(self, change: _ModelChange) -> Interval:
+    def predict(self, changed: LoaderModel) -> Interval:
         """Return the seconds per batch after a change.
 
         The 95% interval is the bootstrap over the rounds, widened by the model's own error.
         """
-        ratio = self.ratio(change)
+        ratio = self.ratio(changed)
         generator = np.random.default_rng(_SEED)
         resampled = generator.choice(self.rounds_s, (_RESAMPLES, len(self.rounds_s)))
         errors = np.exp(generator.normal(0.0, _MODEL_ERROR if ratio != 1 else 0.0, _RESAMPLES))
@@ -109,14 +105,14 @@ class Change:
 
     name: str
     kind: str
-    apply: _ModelChange
+    changed: LoaderModel
     base: MeasuredLoader
     workers: int | None = None
     stage: int | None = None
 
     def predict(self, step_s: float | None = None) -> Prediction:
         """Return what the change gives, with the headroom if it leaves the step as it is."""
-        load_s = self.base.predict(self.apply)
+        load_s = self.base.predict(self.changed)
         # A step on fewer sequences takes another time.
         if step_s is None or self.kind == SMALLER_BATCH:
             return Prediction(self.name, self.kind, load_s)
@@ -125,7 +121,7 @@ class Change:
     @property
     def load_s(self) -> float:
         """The predicted seconds per batch."""
-        return self.base.s_per_batch * self.base.ratio(self.apply)
+        return self.base.s_per_batch * self.base.ratio(self.changed)
 
 
 def list_changes(
@@ -143,26 +139,25 @@ def list_changes(
     """
     if single_thread:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
-        yield Change(name, NO_THREADS, lambda model: model, single_thread)
-    yield from _worker_changes(loader.model.workers, one_worker or loader, step_s)
+        yield Change(name, NO_THREADS, single_thread.model, single_thread)
+    yield from _worker_changes(one_worker or loader, loader.model.workers, step_s)
     for index, stage in enumerate(times[:_MAX_STAGES]):
-        faster = partial(with_stage_times, index=index, factor=0.5)
-        free = partial(with_stage_times, index=index, factor=0.0)
+        faster, free = (with_stage_times(loader.model, index, factor) for factor in (0.5, 0.0))
         yield Change(f"{stage.name} twice as fast", "faster-stage", faster, loader)
         yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free, loader, stage=index)
-    half_size = partial(with_batch_size, factor=0.5)
+    half_size = with_batch_size(loader.model, 0.5)
     yield Change("batches of half the size", SMALLER_BATCH, half_size, loader)
     sending_s = loader.model.payload_send_s + loader.model.payload_receive_s
     if sending_s > _MIN_SENDING_FRACTION * loader.s_per_batch:
-        half, nothing = partial(with_payload, factor=0.5), partial(with_payload, factor=0.0)
+        half, nothing = (with_payload(loader.model, factor) for factor in (0.5, 0.0))
         yield Change("half the bytes a batch", "narrower-dtype", half, loader)
         yield Change("nothing sent between processes", "no-transfer", nothing, loader)
 
 
-def _worker_changes(now: int, base: MeasuredLoader, step_s: float | None) -> Iterator[Change]:
+def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Iterator[Change]:
     def change_to(count: int) -> Change:
-        apply = partial(with_workers, workers=count)
-        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, apply, base, workers=count)
+        changed = replace(base.model, workers=count)
+        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, changed, base, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
     enough = next((count for count in counts if _has_enough_workers(change_to(count), step_s)), 0)

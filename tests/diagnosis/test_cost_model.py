@@ -10,7 +10,6 @@ from netpipe.diagnosis.cost_model import (
     with_batch_size,
     with_payload,
     with_stage_times,
-    with_workers,
 )
 
 READ, MAP = StageCost(0.010, 0.002), StageCost(0.030, 0.030)
@@ -48,7 +47,7 @@ def test_what_cannot_move_stays_behind() -> None:
 
 def test_a_process_that_only_receives_bounds_too() -> None:
     """However many workers there are, each batch is received by one process."""
-    assert with_workers(MOVED, 100).bounds_s()["trainer"] == pytest.approx(0.001)
+    assert replace(MOVED, workers=100).bounds_s()["trainer"] == pytest.approx(0.001)
 
 
 def test_cores_bound_what_computes() -> None:
@@ -134,7 +133,7 @@ def test_a_rest_is_shared_by_more_workers() -> None:
     held = LoaderModel(
         ((StageCost(0.010, 0.0), True),), workers=1, threads=0, cores=64
     ).calibrated_to(0.014)
-    assert with_workers(held, 2).s_per_batch() == pytest.approx(0.007)
+    assert replace(held, workers=2).s_per_batch() == pytest.approx(0.007)
 
 
 def test_stages_that_took_longer_when_they_were_timed_leave_no_rest() -> None:

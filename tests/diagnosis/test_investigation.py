@@ -1,7 +1,7 @@
 """What a session measures of a loader, and within which time."""
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation, single_thread_run
 from netpipe.diagnosis.blocks import FirstLook
-from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_workers
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Untried
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.turns import NO_TIME, Schedule, SideBlocks, max_duration_s, require_side
@@ -63,7 +63,7 @@ def test_without_a_promising_change_none_is_tried(is_rebuilt: bool) -> None:
 
 
 KNOWN = MeasuredLoader(LoaderModel(((StageCost(0.040, 0.0), True),), 1, 0, 8), (0.04,) * 3)
-TWO_WORKERS = Change("2 workers", "workers", partial(with_workers, workers=2), KNOWN, workers=2)
+TWO_WORKERS = Change("2 workers", "workers", replace(KNOWN.model, workers=2), KNOWN, workers=2)
 
 
 @pytest.mark.parametrize(("start_s", "tries"), [(5.0, False), (0.1, True)])

@@ -1,11 +1,10 @@
 """Predictions of changes, and the choice of the one to try."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_stage_times, with_workers
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_stage_times
 from netpipe.diagnosis.turns import divide
 from netpipe.diagnosis.what_if import (
     WITHOUT_STAGE,
@@ -31,7 +30,7 @@ MODEL = LoaderModel(
 LOADER = MeasuredLoader(MODEL, (0.041,) * 3)
 COMPUTING = tuple((StageCost(work.wall_s, work.wall_s), True) for work, _ in MODEL.stages)
 CROWDED = MeasuredLoader(replace(MODEL, stages=COMPUTING, cores=1), (0.041,) * 3)
-ALONE = MeasuredLoader(with_workers(MODEL, 0), (0.041,) * 3)
+ALONE = MeasuredLoader(replace(MODEL, workers=0), (0.041,) * 3)
 
 
 def counts(
@@ -59,7 +58,7 @@ def tried(
 )
 def test_other_counts_than_the_present_one_are_listed(now: int, listed: list[int]) -> None:
     """The first few, one more than now and twice as many are listed, but not the present number."""
-    assert counts(MeasuredLoader(with_workers(MODEL, now), (0.041,) * 3)) == listed
+    assert counts(MeasuredLoader(replace(MODEL, workers=now), (0.041,) * 3)) == listed
 
 
 def test_as_many_as_feed_the_step_are_listed() -> None:
@@ -69,15 +68,14 @@ def test_as_many_as_feed_the_step_are_listed() -> None:
 
 def test_a_step_that_no_workers_feed_adds_none() -> None:
     """No number of workers is added if the cores bound first."""
-    busy = MeasuredLoader(
-        replace(MODEL, stages=((StageCost(0.040, 0.040), True),), cores=2), (0.040,) * 3
-    )
+    stages = tuple((StageCost(0.040 * number, 0.040 * number), True) for number in (1, 0, 0))
+    busy = MeasuredLoader(replace(MODEL, stages=stages, cores=2), (0.040,) * 3)
     assert counts(busy, 0.001) == [2, 3, 4]
 
 
 def test_workers_are_predicted_from_the_measurement_of_one() -> None:
     """A loader without workers was measured with one worker."""
-    moved = MeasuredLoader(with_workers(MODEL, 1), (0.060,) * 3)
+    moved = MeasuredLoader(replace(MODEL, workers=1), (0.060,) * 3)
     two = next(change for change in list_changes(ALONE, moved, TIMES, None) if change.workers == 2)
     assert two.load_s == pytest.approx(0.030)
 
@@ -187,7 +185,7 @@ FEW = MeasuredLoader(
     LoaderModel(((StageCost(0.040, 0.0), True),), workers=1, threads=0, cores=8),
     (0.050, 0.060, 0.070),
 )
-TWO = partial(with_workers, workers=2)
+TWO = replace(FEW.model, workers=2)
 
 
 def test_the_model_gives_a_ratio_to_what_was_measured() -> None:
@@ -212,11 +210,11 @@ def test_the_models_own_error_widens_the_interval() -> None:
     predicted = exact.predict(TWO)
     assert predicted.low < 0.95 * predicted.median
     assert predicted.high > 1.05 * predicted.median
-    unchanged = exact.predict(lambda model: model)
+    unchanged = exact.predict(exact.model)
     assert (unchanged.low, unchanged.median, unchanged.high) == (0.060, 0.060, 0.060)
 
 
 def test_a_prediction_is_reproducible() -> None:
     """The same rounds give the same interval."""
-    faster = partial(with_stage_times, index=0, factor=0.5)
+    faster = with_stage_times(FEW.model, 0, 0.5)
     assert FEW.predict(faster) == FEW.predict(faster)
