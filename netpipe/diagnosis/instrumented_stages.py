@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from threading import local
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import grain
 
@@ -32,15 +32,6 @@ class Spent:
     cpu_s: float = 0.0
     calls: int = 0
     calls_below: int = 0
-
-
-class Overhead(NamedTuple):
-    """The seconds that timing one call adds to the called dataset itself, and to its caller."""
-
-    own_wall_s: float
-    own_cpu_s: float
-    caller_wall_s: float
-    caller_cpu_s: float
 
 
 class Timing:
@@ -76,27 +67,24 @@ class Timing:
         self._thread.running, self._thread.since_s = after, (wall_s, cpu_s)
 
 
-class CallObserver(Protocol):
-    """Runs the calls of numbered datasets, and notes something about each."""
-
-    def call(self, number: int, function: Method, *arguments: Any) -> Any:
-        """Call a method of a dataset; return what it returns."""
+Observe = Callable[..., Any]
+"""Calls a method of a dataset, by its number, the method and its arguments; returns its result."""
 
 
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
     """Time the calls of numbered datasets until the exit."""
     timing = Timing()
-    with observed(numbered, timing):
+    with observed(numbered, timing.call):
         yield timing
 
 
 @contextmanager
-def observed(numbered: Mapping[int, Any], observer: CallObserver) -> Iterator[None]:
+def observed(numbered: Mapping[int, Any], observe: Observe) -> Iterator[None]:
     """Have the calls of numbered datasets observed, by replacing methods of their classes."""
     with ExitStack() as stack:
         numbers = {id(dataset): number for number, dataset in numbered.items()}
-        methods = _ObservedMethods(numbers, observer, stack)
+        methods = _ObservedMethods(numbers, observe, stack)
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
                 methods.observe(kind, "__getitem__", lambda _, index: isinstance(index, slice))
@@ -110,9 +98,9 @@ def observed(numbered: Mapping[int, Any], observer: CallObserver) -> Iterator[No
 class _ObservedMethods:
     """Replaces methods of datasets and of their iterators, whose numbers are given by their ids."""
 
-    def __init__(self, numbers: dict[int, int], observer: CallObserver, stack: ExitStack) -> None:
+    def __init__(self, numbers: dict[int, int], observe: Observe, stack: ExitStack) -> None:
         self._numbers = numbers
-        self._observer = observer
+        self._observe = observe
         self._stack = stack
         # Kept, because an id is unique only while its object lives.
         self._iterators: list[Any] = []
@@ -122,14 +110,14 @@ class _ObservedMethods:
         self, kind: type, name: str, ignores: Callable[..., bool] = lambda *_: False
     ) -> None:
         """Observe a method, except its calls with arguments to be ignored."""
-        observer, numbers = self._observer, self._numbers
+        observe, numbers = self._observe, self._numbers
 
         def wrap(original: Method) -> Method:
             def observed_method(owner: Any, *arguments: Any) -> Any:
                 number = numbers.get(id(owner))
                 if number is None or ignores(owner, *arguments):
                     return original(owner, *arguments)
-                return observer.call(number, original, owner, *arguments)
+                return observe(number, original, owner, *arguments)
 
             return observed_method
 
@@ -143,7 +131,7 @@ class _ObservedMethods:
             if number is None or id(iterator) in self._numbers:
                 return iterator
             if not isinstance(iterator, grain.DatasetIterator):
-                return _wrap_iterator(self._observer, number, iterator)
+                return _wrap_iterator(self._observe, number, iterator)
             self._numbers[id(iterator)] = number
             self._iterators.append(iterator)
             if type(iterator) not in self._kinds:
@@ -154,13 +142,13 @@ class _ObservedMethods:
         return __iter__
 
 
-def _wrap_iterator(observer: CallObserver, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+def _wrap_iterator(observe: Observe, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
     """Have an iterator observed that is not Grain's, whose class may not allow changes."""
 
     # A new class each time, because Grain changes the class of the iterator that it returns.
     class Wrapped(Iterator[Any]):
         def __next__(self) -> Any:
-            return observer.call(number, next, iterator)
+            return observe(number, next, iterator)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(iterator, name)
@@ -168,16 +156,19 @@ def _wrap_iterator(observer: CallObserver, number: int, iterator: Iterator[Any])
     return Wrapped()
 
 
-def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
-    """Return the calls without the seconds that timing them added; at least 0 seconds."""
-    own, below = spent.calls, spent.calls_below
-    wall_s = spent.wall_s - own * overhead.own_wall_s - below * overhead.caller_wall_s
-    cpu_s = spent.cpu_s - own * overhead.own_cpu_s - below * overhead.caller_cpu_s
+def without_overhead(spent: Spent, own: Spent, caller: Spent) -> Spent:
+    """Return the calls without the seconds that timing them added; at least 0 seconds.
+
+    `own` and `caller` are calls that do nothing, and their caller: all their time was added.
+    """
+    calls, below = spent.calls / own.calls, spent.calls_below / caller.calls_below
+    wall_s = spent.wall_s - calls * own.wall_s - below * caller.wall_s
+    cpu_s = spent.cpu_s - calls * own.cpu_s - below * caller.cpu_s
     return replace(spent, wall_s=max(0.0, wall_s), cpu_s=max(0.0, cpu_s))
 
 
-def measure_overhead() -> Overhead:
-    """Return the overhead of timing calls that do nothing, within another call: the least found."""
+def measure_overhead() -> tuple[Spent, Spent]:
+    """Time calls that do nothing, and their caller, for `without_overhead`: the quickest round."""
 
     def call_repeatedly(timing: Timing) -> None:
         for _ in range(_CALIBRATION_CALLS):
@@ -190,6 +181,5 @@ def measure_overhead() -> Overhead:
     for _ in range(_CALIBRATION_ROUNDS):
         timing = Timing()
         timing.call(0, call_repeatedly, timing)
-        own, caller = timing.spent[1], timing.spent[0]
-        rounds.append((own.wall_s, own.cpu_s, caller.wall_s, caller.cpu_s))
-    return Overhead(*(min(seconds) / _CALIBRATION_CALLS for seconds in zip(*rounds, strict=True)))
+        rounds.append((timing.spent[1], timing.spent[0]))
+    return min(rounds, key=lambda found: found[0].wall_s + found[1].wall_s)

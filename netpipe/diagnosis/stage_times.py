@@ -92,7 +92,7 @@ def _time_nodes(
     unmodified = match_nodes(own_graph, graph)
     times = []
     for number, raw in timing.spent.items():
-        spent, node = without_overhead(raw, overhead), own_graph.nodes[number]
+        spent, node = without_overhead(raw, *overhead), own_graph.nodes[number]
         function = node.parameters.get("transform") or node.parameters.get("source") or ""
         original = unmodified.get(number)
         made_at = original.made_at if original else ""

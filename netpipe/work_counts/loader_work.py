@@ -242,7 +242,7 @@ def _count_elements(work: LoaderWork, made: LoaderFactory, graph: Graph, watch: 
         return
     counter = _ElementCounter()
     own_graph, datasets = read_graph(dataset.dataset), collect_datasets(dataset.dataset)
-    with observed(datasets, counter), _warmed_up(lambda: dataset, watch) as puller:
+    with observed(datasets, counter.call), _warmed_up(lambda: dataset, watch) as puller:
         counter.elements.clear()
         counter.bytes.clear()
         _describe_batches(work, puller)

@@ -8,7 +8,6 @@ import pytest
 
 from netpipe.diagnosis import instrumented_stages
 from netpipe.diagnosis.instrumented_stages import (
-    Overhead,
     Spent,
     measure_overhead,
     timed,
@@ -272,16 +271,16 @@ def test_an_iterator_outlives_its_timing() -> None:
 
 def test_overhead_is_subtracted_per_call() -> None:
     """Callee and caller have an overhead of their own; no time becomes negative."""
-    overhead = Overhead(0.001, 0.0005, caller_wall_s=0.010, caller_cpu_s=0.002)
-    bare = without_overhead(Spent(1.0, 0.5, calls=10, calls_below=20), overhead)
+    own, caller = Spent(0.001, 0.0005, calls=1), Spent(0.010, 0.002, calls_below=1)
+    bare = without_overhead(Spent(1.0, 0.5, calls=10, calls_below=20), own, caller)
     assert bare.wall_s == pytest.approx(1.0 - 0.010 - 0.200)
     assert bare.cpu_s == pytest.approx(0.5 - 0.005 - 0.040)
-    nothing = without_overhead(Spent(0.1, 0.001, calls=10, calls_below=20), overhead)
+    nothing = without_overhead(Spent(0.1, 0.001, calls=10, calls_below=20), own, caller)
     assert (nothing.wall_s, nothing.cpu_s) == (0.0, 0.0)
 
 
 def test_the_overhead_is_measured() -> None:
     """Callee and caller both have some."""
-    overhead = measure_overhead()
-    assert overhead.own_wall_s > 0
-    assert overhead.caller_wall_s > 0
+    own, caller = measure_overhead()
+    assert own.wall_s > 0
+    assert caller.wall_s > 0
