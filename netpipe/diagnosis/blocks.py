@@ -36,14 +36,11 @@ class Block:
 
     Attributes:
         s_per_batch: Wall seconds; with several pulling threads, the inverse of their summed rates.
-        undelayed_s_per_batch: The same without the time that those threads waited for a core or
-            copied for an intervention. Valid only if the loader is idle while a thread copies.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
             kernel does not report them.
     """
 
     s_per_batch: float
-    undelayed_s_per_batch: float
     trainer_cpu_s_per_batch: float
     workers_cpu_s_per_batch: float = 0.0
     read_bytes_per_batch: float = 0.0
@@ -60,33 +57,33 @@ class PullCost:
 
     Attributes:
         batches: The number of batches, not counting the first one after each restart.
-        delay_s: Seconds that the thread waited for a core; 0 where the kernel does not report it.
         copying_s: CPU seconds that the thread copied for an intervention.
     """
 
     batches: int
     wall_s: float
-    delay_s: float
     restarts: int = 0
     restarts_own_cpu_s: float = 0.0
     restarts_workers_cpu_s: float = 0.0
     copying_s: float = 0.0
 
-    @property
-    def undelayed_s(self) -> float:
-        """Wall seconds without waiting for a core and without copies."""
-        min_s = _MIN_RUNNING_FRACTION * self.wall_s
-        return max(min_s, self.wall_s - self.delay_s - self.copying_s)
-
 
 class PullingThread:
     """A thread that pulls from a loader of its own, which no other thread touches.
 
-    After `until_s`, a time on the clock, a pull returns as soon as it has one batch.
+    After `until_s`, a time on the clock, a pull returns as soon as it has one batch. If it is
+    `undelayed`, its wall time is without what it waited for a core or copied for an intervention:
+    valid only if the loader is idle while the thread copies.
     """
 
     def __init__(
-        self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED, until_s: float = inf
+        self,
+        loader: LoaderFactory,
+        clock: Clock,
+        watch: Watch = UNWATCHED,
+        until_s: float = inf,
+        *,
+        undelayed: bool = False,
     ) -> None:
         def start_loader() -> Iterable[Any]:
             self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
@@ -94,6 +91,7 @@ class PullingThread:
 
         self._clock = clock
         self._until_s = until_s
+        self._undelayed = undelayed
         self._thread = ThreadPoolExecutor(1, "netpipe-pulling")
         try:
             self._puller = self._thread.submit(Puller, start_loader, clock, watch).result()
@@ -122,7 +120,9 @@ class PullingThread:
                 own_cpu_s += _own_cpu_s() - self._own_s_at_start
                 workers_cpu_s += _workers_cpu_s() - self._workers_s_at_start
         delay_s, copied_s = _delay_s() - delay_s, copying_s() - copied_s
-        return PullCost(batches, wall_s, delay_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
+        if self._undelayed:
+            wall_s = max(_MIN_RUNNING_FRACTION * wall_s, wall_s - delay_s - copied_s)
+        return PullCost(batches, wall_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
 
     def close(self) -> None:
         """Stop the loader, where it can be stopped."""
@@ -156,7 +156,6 @@ def measure_cold_block(
         workers_s -= sum(cost.restarts_workers_cpu_s for cost in costs)
     return Block(
         s_per_batch=1 / sum(cost.batches / cost.wall_s for cost in costs),
-        undelayed_s_per_batch=1 / sum(cost.batches / cost.undelayed_s for cost in costs),
         trainer_cpu_s_per_batch=max(_MIN_CPU_S, own_s) / (loading or batches),
         workers_cpu_s_per_batch=max(0.0, workers_s) / (loading or batches),
         read_bytes_per_batch=read / batches,

@@ -167,7 +167,7 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
         set_start_method(None, force=True)
         let_grain_start_workers()
         loader, _ = single_thread_variant(resolve(target))
-        puller = PullingThread(loader, MonotonicClock())
+        puller = PullingThread(loader, MonotonicClock(), undelayed=True)
         # The pipe ends these ways; the puller wraps every error of the loader in its own type.
         with closing(puller), suppress(EOFError, ConnectionError):
             pipe.send(None)

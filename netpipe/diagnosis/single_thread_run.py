@@ -123,7 +123,7 @@ class SingleThreadRun:
         with ExitStack() as stack:
             sides = self._start_sides(stack, slot, block_s, ablated)
             turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
-        return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns).undelayed())
+        return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns))
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
         """Pull the first batches from the disk and from the page cache, in turns.
@@ -155,7 +155,8 @@ class SingleThreadRun:
             return SideBlocks({}, {Side.CACHED: describe_error(error)})
 
     def _start(self, loader: LoaderFactory, slot: TimeSlot) -> closing[PullingThread]:
-        return closing(PullingThread(loader, slot.clock, self.watch, slot.until_s))
+        thread = PullingThread(loader, slot.clock, self.watch, slot.until_s, undelayed=True)
+        return closing(thread)
 
     def _start_sides(
         self, stack: ExitStack, slot: TimeSlot, block_s: float, ablated: LoaderFactory | None
@@ -220,12 +221,8 @@ def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> B
     """
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
     own, other = measure_block([puller], min_s), wait()
-    rate, undelayed_rate = 1 / own.s_per_batch, 1 / own.undelayed_s_per_batch
-    return replace(
-        own,
-        s_per_batch=1 / (rate + other.batches / other.wall_s),
-        undelayed_s_per_batch=1 / (undelayed_rate + other.batches / other.undelayed_s),
-    )
+    rate = 1 / own.s_per_batch + other.batches / other.wall_s
+    return replace(own, s_per_batch=1 / rate)
 
 
 def open_files() -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import exp, inf, log, sqrt
 from statistics import fmean, median, stdev
@@ -107,14 +107,6 @@ class SideBlocks:
     def s_per_batch(self, side: str) -> tuple[float, ...]:
         """Return a side's seconds per batch, one value per round."""
         return tuple(block.s_per_batch for block in self.blocks[side])
-
-    def undelayed(self) -> "SideBlocks":
-        """Return the blocks with the times of a machine that does nothing else."""
-        blocks = {
-            side: [replace(block, s_per_batch=block.undelayed_s_per_batch) for block in measured]
-            for side, measured in self.blocks.items()
-        }
-        return replace(self, blocks=blocks)
 
     def interval(self, side: str) -> Interval:
         """Return a side's seconds per batch."""

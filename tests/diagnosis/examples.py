@@ -42,7 +42,7 @@ def interval(median: float, low: float | None = None, high: float | None = None)
 def block(s_per_batch: float, cpu_s: float | None = None, **more: float) -> Block:
     """Return a block of this process alone that computes all the time, unless told otherwise."""
     own_s = s_per_batch if cpu_s is None else cpu_s
-    return Block(s_per_batch, s_per_batch, own_s, **more)
+    return Block(s_per_batch, own_s, **more)
 
 
 def turns(rounds: int = 3, **sides: Block | float) -> SideBlocks:

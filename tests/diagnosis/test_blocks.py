@@ -62,9 +62,11 @@ class Paced:
             self.closed += 1
 
 
-def measure_alone(loader: Callable[[], Any], enough_s: float, clock: Clock) -> Block:
+def measure_alone(
+    loader: Callable[[], Any], enough_s: float, clock: Clock, *, undelayed: bool = False
+) -> Block:
     """Measure a block of a loader that is started and stopped."""
-    with closing(PullingThread(loader, clock)) as thread:
+    with closing(PullingThread(loader, clock, undelayed=undelayed)) as thread:
         return measure_block([thread], enough_s)
 
 
@@ -189,19 +191,24 @@ def test_threads_pull_at_the_same_time() -> None:
 
 def test_rates_of_threads_add_up() -> None:
     """One batch a second and two a second are three a second."""
-    costs = (PullCost(10, 10.0, 5.0), PullCost(20, 10.0, 0.0))
+    costs = (PullCost(10, 10.0), PullCost(20, 10.0))
     threads: list[Any] = [
         SimpleNamespace(start_pulling=lambda *_, cost=cost: lambda: cost) for cost in costs
     ]
     found = measure_cold_block(threads, 0.0)
     assert found.s_per_batch == pytest.approx(1 / 3)
-    assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
 
 
-def test_a_thread_has_run_for_a_minimum_of_its_time() -> None:
-    """The kernel's figures for waiting may cover other moments than the block."""
-    assert PullCost(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
-    assert PullCost(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
+@pytest.mark.parametrize(("delay_s", "left_s"), [(0.4, 0.6), (1.1, 0.05)])
+def test_waits_for_a_core_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, delay_s: float, left_s: float
+) -> None:
+    """The kernel's figures may cover other moments than the block: some of the time remains."""
+    clock = FakeClock()
+    monkeypatch.setattr(blocks, "_delay_s", lambda: delay_s * clock())
+    found = measure_alone(Paced(clock), 10.0, clock, undelayed=True)
+    assert found.s_per_batch == pytest.approx(left_s)
+    assert measure_alone(Paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +246,7 @@ def test_an_error_of_closing_is_ignored() -> None:
 
 def test_cpu_time_is_of_all_processes() -> None:
     """It adds up this process and its children."""
-    assert Block(1.0, 1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
+    assert Block(1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
 
 
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,8 +269,9 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(time, name, clock)
     found = measure_alone(loader, 9.0, clock)
     assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
-    assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
+    found = measure_alone(loader, 9.0, clock, undelayed=True)
+    assert (found.s_per_batch, found.cpu_s_per_batch) == pytest.approx((1.0, 1.0))
 
 
 def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,8 +291,8 @@ def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(time, "thread_time", clock)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
-    found = measure_alone(loader, 9.0, clock)
-    assert found.undelayed_s_per_batch == pytest.approx(2.0)
+    found = measure_alone(loader, 9.0, clock, undelayed=True)
+    assert found.s_per_batch == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])

@@ -27,8 +27,8 @@ TIMES = (
     stage_time("Map", 0.030, 0.020, node=GRAPH.nodes[3]),
     stage_time("Batch", 0.010, 0.010, node=GRAPH.nodes[1]),
 )
-WHOLE = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_batch=0.046)
-TINY = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
+WHOLE = Block(0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_batch=0.046)
+TINY = Block(0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
 
 
 WITHOUT_WORKERS = Graph((node(0, "Batch", 1), node(1, "Map")))

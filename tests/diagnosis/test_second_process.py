@@ -161,9 +161,8 @@ def test_other_runs_go_on_without_a_second_process() -> None:
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 and 30 batches a second are 40; the CPU time is that of this process."""
     monkeypatch.setattr(single_thread_run, "measure_block", lambda *_: block(0.1, 0.08))
-    other = PullCost(30, 1.0, 0.25)
+    other = PullCost(30, 1.0)
     second: Any = type("Second", (), {"start_pulling": lambda *_: lambda: other})()
     found = pull_beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
     assert found.s_per_batch == pytest.approx(1 / 40)
-    assert found.undelayed_s_per_batch == pytest.approx(1 / 50)
     assert found.trainer_cpu_s_per_batch == 0.08

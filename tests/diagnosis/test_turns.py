@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from math import exp, inf, log
 
 import pytest
@@ -19,7 +18,7 @@ from netpipe.diagnosis.turns import (
 )
 from netpipe.errors import SessionError
 from netpipe.session import bounded_calls as bounded_module
-from tests.diagnosis.examples import block, in_rounds, turns
+from tests.diagnosis.examples import block, in_rounds
 from tests.fakes import FakeClock
 
 
@@ -154,14 +153,6 @@ def test_a_speedup_pairs_the_blocks_of_a_round() -> None:
     speedup = both.speedup("a", "b")
     assert (speedup.low, speedup.median, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
     assert both.interval("a").median == pytest.approx(0.020)
-
-
-def test_waits_for_a_core_can_be_left_out() -> None:
-    """Undelayed blocks have the times of a machine that does nothing else."""
-    delayed = replace(block(0.040), undelayed_s_per_batch=0.030)
-    failed = replace(turns(a=delayed), failures={"b": "why"})
-    assert failed.undelayed().s_per_batch("a") == (0.030,) * 3
-    assert failed.undelayed().failures == {"b": "why"}
 
 
 def test_an_interval_is_students_of_the_logarithms() -> None:
