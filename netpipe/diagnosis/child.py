@@ -53,22 +53,13 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
     from netpipe.device.host import this_host
     from netpipe.diagnosis.investigation import Investigation
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.results.measurement import Interval
     from netpipe.session.watchdog import Watchdog
 
     let_grain_start_workers()
     # To the watchdog the whole session is start-up; the investigation keeps its own budget.
     with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
-        investigation = Investigation(
-            loader=factories.loader,
-            target=request.target,
-            step_s=request.step_s,
-            cores=this_host().cores,
-            budget_s=request.wanted_s,
-            clock=MonotonicClock(),
-            watch=watch,
-            load_s=Interval(*request.load_s) if request.load_s else None,
-        )
+        cores, clock = this_host().cores, MonotonicClock()
+        investigation = Investigation(factories.loader, request, cores, clock, watch)
         findings = investigation.run().to_document()
     flops = count_flops(getattr(factories.step, "flops_per_step", None))
     return {request.kind: {"findings": findings, "flops_per_step": flops}}

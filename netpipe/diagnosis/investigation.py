@@ -9,6 +9,7 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
+from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
     find_bottleneck,
@@ -67,22 +68,13 @@ _WARM_UP_FACTOR: Final = 1.25
 
 @dataclass
 class Investigation:
-    """Investigates one loader within a budget.
-
-    Attributes:
-        target: Names the factory `loader`, so that another process can import it.
-        step_s: Seconds of the step that the loader feeds; None without a step.
-        load_s: The load time that was measured with the step; None without a step.
-    """
+    """Investigates one loader within a budget."""
 
     loader: LoaderFactory
-    target: str
-    step_s: float | None
+    request: InvestigationRequest
     cores: int
-    budget_s: float
     clock: Clock
     watch: Watch
-    load_s: Interval | None = None
 
     def __post_init__(self) -> None:
         self._started_s = self.clock()
@@ -101,7 +93,7 @@ class Investigation:
             model_loader(evidence, Side.ONE_WORKER) if variants.has(Side.ONE_WORKER) else None
         )
         alone = model_without_threads(evidence, loader)
-        changes = list(list_changes(loader, one_worker, evidence.times, self.step_s, alone))
+        changes = list(list_changes(loader, one_worker, evidence.times, self.request.step_s, alone))
         outcome = self._try_change(changes, evidence)
         interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
         self._note_skipped(interventions, outcome)
@@ -116,7 +108,7 @@ class Investigation:
             stages=list_stages(evidence, loader, interventions),
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
-            what_if=tuple(change.predict(self.step_s) for change in changes),
+            what_if=tuple(change.predict(self.request.step_s) for change in changes),
             verified=None if isinstance(outcome, Untried) else outcome,
             unverified=str(outcome) if isinstance(outcome, Untried) else "",
             elapsed_s=self.clock() - self._started_s,
@@ -129,11 +121,13 @@ class Investigation:
         # Variants may have workers even if the unmodified loader has none.
         min_start_s = _MIN_WORKERS_START_S if self._graph.nodes else 0.0
         look = look._replace(start_s=max(look.start_s, min_start_s))
-        self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
+        self._schedule = Schedule(self.clock, self.request.wanted_s, self.watch, self.clock())
         run, times, scaling = self._run_single_thread(look)
         self._look = look._replace(batch_s=run.look.batch_s)
         variants = self._measure_variants(can_add_workers=run.is_rebuilt)
-        load_s = self.load_s or variants.interval(Side.UNMODIFIED)
+        load_s = variants.interval(Side.UNMODIFIED)
+        if self.request.load_s is not None:
+            load_s = Interval(*self.request.load_s)
         rebuilt = run.is_rebuilt
         return run, Evidence(self._graph, self.cores, rebuilt, times, scaling, variants, load_s)
 
@@ -146,7 +140,7 @@ class Investigation:
         """
         run = SingleThreadRun(
             loader=self.loader,
-            target=self.target,
+            target=self.request.target,
             graph=self._graph,
             is_rebuilt=False,
             look=unmodified,
@@ -185,7 +179,7 @@ class Investigation:
         if not evidence.is_rebuilt:
             return Untried("only a Grain pipeline rebuilt to run in one thread can be changed")
         load_s, ablated = evidence.load_s, self._build_ablated(evidence.times)
-        change = choose_change(changes, load_s.median, self.step_s, ablated)
+        change = choose_change(changes, load_s.median, self.request.step_s, ablated)
         if change is None:
             return Untried("no change that can be tried is predicted to help")
         slot = self._schedule.slot(_TRIAL_BUDGET_FRACTION)

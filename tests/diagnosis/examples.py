@@ -1,9 +1,11 @@
 """LoaderModel of a diagnosis, made from a few figures."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
@@ -181,3 +183,11 @@ def diagnosis(needs: Sequence[Need] = (), **more: Any) -> Diagnosis:
         **more,
     }
     return Diagnosis(needs=tuple(needs), **given)
+
+
+def investigation_request(
+    budget_s: float = 1.0, step_s: float | None = None, load_s: Interval | None = None
+) -> InvestigationRequest:
+    """Return the request for an investigation of a loader that no other process can import."""
+    fields = None if load_s is None else astuple(load_s)
+    return InvestigationRequest(target="a:b", wanted_s=budget_s, step_s=step_s, load_s=fields)

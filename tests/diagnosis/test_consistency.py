@@ -20,7 +20,7 @@ from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.examples import LINT, block, stage_time
+from tests.diagnosis.examples import LINT, block, investigation_request, stage_time
 from tests.measurements import make_measurement
 
 OF_ONE_THREAD = ("single-thread", "two-threads", "two-processes", "without-stage")
@@ -63,7 +63,8 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     )
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None
-    looking = Investigation(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED, load_s)
+    request = investigation_request(step_s=0.02, load_s=load_s)
+    looking = Investigation(loaders.plain, request, 2, MonotonicClock(), UNWATCHED)
     found: dict[str, Any] = {"findings": looking.run().to_document(), "flops_per_step": 1e12}
     return compose_diagnosis(found, measurement, LINT, MeasureRequest())
 

@@ -22,7 +22,7 @@ from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.examples import stage_time
+from tests.diagnosis.examples import investigation_request, stage_time
 from tests.diagnosis.examples import turns as made_turns
 from tests.fakes import FakeClock
 
@@ -45,7 +45,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def diagnosed(loader: Any) -> Findings:
     """Diagnose a loader here, on one core."""
-    return Investigation(loader, "a:b", None, 1, 0.1, MonotonicClock(), UNWATCHED).run()
+    return Investigation(loader, investigation_request(0.1), 1, MonotonicClock(), UNWATCHED).run()
 
 
 def intervention(found: Findings, name: str) -> Intervention:
@@ -91,7 +91,7 @@ def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
-    found = Investigation(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).run()
+    found = Investigation(loader, investigation_request(0.1), 1, clock, UNWATCHED).run()
     (without_s,) = (stage.without_s_per_batch for stage in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)
     assert without_s is not None

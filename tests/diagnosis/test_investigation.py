@@ -17,13 +17,13 @@ from netpipe.diagnosis.what_if import Change, MeasuredLoader, model_without_thre
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.examples import block, evidence, in_rounds, turns
+from tests.diagnosis.examples import block, evidence, in_rounds, investigation_request, turns
 from tests.fakes import FakeClock
 
 
 def investigation_of(loader: Any, cores: int = 2, start_s: float = 0.0) -> Investigation:
     """Return an investigation that has taken its first look."""
-    made = Investigation(loader, "a:b", None, cores, 1.0, MonotonicClock(), UNWATCHED)
+    made = Investigation(loader, investigation_request(), cores, MonotonicClock(), UNWATCHED)
     made._look = FirstLook(start_s, 0.01)
     made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED, MonotonicClock()())
     return made
@@ -89,7 +89,7 @@ def test_a_failure_of_the_unmodified_loader_ends_the_session() -> None:
     with pytest.raises(SessionError, match="disk gone"):
         require_side("unmodified", SideBlocks({}, {"unmodified": "OSError: disk gone"}))
     with pytest.raises(SessionError, match=r"3 batches: .*disk gone"):
-        Investigation(loader, "a:b", None, 2, 1.0, MonotonicClock(), UNWATCHED).run()
+        Investigation(loader, investigation_request(), 2, MonotonicClock(), UNWATCHED).run()
 
 
 class Slow:
@@ -121,7 +121,7 @@ def on_a_fake_clock(
     )
     clock = FakeClock()
     loader = Slow(clock, start_s, batch_s)
-    found = Investigation(loader, "a:b", None, 2, budget_s, clock, UNWATCHED).run()
+    found = Investigation(loader, investigation_request(budget_s), 2, clock, UNWATCHED).run()
     return found, clock() - start_s - 4 * batch_s
 
 
@@ -165,7 +165,9 @@ def test_reading_without_threads_is_proposed_and_tried(
     made = turns(single_thread=single_s, two_threads=single_s, two_processes=single_s)
     monkeypatch.setattr(single_thread_run.SingleThreadRun, "measure_scaling", lambda *_: made)
     monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
-    session = Investigation(loaders.data_loader, "a:b", None, 2, 1.0, MonotonicClock(), UNWATCHED)
+    session = Investigation(
+        loaders.data_loader, investigation_request(), 2, MonotonicClock(), UNWATCHED
+    )
     found = session.run()
     assert any(guess.kind == "no-threads" for guess in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
