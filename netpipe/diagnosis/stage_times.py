@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Final, NamedTuple
+from types import CodeType, FrameType
+from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import PullingThread
@@ -113,16 +113,8 @@ def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
     }
 
 
-class Function(NamedTuple):
-    """A function of the user's; its line is where it begins, from 1."""
-
-    name: str
-    file: str
-    line: int
-
-
-UsersPath = tuple[Function, ...]
-"""From the outermost function to the innermost."""
+UsersPath = tuple[CodeType, ...]
+"""The code of the user's functions, from the outermost to the innermost."""
 
 
 @dataclass
@@ -174,22 +166,21 @@ def users_path(frame: FrameType | None) -> UsersPath:
     """
     if frame is None or frame.f_code.co_filename.startswith(_WAITING):
         return ()
-    own: list[Function] = []
-    library: list[Function] = []
+    own: list[CodeType] = []
+    library: list[CodeType] = []
     while frame is not None:
-        code, file = frame.f_code, frame.f_code.co_filename
-        function = Function(code.co_qualname, file, code.co_firstlineno)
+        file = frame.f_code.co_filename
         if any(folder in file for folder in _SITE) and not file.startswith((_HARNESS, "<")):
-            library.append(function)
+            library.append(frame.f_code)
         elif not file.startswith((_HARNESS, "<", _PYTHON)):
-            own.append(function)
+            own.append(frame.f_code)
         frame = frame.f_back
     return tuple(reversed(own or library))
 
 
 def function_names(path: UsersPath) -> tuple[str, ...]:
     """Return the names of a path's functions."""
-    return tuple(function.name for function in path)
+    return tuple(code.co_qualname for code in path)
 
 
 def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
@@ -206,9 +197,9 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
             sum(seconds[path] for path in paths) / total_s * batch_s
             for seconds in (samples.wall_s, samples.cpu_s)
         )
-        place = f"{innermost.file}:{innermost.line}"
+        place = f"{innermost.co_filename}:{innermost.co_firstlineno}"
         name = " > ".join(names)
-        times.append(StageTime(name, None, None, innermost.name, place, wall_s, cpu_s))
+        times.append(StageTime(name, None, None, innermost.co_qualname, place, wall_s, cpu_s))
     return sorted(times, key=lambda stage: -stage.s_per_batch)[:_MAX_SAMPLED_STAGES]
 
 

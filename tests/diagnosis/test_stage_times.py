@@ -1,6 +1,7 @@
 """The time of each stage of a loader."""
 
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import stage_times as module
 from netpipe.diagnosis.loader_variants import single_thread_variant
-from netpipe.diagnosis.stage_times import Function, Samples, StageTime, measure_stage_times
+from netpipe.diagnosis.stage_times import Samples, StageTime, measure_stage_times
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
 from netpipe.session.heartbeat import UNWATCHED
@@ -18,9 +19,13 @@ from tests.diagnosis.examples import node
 MAP = "Map of tests.diagnosis.loaders.double"
 
 
-def path(*names: str) -> tuple[Function, ...]:
-    """Return a path of functions in one file, each where it begins."""
-    return tuple(Function(name, "mine.py", line) for line, name in enumerate(names, 1))
+def path(*names: str) -> tuple[CodeType, ...]:
+    """Return a path of functions in one file, one on each line."""
+    code = compile("", "mine.py", "exec")
+    return tuple(
+        code.replace(co_name=name, co_qualname=name, co_firstlineno=line)
+        for line, name in enumerate(names, 1)
+    )
 
 
 def looked(**seconds: float) -> Samples:
