@@ -9,6 +9,8 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
+
 from netpipe.clock import Clock
 from netpipe.diagnosis.loader_variants import copying_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
@@ -26,7 +28,6 @@ _MIN_RUNNING_FRACTION: Final = 0.05
 _CLOSING_S: Final = 10.0
 # Ratios divide by CPU times, so they must not be 0.
 _MIN_CPU_S: Final = 1e-9
-_IO: Final = Path("/proc/self/io")
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
 
@@ -196,7 +197,7 @@ def _delay_s() -> float:
 
 
 def _read_bytes() -> int:
-    with suppress(OSError, StopIteration, ValueError):
-        lines = _IO.read_text(encoding="ascii").splitlines()
-        return int(next(line for line in lines if line.startswith("read_bytes:")).split()[1])
+    # Without a file to read, psutil's method is missing.
+    with suppress(psutil.Error, AttributeError):
+        return int(psutil.Process().io_counters().read_bytes)
     return 0

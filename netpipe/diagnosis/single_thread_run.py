@@ -11,10 +11,11 @@ import sysconfig
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
-from fcntl import F_GETFL, fcntl
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from netpipe.diagnosis.blocks import (
     Block,
@@ -227,16 +228,11 @@ def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> B
 
 def open_files() -> list[str]:
     """Return the data files that this process has open or mapped."""
-    paths = set()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):
-            # Skip files that are open only for writing, such as the session's log.
-            if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
-                paths.add(str(descriptor.readlink()))
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-            _, slash, path = line.partition("/")
-            paths.add(slash + path)
+    this = psutil.Process()
+    # Skip files that are open only for writing, such as the session's log.
+    paths = {file.path for file in this.open_files() if file.mode not in ("w", "a")}
+    with suppress(psutil.Error, OSError):
+        paths.update(mapped.path for mapped in this.memory_maps())
     return sorted(filter(_is_data, paths))
 
 

@@ -2,27 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from os import getpid
-from pathlib import Path
 
 import psutil
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Memory of this process and all its descendants.
+def read_memory() -> tuple[int, int]:
+    """Return the PSS and the RSS of this process and all its descendants together, in bytes.
 
     Memory that several processes share counts once in the proportional set size (PSS), and in each
-    of them in the resident set size (RSS).
+    of them in the resident set size (RSS). The kernel walks all pages, about 10 ms for each 200 MB.
     """
-
-    pss_bytes: int
-    rss_bytes: int
-
-
-def read_memory() -> Memory:
-    """Read all processes' memory; the kernel walks their pages, about 10 ms for each of 200 MB."""
     this = psutil.Process()
     pss_bytes = rss_bytes = 0
     for process in (this, *this.children(recursive=True)):
@@ -31,7 +21,7 @@ def read_memory() -> Memory:
             found = process.memory_full_info()
             pss_bytes += found.pss
             rss_bytes += found.rss
-    return Memory(pss_bytes, rss_bytes)
+    return pss_bytes, rss_bytes
 
 
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
@@ -43,10 +33,9 @@ def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     """
     read = {}
     for pid in workers or (getpid(),):
-        # It may have ended meanwhile.
-        with suppress(OSError):
-            (line, *_) = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
-            read[pid] = int(line.removeprefix("rchar: "))
+        # It may have ended meanwhile; where the kernel does not count, psutil's method is missing.
+        with suppress(psutil.Error, AttributeError):
+            read[pid] = psutil.Process(pid).io_counters().read_chars
     return read
 
 

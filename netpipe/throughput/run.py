@@ -1,6 +1,7 @@
 """One run: start a loader, wait for its steady state, pull it flat out and count its tokens."""
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.session.footprint import Memory, bytes_read, read_between, read_memory
+from netpipe.session.footprint import bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput.figures import Counted, Tally, count_tokens
 
@@ -79,7 +80,7 @@ def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
     wall_s = clock() - started - restarting_s
     cpu_s = puller.processes.cpu_s() - cpu_s - counting_s
     read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
-    peak = _peak_memory(puller, clock)
+    peak_pss_bytes, peak_rss_bytes = _peak_memory(puller, clock)
     tokens = sum(batch.tokens for batch in counted)
     if not tokens:
         raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
@@ -91,17 +92,17 @@ def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
         slots=sum(batch.slots for batch in counted),
         worst_padding_fraction=max(batch.padding_fraction for batch in counted),
         bytes_read=read_bytes,
-        peak_pss_bytes=peak.pss_bytes,
-        peak_rss_bytes=peak.rss_bytes,
+        peak_pss_bytes=peak_pss_bytes,
+        peak_rss_bytes=peak_rss_bytes,
         first_batch_s=puller.first_batch_s,
         counted_by=counted[0].rule,
     )
 
 
-def _peak_memory(puller: Puller, clock: Clock) -> Memory:
+def _peak_memory(puller: Puller, clock: Clock) -> Iterator[int]:
+    """Return the most PSS and the most RSS, in bytes, during another second of pulling."""
     started, samples = clock(), [read_memory()]
     while clock() - started < _MEMORY_S:
         puller.pull()
         samples.append(read_memory())
-    pss_bytes = max(sample.pss_bytes for sample in samples)
-    return Memory(pss_bytes, max(sample.rss_bytes for sample in samples))
+    return map(max, zip(*samples, strict=True))

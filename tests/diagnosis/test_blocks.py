@@ -7,7 +7,9 @@ from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import psutil
 import pytest
 
 from netpipe.clock import Clock, MonotonicClock
@@ -296,22 +298,21 @@ def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])
+@pytest.mark.parametrize("error", [AttributeError, psutil.AccessDenied])
 def test_figures_that_the_kernel_does_not_report_are_0(
-    text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    text: str, error: type[Exception], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing or broken file gives 0."""
     (tmp_path / "file").write_text(text)
-    for name in ("_SCHEDULING", "_IO"):
-        monkeypatch.setattr(blocks, name, tmp_path / "file")
+    monkeypatch.setattr(blocks, "_SCHEDULING", tmp_path / "file")
+    monkeypatch.setattr(psutil.Process, "io_counters", Mock(side_effect=error))
     assert (blocks._delay_s(), blocks._read_bytes()) == (0.0, 0)
-    monkeypatch.setattr(blocks, "_IO", tmp_path / "none")
-    assert blocks._read_bytes() == 0
 
 
 def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nanoseconds that the thread waited, and bytes that came from a disk."""
     (tmp_path / "schedstat").write_text("5000000000 2500000000 77\n")
-    (tmp_path / "io").write_text("rchar: 9\nread_bytes: 4096\nwrite_bytes: 1\n")
     monkeypatch.setattr(blocks, "_SCHEDULING", tmp_path / "schedstat")
-    monkeypatch.setattr(blocks, "_IO", tmp_path / "io")
+    counters = SimpleNamespace(read_bytes=4096, read_chars=9)
+    monkeypatch.setattr(psutil.Process, "io_counters", lambda _: counters)
     assert (blocks._delay_s(), blocks._read_bytes()) == (2.5, 4096)

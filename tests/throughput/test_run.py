@@ -47,10 +47,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
     sizes = chain([5, 9, 7], repeat(6))
 
-    def read_memory() -> Memory:
+    def read_memory() -> tuple[int, int]:
         clock.sleep(0.25)
         size = next(sizes)
-        return Memory(size, 20 - size)
+        return size, 20 - size
 
     monkeypatch.setattr(runs, "read_memory", read_memory)
     return clock

@@ -118,7 +118,7 @@ def _read_held(elapsed_s: float, batches_per_s: float) -> Held:
     return Held(
         elapsed_s=elapsed_s,
         batches_per_s=batches_per_s,
-        pss_bytes=read_memory().pss_bytes,
+        pss_bytes=read_memory()[0],
         own_bytes=sum(map(_own_bytes, processes)),
         open_files=sum(process.num_fds() for process in processes),
         shared_memory_files=len(shared),
