@@ -62,7 +62,7 @@ def _print(found: "Diagnosis") -> None:
 
     output.print(found.sentence, style="bold", soft_wrap=True)
     for table in tables(found):
-        output.print(table)
+        output.print(table.for_terminal())
     output.print(closing(found.findings), soft_wrap=True)
     for finding in found.lint["findings"]:
         line = f"{finding['severity']} {finding['rule']}: {finding['message']}"

@@ -18,10 +18,20 @@ SCHEMA: Final = "netpipe.diagnosis/1"
 MIN_EFFECT_FRACTION: Final = 0.05
 """A ratio is clearly different from 1 if its whole interval is further from 1 than this."""
 
-RESOURCES: Final = (
-    "cpu", "gil", "disk", "memory", "process-transfer", "device-transfer", "waiting", "none",
-    "unknown",
-)  # fmt: skip
+RESOURCES: Final = {
+    "cpu": "bound by the CPU",
+    "gil": "bound by the GIL",
+    "disk": "bound by the disk",
+    "memory": "bound by the memory that all cores share",
+    "process-transfer": "bound by sending between processes",
+    "device-transfer": "bound by copying to the device",
+    "waiting": "waiting for storage elsewhere, a lock or a sleep",
+    "none": "no bottleneck",
+    "unknown": "bottleneck unknown",
+}
+"""What may limit a loader, in words."""
+
+NO_CAUSES: Final = ("none", "unknown")
 
 _COULD_NOT_BE_TRIED: Final = " could not be tried: "
 

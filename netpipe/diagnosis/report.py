@@ -1,33 +1,44 @@
 """Renders a diagnosis as text: its summary sentence, and its tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from rich.console import JustifyMethod
-from rich.table import Table
-
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Prediction
+from netpipe.diagnosis.diagnosis import (
+    RESOURCES,
+    Bottleneck,
+    Diagnosis,
+    Findings,
+    Intervention,
+    Need,
+    Prediction,
+    Stage,
+)
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import (
-    format_number,
-    format_percent,
-    format_ratio_interval,
-    format_seconds,
-    format_seconds_interval,
-)
+from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
-from netpipe.verdict.report import new_table
+from netpipe.verdict.tables import (
+    Cell,
+    Figure,
+    Table,
+    format_ratio,
+    interval_figure,
+    rate_headroom,
+)
+
+INTERVENTIONS: Final = {
+    "cached-bytes": "bytes from memory",
+    "without-stage": "without the stage",
+    "two-threads": "two threads",
+    "two-processes": "two processes",
+    "tiny-payload": "a tiny payload",
+    "half-the-cores": "half the cores",
+}
+"""The short name of each intervention."""
 
 _MAX_STAGES: Final = 8
-_BOUND: Final = {
-    "cpu": "bound by the CPU",
-    "gil": "bound by the GIL",
-    "disk": "bound by the disk",
-    "memory": "bound by the memory that all cores share",
-    "waiting": "waiting for storage elsewhere, a lock or a sleep",
-}
 # Verdicts whose summary names the limiting stage; the others end with the verdict's advice.
 _LOADING_KINDS: Final = (
     VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND, VerdictKind.AT_RISK,
@@ -78,7 +89,7 @@ def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
     holds = f"{subject} {bottleneck.stage} holds {share} of loading"
     if bottleneck.resource == "unknown":
         return f"{holds}; {why}."
-    return f"{holds}, {_BOUND[bottleneck.resource]} ({why})."
+    return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."
 
 
 def _describe_help(findings: Findings) -> Iterator[str]:
@@ -116,12 +127,82 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Yield the tables in reading order; none is empty."""
     findings = diagnosis.findings
     if findings.stages:
-        yield _build_stage_table(findings)
-    yield _build_intervention_table(findings)
+        stages = build_stage_table(findings)
+        yield replace(stages, rows=stages.rows[:_MAX_STAGES])
+    if findings.interventions:
+        yield build_intervention_table(findings.interventions)
     if findings.what_if:
-        yield _build_prediction_table(findings)
+        yield build_prediction_table(findings)
     if diagnosis.needs:
-        yield _build_need_table(diagnosis)
+        yield build_need_table(diagnosis.needs)
+
+
+def build_stage_table(findings: Findings) -> Table:
+    """Return the stages with their times; at least one stage."""
+    total = format_seconds(findings.lane_s_per_batch.median)
+    caption = f"What a batch takes in one thread of one process, {total} in all."
+    return Table("Stages", caption, list(map(_build_stage_row, findings.stages)))
+
+
+def _build_stage_row(stage: Stage) -> dict[str, Cell]:
+    function = "" if stage.function in stage.name else stage.function
+    sampled = ", by samples" if stage.by == "sampling" else ""
+    return {
+        "stage": Cell(stage.name, function, is_code=True),
+        "share": Figure(format_percent(stage.fraction)),
+        "time": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
+        "CPU time": Figure(format_seconds(stage.cpu_s_per_batch)),
+        "without it": interval_figure(stage.without_s_per_batch),
+        "runs in": Cell(stage.section),
+        "made at": Cell(stage.made_at, is_code=True),
+    }
+
+
+def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
+    """Return what was changed, at least one change, and what that shows."""
+    caption = "What was changed to find out, in turns with the loader."
+    rows = [
+        {
+            "change": Cell(INTERVENTIONS[made.name], made.what),
+            "before": interval_figure(made.before_s_per_batch),
+            "after": interval_figure(made.after_s_per_batch),
+            "times as fast": interval_figure(made.speedup, format_ratio),
+            "what it says": Cell(made.says),
+        }
+        for made in interventions
+    ]
+    return Table("Interventions", caption, rows)
+
+
+def build_prediction_table(findings: Findings) -> Table:
+    """Return the predictions below the loader as it is."""
+    unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
+    rows = [
+        {
+            "with": Cell(guess.change),
+            "load time": interval_figure(guess.load_s_per_batch),
+            "headroom": interval_figure(guess.headroom, format_ratio, rate_headroom),
+        }
+        for guess in (unmodified, *findings.what_if)
+    ]
+    return Table("What if", "Predicted load time of a batch.", rows)
+
+
+def build_need_table(needs: Sequence[Need]) -> Table:
+    """Return what keeps each accelerator fed, at least one."""
+    rows = [
+        {
+            "accelerator": Cell(need.accelerator),
+            "step": Figure(format_seconds(need.step_s)),
+            "batches/s": Figure(format_number(need.batches_per_s)),
+            "workers": Figure(str(need.workers)),
+            "cores": Figure(format_number(need.cores, 2)),
+            "headroom now": Figure(format_ratio(need.headroom), tone=rate_headroom(need.headroom)),
+        }
+        for need in needs
+    ]
+    caption = "What each accelerator needs; step times are derived from FLOPs and peaks."
+    return Table("What each accelerator needs", caption, rows)
 
 
 def closing(findings: Findings) -> str:
@@ -132,68 +213,3 @@ def closing(findings: Findings) -> str:
     elif not (lines and findings.why_untried == NO_TIME):
         lines.append(f"nothing was tried: {findings.unverified}")
     return "\n".join(lines)
-
-
-_WRAPPED: Final = ("stage", "made at", "change", "", "with")
-_FIGURES: Final = (
-    "share", "time", "CPU time", "step", "batches/s", "workers", "cores", "headroom now",
-)  # fmt: skip
-
-
-def _build_table(title: str, *headings: str) -> Table:
-    table = new_table(title)
-    for heading in headings:
-        if heading in _WRAPPED:
-            table.add_column(heading, overflow="fold")
-        else:
-            justify: JustifyMethod = "right" if heading in _FIGURES else "left"
-            table.add_column(heading, no_wrap=True, justify=justify)
-    return table
-
-
-def _build_stage_table(findings: Findings) -> Table:
-    total = format_seconds(findings.lane_s_per_batch.median)
-    title = f"stages: what a batch takes in one thread of one process, {total} in all"
-    table = _build_table(
-        title, "stage", "share", "time", "CPU time", "without it", "runs in", "made at"
-    )
-    for stage in findings.stages[:_MAX_STAGES]:
-        without_s, share = stage.without_s_per_batch, format_percent(stage.fraction)
-        wall, cpu = format_seconds(stage.s_per_batch), format_seconds(stage.cpu_s_per_batch)
-        without = format_seconds(without_s.median) if without_s else ""
-        table.add_row(stage.name, share, wall, cpu, without, stage.section, stage.made_at)
-    return table
-
-
-def _build_intervention_table(findings: Findings) -> Table:
-    title = "interventions: what was changed to find out, in turns with the loader"
-    table = _build_table(title, "change", "times as fast", "")
-    for made in findings.interventions:
-        says, ratio = made.says, format_ratio_interval(made.speedup) if made.speedup else ""
-        if made.before_s_per_batch and made.after_s_per_batch:
-            before_s, after_s = made.before_s_per_batch.median, made.after_s_per_batch.median
-            says += f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
-        table.add_row(made.what, ratio, says)
-    return table
-
-
-def _build_prediction_table(findings: Findings) -> Table:
-    unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
-    title = "what if: predicted load time of a batch"
-    table = _build_table(title, "with", "load time", "headroom")
-    for guess in (unmodified, *findings.what_if):
-        headroom = f"{guess.headroom.median:.2f}" if guess.headroom else ""
-        table.add_row(guess.change, format_seconds_interval(guess.load_s_per_batch), headroom)
-    return table
-
-
-def _build_need_table(diagnosis: Diagnosis) -> Table:
-    title = "what each accelerator needs (step times are derived)"
-    table = _build_table(
-        title, "accelerator", "step", "batches/s", "workers", "cores", "headroom now"
-    )
-    for need in diagnosis.needs:
-        step, rate = format_seconds(need.step_s), format_number(need.batches_per_s)
-        cores, headroom = f"{need.cores:.2g}", f"{need.headroom:.2f}"
-        table.add_row(need.accelerator, step, rate, str(need.workers), cores, headroom)
-    return table

@@ -1,10 +1,11 @@
 """What a page shows: the parts of results as cards of text, figures and drawings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from netpipe.page.tones import Tone
+from netpipe.verdict.tables import Table
+from netpipe.verdict.tones import Tone
 
 
 @dataclass(frozen=True)
@@ -24,36 +25,6 @@ class Fact:
     label: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table, with a smaller note below; `svg` is drawn in place of the text."""
-
-    text: str
-    note: str = ""
-    tone: Tone = Tone.PLAIN
-    svg: str = ""
-    is_code: bool = False
-    is_figure: bool = False
-
-
-@dataclass(frozen=True)
-class Figure(Cell):
-    """A cell that is aligned to the right."""
-
-    is_figure: bool = True
-
-
-@dataclass(frozen=True)
-class Table:
-    """At least one row: a cell for each heading. A wide table takes the page's whole width."""
-
-    kind: ClassVar[str] = "table"
-    heading: str
-    caption: str
-    rows: Sequence[Mapping[str, Cell]]
-    is_wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -163,14 +163,14 @@ def print_tables(found: Diagnosis, width: int = 118) -> list[str]:
         # As netpipe.cli.console prints it: names of the user's are no markup.
         console = Console(width=width, markup=False, emoji=False, highlight=False)
         with console.capture() as capture:
-            console.print(table)
+            console.print(table.for_terminal())
         texts.append(" ".join(capture.get().split()))
     return texts
 
 
-def print_findings(**given: Any) -> list[str]:
+def print_findings(*, width: int = 118, **given: Any) -> list[str]:
     """Return the tables of some findings."""
-    return print_tables(diagnosis(findings=findings(**given)))
+    return print_tables(diagnosis(findings=findings(**given)), width)
 
 
 def test_stages_have_all_their_figures() -> None:
@@ -178,7 +178,7 @@ def test_stages_have_all_their_figures() -> None:
     slow = stage(without_s_per_batch=interval(0.011), cpu_s_per_batch=0.020)
     text = print_findings(stages=(slow,))[0]
     assert "40 ms in all" in text
-    assert f"{NAME} 75.0% 30 ms 20 ms 11 ms workers mine.py:7" in text
+    assert f"{NAME} 75.0% 30 ms 20 ms 11 ms (9.9 ms to 12.1 ms) workers mine.py:7" in text
 
 
 def test_the_table_has_the_largest_stages() -> None:
@@ -191,17 +191,18 @@ def test_the_table_has_the_largest_stages() -> None:
 def test_interventions_have_their_speedup_or_the_reason() -> None:
     """The interval of the speedup stands with it, if there were enough rounds."""
     made = findings().interventions
-    text = print_findings()[1]
-    assert f"{made[0].what} 1.90 (1.71 to 2.09) {made[0].says}: 21 ms" in text
-    assert f"{made[1].what} {made[1].says}" in text
+    text = print_findings(width=160)[1]
+    assert f"({made[0].what}) 40 ms (36 ms to 44 ms) 21 ms (18.9 ms to 23.1 ms)" in text
+    assert f"1.90 (1.71 to 2.09) {made[0].says}" in text
+    assert f"({made[1].what}) {made[1].says}" in text
     single = replace(made[0], speedup=Interval(2.0, 0.0, inf, 1))
-    assert "2.00 (1 round" in print_findings(interventions=(single,))[1]
+    assert "2.00 (0.00 or more)" in print_findings(interventions=(single,), width=160)[1]
 
 
 def test_predictions_stand_below_the_measurement() -> None:
     """The first row is the unmodified loader."""
     text = print_findings()[2]
-    assert text.index("20 ms (18 to 22 ms)") < text.index("3 workers 15 ms")
+    assert text.index("20 ms (18 ms to 22 ms)") < text.index("3 workers 15 ms")
     assert "1.10" in text
 
 

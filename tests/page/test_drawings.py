@@ -10,10 +10,10 @@ from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_sparkline, draw_stage_bars
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.page.rendering import inline_svg
-from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_amount
+from netpipe.verdict.tones import Tone
 from tests.page import examples
 from tests.page.examples import HOSTILE, findings, near
 from tests.page.parsed import parsed

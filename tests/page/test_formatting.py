@@ -5,12 +5,11 @@ from math import inf
 import pytest
 
 from netpipe.page.formatting import (
-    format_bounds,
-    format_ratio,
     format_size,
     strip_modules,
 )
 from netpipe.results.measurement import Interval
+from netpipe.verdict.tables import format_bounds, format_ratio
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from netpipe.page.content import Card, Drawing, Fact, Facts, Notes, Part, Table
+from netpipe.page.content import Card, Drawing, Fact, Facts, Notes, Part
 from netpipe.page.parts import build_parts
 from netpipe.page.rendering import replace_unprintable
-from netpipe.page.tones import Tone
+from netpipe.verdict.tables import Table
+from netpipe.verdict.tones import Tone
 from tests.measurements import CPU
 from tests.page import examples
 from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run, work

@@ -10,7 +10,6 @@ import pytest
 from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.footprint import Memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput import run as runs
 from netpipe.throughput.figures import Tally

@@ -7,8 +7,9 @@ from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.drawing import draw_svg_graph
 from netpipe.linting.picture.visible_graph import WORDS, count_findings
 from netpipe.linting.rules.finding import LintFinding, sort_by_severity
-from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
-from netpipe.page.tones import BY_SEVERITY, Tone
+from netpipe.page.content import Card, Drawing, Headline, Note, Notes, Part
+from netpipe.verdict.tables import Cell, Table
+from netpipe.verdict.tones import BY_SEVERITY, Tone
 
 
 def build_lint_part(document: Mapping[str, Any]) -> Part:

@@ -3,30 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netpipe.page.content import (
-    Card,
-    Cell,
-    Drawing,
-    Fact,
-    Facts,
-    Figure,
-    Headline,
-    Note,
-    Notes,
-    Part,
-    Table,
-)
-from netpipe.page.formatting import (
-    capitalize,
-    describe_interval,
-    format_bounds,
-    format_ratio,
-    format_size,
-)
+from netpipe.page.content import Card, Drawing, Fact, Facts, Headline, Note, Notes, Part
+from netpipe.page.formatting import capitalize, format_size
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
-from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.measurement import (
     BlockingLine,
     Interval,
@@ -37,6 +18,15 @@ from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label, parse_printed
+from netpipe.verdict.tables import (
+    Cell,
+    Figure,
+    Table,
+    describe_interval,
+    format_bounds,
+    format_ratio,
+)
+from netpipe.verdict.tones import BY_VERDICT, Tone, pick_worst
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),

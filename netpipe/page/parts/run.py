@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from netpipe.page.content import Card, Cell, Fact, Figure, Headline, Note, Notes, Part, Table
-from netpipe.page.formatting import format_ratio
+from netpipe.page.content import Card, Fact, Headline, Note, Notes, Part
 from netpipe.page.parts.lint import build_lint_part
 from netpipe.page.parts.measurement import build_measurement_part
 from netpipe.page.plots.rows import draw_sparkline
-from netpipe.page.tones import BY_OUTCOME, Tone, pick_worst
-from netpipe.results.units import format_metric, format_seconds
+from netpipe.results.units import format_metric
+from netpipe.verdict.tables import Cell, Figure, Table, format_ratio
+from netpipe.verdict.tones import BY_OUTCOME, Tone, pick_worst
 
 Comparison = Mapping[str, Any]
 
@@ -130,10 +130,8 @@ def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[st
     for change in changes:
         file = Cell(change["file"], change["change"], is_code=True)
         for name, figure in (change["figures"] or {"": {}}).items():
-            is_duration = name.partition("_per_")[0].endswith("_s")
-            write = format_seconds if is_duration else format_ratio
             row = {"file": file, "figure": Cell(name, is_code=True)}
             for key in ("before", "after"):
                 value = figure.get(key)
-                row[key] = Figure("" if value is None else write(value))
+                row[key] = Figure("" if value is None else format_metric(name, value))
             yield row

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from netpipe.page.content import Cell, Drawing, Fact, Figure, Headline, Part, Table
-from netpipe.page.formatting import format_bounds, format_size
+from netpipe.page.content import Drawing, Fact, Headline, Part
+from netpipe.page.formatting import format_size
 from netpipe.page.parts.measurement import build_environment_cards
 from netpipe.page.plots.rows import Row, draw_amounts
-from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_amount, format_number
+from netpipe.verdict.tables import Cell, Figure, Table, format_bounds
+from netpipe.verdict.tones import Tone
 
 _FIGURES: Final = (
     ("tokens/s", "tokens_per_s", format_amount),

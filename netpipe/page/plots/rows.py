@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from netpipe.diagnosis.diagnosis import Stage
 from netpipe.linting.picture.visible_graph import shorten_middle
-from netpipe.page.formatting import format_ratio, strip_modules
+from netpipe.page.formatting import strip_modules
 from netpipe.page.plots.canvas import (
     MAX_TICKS,
     SMALL,
@@ -22,9 +22,10 @@ from netpipe.page.plots.canvas import (
     label_values,
     write_text,
 )
-from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
+from netpipe.verdict.tables import format_ratio
+from netpipe.verdict.tones import Tone
 
 _MAX_LABEL_COLUMNS: Final = 34
 _MAX_STAGE_COLUMNS: Final = 26

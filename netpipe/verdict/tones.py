@@ -29,19 +29,9 @@ BY_OUTCOME: Final = dict.fromkeys(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"
 
 BY_SEVERITY: Final = {"error": Tone.BAD, "warning": Tone.WARN, "info": Tone.PLAIN}
 
-BY_VERDICT: Final = {
+BY_VERDICT: Final = dict.fromkeys(VerdictKind, Tone.BAD) | {
     VerdictKind.HEALTHY: Tone.GOOD,
     VerdictKind.AT_RISK: Tone.WARN,
-    VerdictKind.LOADER_BOUND: Tone.BAD,
-    VerdictKind.MASKED_LOADER_BOUND: Tone.BAD,
-    VerdictKind.FORCED_SYNC: Tone.BAD,
-    VerdictKind.TRANSFER_BOUND: Tone.BAD,
-    VerdictKind.CONTENTION: Tone.BAD,
-    VerdictKind.JITTER: Tone.BAD,
-    VerdictKind.NO_OVERLAP: Tone.BAD,
-    VerdictKind.HOST_BOUND: Tone.BAD,
-    VerdictKind.RECOMPILING: Tone.BAD,
-    VerdictKind.UNEXPLAINED: Tone.BAD,
     VerdictKind.INCONCLUSIVE: Tone.OPEN,
 }
 

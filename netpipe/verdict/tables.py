@@ -1,0 +1,94 @@
+"""Tables of a result, which a page and a terminal show alike."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar
+
+from rich import table as terminal
+from rich.console import JustifyMethod
+
+from netpipe.results.measurement import Interval
+from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.report import new_table
+from netpipe.verdict.tones import Tone
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table, with a smaller note below; `svg` is drawn in place of the text."""
+
+    text: str
+    note: str = ""
+    tone: Tone = Tone.PLAIN
+    svg: str = ""
+    is_code: bool = False
+    is_figure: bool = False
+
+
+@dataclass(frozen=True)
+class Figure(Cell):
+    """A cell that is aligned to the right."""
+
+    is_figure: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """At least one row: a cell for each heading. A wide table takes a page's whole width."""
+
+    kind: ClassVar[str] = "table"
+    heading: str
+    caption: str
+    rows: Sequence[Mapping[str, Cell]]
+    is_wide: bool = False
+
+    def for_terminal(self) -> terminal.Table:
+        """Return the table with each note in parentheses behind its text."""
+        table = new_table(self.caption)
+        for heading, cell in self.rows[0].items():
+            justify: JustifyMethod = "right" if cell.is_figure else "left"
+            table.add_column(heading, justify=justify, overflow="fold")
+        for row in self.rows:
+            texts = ((cell.text, cell.note and f"({cell.note})") for cell in row.values())
+            table.add_row(*(" ".join(filter(None, text)) for text in texts))
+        return table
+
+
+def format_ratio(value: float) -> str:
+    """Format a ratio: `0.88`, `20.1`."""
+    return f"{value:.2f}" if abs(value) < 10 else format_number(value)
+
+
+def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
+    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
+    if isfinite(interval.low) and isfinite(interval.high):
+        return f"{write(interval.low)} to {write(interval.high)}"
+    if isfinite(interval.low):
+        return f"{write(interval.low)} or more"
+    if isfinite(interval.high):
+        return f"{write(interval.high)} or less"
+    return "too few rounds to bound it"
+
+
+def describe_interval(
+    interval: Interval, write: Callable[[float], str] = format_seconds
+) -> tuple[str, str]:
+    """Format the median of an interval, and its ends."""
+    return write(interval.median), format_bounds(interval, write)
+
+
+def interval_figure(
+    interval: Interval | None,
+    write: Callable[[float], str] = format_seconds,
+    rate: Callable[[float], Tone] = lambda _: Tone.PLAIN,
+) -> Figure:
+    """Return the cell of an interval, its median rated; an empty one if there is none."""
+    if interval is None:
+        return Figure("")
+    return Figure(*describe_interval(interval, write), rate(interval.median))
+
+
+def rate_headroom(headroom: float) -> Tone:
+    """Return whether a loader with this headroom keeps up."""
+    return Tone.GOOD if headroom >= 1 else Tone.BAD
