@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from netpipe.results.documents import check_document
@@ -203,8 +203,9 @@ class Findings:
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:
-    """Return the findings that `Findings.to_document` wrote."""
-    return converter().structure(document, Findings)
+    """Return the findings that `Findings.to_document` wrote, maybe as a part of a document."""
+    names = (field.name for field in fields(Findings) if field.name in document)
+    return converter().structure({name: document[name] for name in names}, Findings)
 
 
 @dataclass(frozen=True)

@@ -99,16 +99,12 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     if root.find("title") is None:
-        _add_title(root, f"{prefix}title", title)
+        described = Element("title", id=f"{prefix}title")
+        described.text = title
+        root.insert(0, described)
+        root.set("role", "img")
+        root.set("aria-labelledby", f"{prefix}title")
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _add_title(root: Element, id_: str, text: str) -> None:
-    title = Element("title", id=id_)
-    title.text = text
-    root.insert(0, title)
-    root.set("role", "img")
-    root.set("aria-labelledby", id_)
 
 
 def _adapt(name: str, value: str, prefix: str) -> str:

@@ -1,7 +1,7 @@
 """A diagnosis: which stage, which resource, what was changed, and what each change would give."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from netpipe.diagnosis.diagnosis import (
@@ -50,9 +50,7 @@ _MAX_ERROR_FRACTION: Final = 0.20
 
 def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.diagnosis/1` document: it, its measurement, its lint."""
-    findings = findings_from(
-        {field.name: document[field.name] for field in fields(Findings) if field.name in document}
-    )
+    findings = findings_from(document)
     measured = order = None
     if measurement := document["measurement"]:
         # The diagnosis itself shows the steps.

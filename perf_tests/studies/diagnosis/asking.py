@@ -1,7 +1,7 @@
 """Questions to `netpipe diagnose`, which runs as a person would run it, and its answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cattrs.errors import BaseValidationError
@@ -63,7 +63,6 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
         ChildError: It is none.
     """
     try:
-        findings = {field.name: document[field.name] for field in fields(Findings)}
-        return Answer(document["sentence"], findings_from(findings))
+        return Answer(document["sentence"], findings_from(document))
     except (KeyError, BaseValidationError) as error:
         raise ChildError(f"printed no netpipe.diagnosis/1: {error!r}") from error
