@@ -59,7 +59,7 @@ class StateLog:
         batches, self._batches = self._batches, 0
         waited_s, self._waited_s = self._waited_s, 0.0
         self._told_s = now_s
-        memory_mb = read_memory().pss_bytes / 1e6
+        memory_mb = read_memory()[0] / 1e6
         state = (
             f"netpipe, {self._host}: {batches} batches in {passed_s:.1f} s, "
             f"{min(1.0, waited_s / passed_s):.0%} of the time waiting for them; "
