@@ -6,7 +6,6 @@ this one, and the runtime limits the steps in flight as for a real device.
 """
 
 import ctypes
-import errno
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -273,14 +272,11 @@ _CALL_FRAME = _structure(
     stage=_INT,
     arguments=_ARGUMENTS,
 )
-_TIMESPEC = _structure(seconds=ctypes.c_long, nanoseconds=ctypes.c_long)
 
 _METADATA_TYPE = 1
 _EXECUTE_STAGE = 3
 # The version of a handler that uses only these fields.
 _API_VERSION = (0, 1)
-_TIMER_ABSTIME = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _sleep_until(frame: Any) -> None:
@@ -294,12 +290,8 @@ def _sleep_until(frame: Any) -> None:
     if call.stage != _EXECUTE_STAGE:
         return
     deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
-    moment = _TIMESPEC(*divmod(deadline, _NS))
-    interrupted = errno.EINTR
-    while interrupted == errno.EINTR:
-        interrupted = _libc.clock_nanosleep(
-            time.CLOCK_MONOTONIC, _TIMER_ABSTIME, ctypes.byref(moment), None
-        )
+    # Python sleeps until a moment of the same clock, and goes on where a signal interrupts it.
+    time.sleep(max(0.0, (deadline - time.monotonic_ns()) / _NS))
 
 
 _HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_CALL_FRAME))(_sleep_until)
