@@ -1,27 +1,30 @@
-"""One side of a duet: it makes the loader and the step, and times a block whenever it is told to.
-
-`python -m netpipe.duets.child` runs it on targets. Loader workers import this module again, so its
-top level imports nothing heavy.
-"""
+"""One side of a duet: it makes the loader and the step, and times blocks when it is told to."""
 
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from netpipe.duets.blocks import BlockTimer
-    from netpipe.duets.request import BlockSize, DuetRequest
-    from netpipe.measuring.request import Factories
-    from netpipe.session.heartbeat import Watch
+from netpipe.clock import MonotonicClock
+from netpipe.duets.blocks import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
+from netpipe.duets.request import BlockSize, DuetRequest
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.measuring.child import device_and_step
+from netpipe.measuring.loader_puller import Puller, close_with_timeout
+from netpipe.measuring.request import Factories
+from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.session.code_origin import check_origin
+from netpipe.session.heartbeat import Watch
+from netpipe.session.watchdog import Watchdog
 
 _POLL_S: Final = 1.0
 _WARM_UP_SHARE: Final = 0.2
 _MAX_FILLING_S: Final = 10.0
 
 
-def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack) -> dict[str, Any]:
+def take_part(request: DuetRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Time blocks of what the factories make until the parent ends this process.
 
     The loaders are closed by `closing`.
@@ -29,10 +32,6 @@ def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack
     Raises:
         MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
     """
-    from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.code_origin import check_origin
-    from netpipe.session.watchdog import Watchdog
-
     os.set_inheritable(request.channel, False)
     check_origin(request.code_from, request.not_from)
     let_grain_start_workers()
@@ -47,35 +46,24 @@ def take_part(request: "DuetRequest", factories: "Factories", closing: ExitStack
 
 
 def _make_timer(
-    request: "DuetRequest", factories: "Factories", closing: ExitStack, watch: "Watch"
-) -> "tuple[BlockTimer, dict[str, Any]]":
+    request: DuetRequest, factories: Factories, closing: ExitStack, watch: Watch
+) -> tuple[BlockTimer, dict[str, Any]]:
     """Return what times the blocks, and what the parent must know to compare the sides."""
-    from netpipe.clock import MonotonicClock
-    from netpipe.duets.blocks import LoadTimer, StepTimer, TrainTimer, block_seconds
-    from netpipe.measuring.child import device_and_step
-    from netpipe.measuring.loader_puller import Puller, close_with_timeout
-    from netpipe.measuring.step_runner import StepRunner
-    from netpipe.measuring.training_loop import late_reading_loop
-
     clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
+    about = {"fingerprint": factories.fingerprint, "shares_cores": False}
     watch.enter_phase("making the loader")
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
-        return LoadTimer(puller, clock, block_s), {
-            "fingerprint": factories.fingerprint,
-            "shares_cores": False,
-        }
+        return LoadTimer(puller, clock, block_s), about
     watch.enter_phase("making and warming up the step")
     device_of, step = device_and_step(request, factories)
     batches = [puller.first_batch, puller.pull()[0]]
     stepper = StepRunner(step, batches, clock, factories.synthetic)
     stepper.warm_up(_WARM_UP_SHARE * request.budget_s)
     device = device_of(len(stepper.devices))
-    about = {
-        "fingerprint": device.complete_fingerprint(factories.fingerprint),
-        "shares_cores": device.shares_host_cores,
-    }
+    about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)
+    about["shares_cores"] = device.shares_host_cores
     if request.quantity == "step_s":
         puller.wait_for_full_buffers(_MAX_FILLING_S)  # the loader rests from now on
         return StepTimer(stepper, block_s), about
@@ -83,10 +71,8 @@ def _make_timer(
     return TrainTimer(puller, stepper, loop, block_s, watch), about
 
 
-def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[BlockSize]":
+def _read_orders(channel: Connection, watch: Watch) -> Iterator[BlockSize]:
     """Yield the size of each block that the parent asks for, until it is gone."""
-    from netpipe.duets.request import BlockSize
-
     while True:
         watch.begin_rounds()
         # The other side may take minutes to start.
@@ -95,17 +81,3 @@ def _read_orders(channel: Connection, watch: "Watch") -> "Iterator[BlockSize]":
                 yield BlockSize(*channel.recv())
             except EOFError:
                 return
-
-
-def child_command(loader: str, step: str | None) -> list[str]:
-    """Return the command of a side of targets."""
-    from netpipe.measuring.targets import targets_command
-
-    return targets_command("netpipe.duets.child", loader, step)
-
-
-if __name__ == "__main__":
-    from netpipe.duets.request import DuetRequest
-    from netpipe.measuring.targets import run_on_targets
-
-    run_on_targets(DuetRequest, take_part)

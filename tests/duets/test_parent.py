@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from netpipe.duets import parent
-from netpipe.duets.child import child_command
 from netpipe.duets.parent import Side, run_duet
 from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS
+from perf_tests.studies.gate_power.live_side import side_command
 from tests.duets import duet_targets
 from tests.session.child_programs import wait_until_gone
 
@@ -25,7 +25,7 @@ REQUEST = DuetRequest(budget_s=2.0)
 
 def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side:
     """Make a side of targets of the tests."""
-    command = child_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
+    command = side_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
     return Side(name, command, replace(REQUEST, **settings))
 
 

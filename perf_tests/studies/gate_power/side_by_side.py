@@ -16,7 +16,6 @@ from typing import Final
 import click
 from rich.console import Console
 
-from netpipe.duets.child import child_command
 from netpipe.duets.parent import Side, run_duet
 from netpipe.duets.request import DuetRequest
 from netpipe.errors import NetpipeError
@@ -24,6 +23,7 @@ from netpipe.gate.duets import Duet, decide, decide_in_duets
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.git import git
 from perf_tests.studies.faults.busy import busy_core
+from perf_tests.studies.gate_power.live_side import side_command
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.proportions import Proportion
@@ -119,7 +119,7 @@ def run_trial(case: Case, *, is_busy: bool, budget_s: float) -> Trial:
 def _command(case: Case, slowdown: Slowdown) -> list[str]:
     name = f"{slowdown.kind}_{slowdown.doses}"
     step = None if case.quantity == "load_s_per_batch" else f"{_MODULE}:step_{name}"
-    return child_command(f"{_MODULE}:loader_{name}", step)
+    return side_command(f"{_MODULE}:loader_{name}", step)
 
 
 def _round(value: float) -> float:
