@@ -4,12 +4,13 @@ The letters in the rules are explained in `quantities`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from statistics import median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import Finding, GpuHealth, Measurement
+from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.units import (
     format_percent,
     format_ratio_interval,
@@ -19,10 +20,10 @@ from netpipe.results.units import (
 )
 from netpipe.verdict import host_causes, quantities
 from netpipe.verdict.host_causes import MIN_SYNC_PROBE
-from netpipe.verdict.kinds import HEALTHY_KINDS, Cause, Verdict, VerdictKind
+from netpipe.verdict.kinds import HEALTHY_KINDS, Verdict, VerdictKind
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
-Rule = Callable[[Measurement], Cause | None]
+Rule = Callable[[Measurement], Verdict | None]
 """Returns the verdict's cause if it holds for a measurement."""
 
 _MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
@@ -34,7 +35,7 @@ def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
-    return Verdict(cause.kind, f"{cause.kind}: {cause.reason}", evidence, cause.next)
+    return replace(cause, message=f"{cause.kind}: {cause.message}", evidence=evidence)
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
@@ -62,10 +63,10 @@ def _make_doubt_rule(
 ) -> Rule:
     """Return the rule that is inconclusive where `explain` returns a reason."""
 
-    def rule(measurement: Measurement) -> Cause | None:
+    def rule(measurement: Measurement) -> Verdict | None:
         reason = explain(measurement)
         rounds = format_rounds(measurement.step_s.n)
-        return Cause(VerdictKind.INCONCLUSIVE, reason, way_out, (rounds,)) if reason else None
+        return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), way_out) if reason else None
 
     return rule
 
@@ -89,15 +90,10 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time; a larger budget gives more"
-    if measurement.gpu is None:
-        return None
-    return _explain_disturbed_gpu(measurement.gpu, measurement.step_s.n)
-
-
-def _explain_disturbed_gpu(gpu: GpuHealth, rounds: int) -> str | None:
-    if gpu.foreign_pids:
+    gpu, rounds = measurement.gpu, measurement.step_s.n
+    if gpu is not None and gpu.foreign_pids:
         return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"
-    if gpu.throttled_rounds:
+    if gpu is not None and gpu.throttled_rounds:
         reasons = ", ".join(gpu.throttle_reasons)
         return f"the GPU was throttled in {gpu.throttled_rounds} of {rounds} rounds: {reasons}"
     return None
@@ -132,21 +128,21 @@ def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | No
     return f"L/S0 is {format_ratio_interval(ratio)}, on both sides of a limit"
 
 
-def _judge_recompiling(measurement: Measurement) -> Cause | None:
+def _judge_recompiling(measurement: Measurement) -> Verdict | None:
     by_round, count = measurement.rounds.compilations, measurement.compilations
     # Compilations that stop, or come once in a while, are only worth a remark.
     goes_on = by_round and by_round[-1] > 0 and 2 * sum(map(bool, by_round)) > len(by_round)
     if not goes_on:
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.RECOMPILING,
         f"{count} compilations inside the timed windows",
-        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
         (f"{count} compilations in {format_rounds(measurement.step_s.n)}",),
+        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
     )
 
 
-def _judge_loader_bound(measurement: Measurement) -> Cause | None:
+def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
     rounds, step_s = measurement.rounds, measurement.step_s.median
     # On a CPU device the loader and the step compete for cores, so that a slow loader takes turns
     # with the step there.
@@ -163,39 +159,40 @@ def _judge_loader_bound(measurement: Measurement) -> Cause | None:
             step = measurement.buffered_batches / (1 - step_s / load_s)
             until = f"until about step {step:.0f}"
         hidden = f"; only the buffers hide it, {until}"
-    return Cause(
+    return Verdict(
         kind,
         f"loading a batch takes {format_seconds(load_s)}, "
         f"the step {format_seconds(step_s)}{hidden}",
+        (),
         "make loading faster or give it more workers; netpipe diagnose says which",
     )
 
 
-def _judge_stall(measurement: Measurement) -> Cause | None:
+def _judge_stall(measurement: Measurement) -> Verdict | None:
     """Return why training stalls where neither a sync nor a slow loader is the cause."""
     if not quantities.certainly_stalls(measurement):
         return None
     return next(filter(None, (rule(measurement) for rule in _STALL_RULES)))
 
 
-def _judge_jitter(measurement: Measurement) -> Cause | None:
+def _judge_jitter(measurement: Measurement) -> Verdict | None:
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
     # On a CPU device any other program makes steps late.
     if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.JITTER,
         f"the worst tenth of the steps holds {format_percent(worst)} of the stall",
-        "prefetch more batches, and look for the rare slow batch",
         (
             f"CV of load times {waits.cv:.2f}",
             f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
+        "prefetch more batches, and look for the rare slow batch",
     )
 
 
-def _judge_contention(measurement: Measurement) -> Cause | None:
+def _judge_contention(measurement: Measurement) -> Verdict | None:
     rounds, is_shared = measurement.rounds, measurement.device.shares_host_cores
     shadow = None
     if rounds.step_shadow_s:
@@ -203,16 +200,16 @@ def _judge_contention(measurement: Measurement) -> Cause | None:
     slowed = shadow is not None and shadow.low > 1 + EPSILON
     if not slowed and not is_shared:
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.CONTENTION,
         "the loader and the step slow each other"
         + (f" on the same {measurement.host.cores} cores" if is_shared else ""),
-        "leave cores to the step's host thread: fewer workers, or work moved out of its process",
         (f"S1/S0 beside the loader = {format_ratio_interval(shadow)}",),
+        "leave cores to the step's host thread: fewer workers, or work moved out of its process",
     )
 
 
-def _judge_transfer_bound(measurement: Measurement) -> Cause | None:
+def _judge_transfer_bound(measurement: Measurement) -> Verdict | None:
     rounds = measurement.rounds
     if not rounds.step_transfer_s:
         return None
@@ -220,16 +217,16 @@ def _judge_transfer_bound(measurement: Measurement) -> Cause | None:
     copying_s = median(rounds.step_transfer_s) - measurement.step_s.median
     if transfer.low <= 1 + EPSILON or copying_s < 0.5 * quantities.excess_s(measurement):
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.TRANSFER_BOUND,
         f"copying {measurement.batch_bytes:,} bytes a batch to the device slows the step to "
         f"{format_ratio_interval(transfer)} of itself",
-        "send narrower dtypes, or copy the next batch while the step runs",
         (f"S2/S0 with transfers = {format_ratio_interval(transfer)}",),
+        "send narrower dtypes, or copy the next batch while the step runs",
     )
 
 
-def _judge_unexplained(measurement: Measurement) -> Cause:
+def _judge_unexplained(measurement: Measurement) -> Verdict:
     kind, next_ = VerdictKind.UNEXPLAINED, "look at a profiler trace of the loop"
     reason = (
         f"a real step takes {format_seconds(measurement.train_s_per_step.median)}, and neither "
@@ -246,28 +243,28 @@ def _judge_unexplained(measurement: Measurement) -> Cause:
         f"sync probe {measurement.sync_probe_fraction:.2f}",
         f"by the profiler {format_percent(measurement.load_overlap_fraction)} of loading overlaps",
     )
-    return Cause(kind, reason, next_, evidence)
+    return Verdict(kind, reason, evidence, next_)
 
 
-def _judge_at_risk(measurement: Measurement) -> Cause | None:
+def _judge_at_risk(measurement: Measurement) -> Verdict | None:
     if not AT_RISK_ABOVE < quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.AT_RISK,
         f"headroom is {format_ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
-        "make loading faster before the accelerator is",
         _list_undecided(measurement),
+        "make loading faster before the accelerator is",
     )
 
 
-def _judge_healthy(measurement: Measurement) -> Cause:
-    return Cause(
+def _judge_healthy(measurement: Measurement) -> Verdict:
+    return Verdict(
         VerdictKind.HEALTHY,
         f"loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, the step "
         f"{format_seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
-        "nothing",
         _list_undecided(measurement),
+        "nothing",
     )
 
 

@@ -11,7 +11,7 @@ from netpipe.results.units import (
     format_seconds_interval,
 )
 from netpipe.verdict import quantities
-from netpipe.verdict.kinds import Cause, VerdictKind
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 # Share of requests that find the step done, beyond which the loop is seen to sync.
@@ -26,7 +26,7 @@ _MIN_WAITING_FRACTION = 0.25
 _MIN_SLOWED_WORK_RATIO = 0.2
 
 
-def judge_forced_sync(measurement: Measurement) -> Cause | None:
+def judge_forced_sync(measurement: Measurement) -> Verdict | None:
     """Find a loop that waits for the device, and the causes that look like it."""
     stalls = quantities.certainly_stalls(measurement)
     exposed_time = quantities.exposed_time(measurement)
@@ -65,7 +65,7 @@ def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
     return _work_explains(measurement) and left_s <= 0.5 * probe * _synced_s(measurement)
 
 
-def _judge_slowed_work(measurement: Measurement) -> Cause | None:
+def _judge_slowed_work(measurement: Measurement) -> Verdict | None:
     """Find a sampled loop that works instead of waiting, slowed down by loader threads.
 
     Workers do not slow it down, because they do not hold Python's lock.
@@ -78,12 +78,12 @@ def _judge_slowed_work(measurement: Measurement) -> Cause | None:
     waits = _waiting_fraction(measurement) >= _MIN_WAITING_FRACTION
     if waits or not measurement.blocking_lines:
         return None
-    return Cause(
+    return Verdict(
         VerdictKind.CONTENTION,
         f"the loop's own work{name_worst_line(measurement)} takes {format_seconds(host_s)} a step "
         "alone, and longer than the step beside the loader",
-        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
         _describe_work(measurement),
+        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
     )
 
 
@@ -95,22 +95,22 @@ def _waiting_fraction(measurement: Measurement) -> float:
     )
 
 
-def _make_forced_sync(measurement: Measurement, probe: float) -> Cause:
+def _make_forced_sync(measurement: Measurement, probe: float) -> Verdict:
     train_s = measurement.train_s_per_step.median
     exposed_time, cost_s = quantities.exposed_time(measurement), quantities.excess_s(measurement)
     if exposed_time is not None and not quantities.certainly_stalls(measurement):
         cost_s = exposed_time[1]
-    return Cause(
+    return Verdict(
         VerdictKind.FORCED_SYNC,
         f"the loop waits for the device {probe:.2f} times a step{name_worst_line(measurement)}; a "
         f"step takes {format_seconds(train_s)} where {format_seconds(train_s - cost_s)} would do",
-        "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
-        "block_until_ready() on what the last step returned",
         (
             f"sync probe {probe:.2f} syncs a step",
             describe_exposed(measurement),
             *_list_lines(measurement),
         ),
+        "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
+        "block_until_ready() on what the last step returned",
     )
 
 
@@ -153,7 +153,7 @@ def _work_explains(measurement: Measurement) -> bool:
     return quantities.host_s(measurement) >= 0.5 * quantities.excess_s(measurement)
 
 
-def judge_host_bound(measurement: Measurement) -> Cause | None:
+def judge_host_bound(measurement: Measurement) -> Verdict | None:
     """Find in a stall a loop whose own work leaves the host no time to run ahead of the device."""
     if measurement.device.shares_host_cores:
         return None
@@ -165,12 +165,12 @@ def judge_host_bound(measurement: Measurement) -> Cause | None:
     return _make_host_bound(measurement)
 
 
-def _make_host_bound(measurement: Measurement) -> Cause:
-    return Cause(
+def _make_host_bound(measurement: Measurement) -> Verdict:
+    return Verdict(
         VerdictKind.HOST_BOUND,
         f"the loop's own work takes {format_seconds(quantities.host_s(measurement))} a step"
         f"{name_worst_line(measurement)}, beside a step of "
         f"{format_seconds(measurement.step_s.median)}",
-        "do it every n steps, in another thread or process, or not at all",
         _describe_work(measurement),
+        "do it every n steps, in another thread or process, or not at all",
     )

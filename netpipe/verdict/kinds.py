@@ -33,8 +33,8 @@ class Verdict:
     """Why training waits.
 
     Attributes:
-        message: One sentence that names the kind and gives its figures.
-        evidence: The figures that the verdict rests on, each as text.
+        message: One sentence that gives its figures; `judge` puts the kind before it.
+        evidence: The figures that the verdict rests on, each as text; of a rule, its own alone.
         next: What to do about it.
     """
 
@@ -50,13 +50,3 @@ class Verdict:
         """
         is_shared = measurement.device.shares_host_cores
         return self.kind in HEALTHY_KINDS or (self.kind == VerdictKind.CONTENTION and is_shared)
-
-
-@dataclass(frozen=True)
-class Cause:
-    """The cause that a rule finds; its evidence follows the figures of every verdict."""
-
-    kind: VerdictKind
-    reason: str
-    next: str
-    evidence: tuple[str, ...] = ()
