@@ -219,16 +219,24 @@ def save(
     document: Mapping[str, Any],
     sessions: Mapping[str, tuple[Measurement, ...]],
 ) -> Path:
-    """Write a baseline under the next number; no reader ever sees a part of it.
+    """Write a baseline, as `write_baseline` does.
 
-    `folder` is `<baselines>/<device key>`, made when missing, `name` the part of the file's name
-    after its number, `document` pytest-benchmark's own, and `sessions` as in a `Baseline`.
+    `document` is pytest-benchmark's own, and `sessions` are as in a `Baseline`.
+    """
+    return write_baseline(folder, name, {**document, "netpipe": _own_part(sessions)})
+
+
+def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path:
+    """Write a baseline and its digest under the next number; no reader ever sees a part of it.
+
+    `folder` is that of its key in `<baselines>`, made when missing, and `name` the part of the
+    file's name after its number.
 
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
     # pytest-benchmark writes values without a JSON form as text; the digest covers that text.
-    plain = json.loads(json.dumps({**document, "netpipe": _own_part(sessions)}, default=str))
+    plain = json.loads(json.dumps(document, default=str))
     plain["netpipe"]["digest"] = compute_digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:

@@ -1,15 +1,12 @@
 """Baselines of work, which hold on any host with the same versions of what does the work."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from netpipe.errors import InputError
-from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, compute_digest
-from netpipe.gate.numbered_files import write_numbered
+from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, write_baseline
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
@@ -83,24 +80,17 @@ def compare_with_baselines(
 
 
 def save_work(folder: Path, name: str, root: Path, profiles: Mapping[str, WorkProfile]) -> Path:
-    """Write a baseline under the next number of `<baselines>/work/<key>`, made when missing.
+    """Write a baseline to `<baselines>/work/<key>`, as `write_baseline` does.
 
     `root` is the folder of the project, whose commit it names.
-
-    Raises:
-        InputError: The folder cannot be written to.
     """
-    ours: dict[str, Any] = {
-        "schema": SCHEMA,
-        "profiles": {test: profile.to_document() for test, profile in profiles.items()},
+    documents_of = {test: profile.to_document() for test, profile in profiles.items()}
+    document = {
+        "datetime": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit_info": _commit_info(root),
+        "netpipe": {"schema": SCHEMA, "profiles": documents_of},
     }
-    recorded = datetime.now(UTC).isoformat(timespec="seconds")
-    document = {"datetime": recorded, "commit_info": _commit_info(root), "netpipe": ours}
-    ours["digest"] = compute_digest(document)
-    try:
-        return write_numbered(folder, name, json.dumps(document, indent=1, allow_nan=False) + "\n")
-    except OSError as error:
-        raise InputError(folder, "folder", "be writable", error.strerror) from error
+    return write_baseline(folder, name, document)
 
 
 def _commit_info(root: Path) -> dict[str, Any]:
