@@ -1,8 +1,12 @@
-"""What times the blocks of one side of a duet, a class for each quantity."""
+"""What times the blocks of one side of a duet, a class for each quantity.
+
+`size` is what the side alone would choose. `time_block` times a block and returns values by metric,
+none where the loader started again within it.
+"""
 
 import time
 from math import ceil
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from netpipe.clock import Clock
 from netpipe.duets.request import BlockSize
@@ -40,18 +44,6 @@ def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
     return puller.pull_until_steady(block_s, _MIN_ESTIMATES, _MAX_DRAINING_S)
 
 
-class BlockTimer(Protocol):
-    """Times blocks of one quantity; `size` is what this side alone would choose."""
-
-    size: BlockSize
-
-    def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Time a block; return values by metric, none where the loader started again within it.
-
-        A loader's block has `stamps_s` too: the clock before the first batch and after each.
-        """
-
-
 class LoadTimer:
     """Times batches that are pulled flat out, while the other side does the same."""
 
@@ -71,7 +63,10 @@ class LoadTimer:
         )
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Pull a block; CPU time is read when buffers are full, before and after it."""
+        """Pull a block; CPU time is read when buffers are full, before and after it.
+
+        `stamps_s` is the clock before the first batch and after each.
+        """
         batches = size.timed + size.skipped
         (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
             batches, lambda: self._pull(batches), runs=1
@@ -161,6 +156,9 @@ class TrainTimer:
     def _train(self, steps: int) -> TrainBlock:
         length = BlockLength(steps, skipped=clamp(1, steps // 2, _MAX_SKIPPED_STEPS))
         return run_train_block(self._puller, self._stepper, self._loop, length)
+
+
+BlockTimer = LoadTimer | StepTimer | TrainTimer
 
 
 def _count_steps(stepper: StepRunner, block_s: float) -> int:
