@@ -88,22 +88,18 @@ def load(path: Path) -> tuple[Waiver, ...]:
     """
     if not path.exists():
         return ()
-    waivers = tuple(_waiver(path, index, table) for index, table in enumerate(_tables(path), 1))
-    for waiver, other in combinations(waivers, 2):
-        if waiver.overlaps(other):
-            found = f"two: {shorten(waiver.name)}"
-            raise InputError(path, "waiver", "be the only one for its metric", found)
-    return waivers
-
-
-def _tables(path: Path) -> list[Any]:
     document = read_toml(path)
     tables = document.pop("waiver", [])
     if document:
         raise InputError(path, "key", "be waiver", quote(next(iter(document))))
     if not isinstance(tables, list):
         raise InputError(path, "waiver", "be an array of tables: [[waiver]]", quote(tables))
-    return tables
+    waivers = tuple(_waiver(path, index, table) for index, table in enumerate(tables, 1))
+    for waiver, other in combinations(waivers, 2):
+        if waiver.overlaps(other):
+            found = f"two: {shorten(waiver.name)}"
+            raise InputError(path, "waiver", "be the only one for its metric", found)
+    return waivers
 
 
 def _is_line(value: object) -> bool:
