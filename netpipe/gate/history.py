@@ -1,6 +1,6 @@
 """The baselines of all devices: which are in use, and which may be removed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -39,25 +39,25 @@ def device_folders(folder: Path) -> list[Path]:
 def read_entries(device: Path) -> list[Entry]:
     """Read every baseline in `<baselines>/<device key>`, by number."""
     paths = baseline_paths(device)
-    entries: list[Entry] = []
-    later: set[tuple[str, str]] = set()
-    removed: set[str] = set()
-    for path in reversed(paths):
-        is_latest = read_number(path) == read_number(paths[-1])
+    found: dict[Path, Baseline] = {}
+    errors: dict[Path, str] = {}
+    for path in paths:
         try:
-            baseline = load(path)
+            found[path] = load(path)
         except InputError as error:
-            entries.append(Entry(path, is_latest, None, str(error)))
-            continue
-        held = {
-            (name, host_class(baseline.sessions[name][0].host))
-            for name in baseline.benchmarks
-            if name not in removed
-        }
-        entries.append(Entry(path, is_latest or not held <= later, baseline))
-        later |= held
-        removed |= baseline.sessions.keys() - set(baseline.benchmarks)
-    return entries[::-1]
+            errors[path] = str(error)
+    compared = {holder.path for _, holder in _list_holders(list(found.values()))}
+    compared |= {path for path in paths if read_number(path) == read_number(paths[-1])}
+    return [Entry(path, path in compared, found.get(path), errors.get(path, "")) for path in paths]
+
+
+def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline]]:
+    """Yield which of a device's baselines each benchmark is compared with on each class of host."""
+    sessions = (session for baseline in baselines for session in baseline.all_sessions)
+    hosts = {host_class(session.host): session.host for session in sessions}
+    for benchmark, host in product(find_holders(baselines), hosts.values()):
+        if holder := find_holder(benchmark, baselines, host):
+            yield benchmark, holder
 
 
 def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
@@ -67,11 +67,7 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
     that holds it and the oldest comparable with that one, from which small steps are added up.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
-    sessions = (session for baseline in baselines for session in baseline.all_sessions)
-    hosts = {host_class(session.host): session.host for session in sessions}
-    for benchmark, host in product(find_holders(baselines), hosts.values()):
-        holder = find_holder(benchmark, baselines, host)
-        assert holder is not None
+    for benchmark, holder in _list_holders(baselines):
         kept.add(holder.path)
         now = holder.sessions[benchmark][-1]
         for metric in METRICS.values():
