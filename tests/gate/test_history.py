@@ -136,6 +136,20 @@ def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) ->
     assert [entry.is_compared for entry in entries(tmp_path)] == [False, True, True]
 
 
+def test_a_test_that_came_back_is_compared_as_runs_compare_it(tmp_path: Path) -> None:
+    """On another class of host, runs go back to the file before the test was removed."""
+    first = make_measurement()
+    other = replace(first, host=replace(first.host, cpu_model="family 6, model 167"))
+    for name, sessions in (("a", (first,)), ("b", ()), ("c", (other,))):
+        benchmarks = {"a::b": sessions, "a::c": (other,)}
+        baseline.save(tmp_path / first.device.key, name, DOCUMENT, benchmarks)
+    baselines = baseline.load_all(tmp_path / first.device.key)
+    held_by = baseline.find_holder("a::b", baselines, first.host)
+    assert held_by is not None
+    assert held_by.path.name == "0001_a.json"
+    assert [entry.is_compared for entry in entries(tmp_path)] == [True, False, True]
+
+
 def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
     """One that was not recorded again, and one whose test was gone by then, are named."""
     before = held(make_measurement())
