@@ -22,7 +22,7 @@ from netpipe.linting.linter import lint
 from netpipe.linting.picture.drawing import draw_svg
 from netpipe.trainer.network_config import take_network_config
 from netpipe.trainer.state_log import StateLog
-from netpipe.trainer.waiting import next_within
+from netpipe.trainer.waiting import AwaitedBatches
 from netpipe.whole_file import writable_folder, write_whole
 
 GlobalBatch = dict[str, jax.Array]
@@ -105,7 +105,7 @@ def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch
 class TrainIterator(Iterator[GlobalBatch]):
     """Training batches, and the position after the last of them.
 
-    After `limit_s` without a batch, and when a worker crashed, `next` raises as `next_within` does.
+    `next` waits for at most `limit_s` and raises as `AwaitedBatches` does.
     """
 
     def __init__(
@@ -119,21 +119,25 @@ class TrainIterator(Iterator[GlobalBatch]):
         self._batches = batches
         self._sharding = sharding
         self._hosts = hosts
-        self._limit_s = limit_s
+        self._awaited = AwaitedBatches(batches, limit_s)
+        # A batch that comes after the limit is not counted, because nobody has seen it.
+        self._state = batches.get_state()
         self._log = log
 
     def __next__(self) -> GlobalBatch:
         with self._log.waiting() if self._log else nullcontext():
-            batch = next_within(self._batches, self._limit_s)
+            batch = next(self._awaited)
+        self._state = self._batches.get_state()
         return _to_global(batch, self._sharding, self._hosts)
 
     def get_state(self) -> dict[str, Any]:
         """Return the position, the same in every process; see `ResumableBatches`."""
-        return self._batches.get_state()
+        return self._state.copy()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a position; see `ResumableBatches`."""
         self._batches.set_state(state)
+        self._state = self._batches.get_state()
 
     def close(self) -> None:
         """Stop the workers."""
@@ -153,6 +157,7 @@ class EvalIterator(Iterator[GlobalBatch]):
         self._hosts = hosts
         self._limit_s = limit_s
         self._iterator: grain.DatasetIterator | None = None
+        self._awaited: Iterator[Batch] = iter(())
 
     def __iter__(self) -> "EvalIterator":
         self.reset()
@@ -161,8 +166,8 @@ class EvalIterator(Iterator[GlobalBatch]):
     def __next__(self) -> GlobalBatch:
         if self._iterator is None:
             self._iterator = iter(self._dataset)
-        batch = next_within(self._iterator, self._limit_s)
-        return _to_global(batch, self._sharding, self._hosts)
+            self._awaited = AwaitedBatches(self._iterator, self._limit_s)
+        return _to_global(next(self._awaited), self._sharding, self._hosts)
 
     def reset(self) -> None:
         """Begin anew with the next batch, and stop the workers until then."""

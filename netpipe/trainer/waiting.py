@@ -16,34 +16,52 @@ _CRASH_POLLS: Final = 4
 _WAY_OUT: Final = "Start the training again from its last state"
 
 
-def next_within(batches: Iterator[Batch], limit_s: float) -> Batch:
-    """Return the next batch.
+class AwaitedBatches(Iterator[Batch]):
+    """Batches of a loader, of which each is waited for only as long as somebody makes it.
 
     A worker that is killed while it sends a batch would have Grain wait for ever, and with it all
-    hosts of the training.
-
-    Raises:
-        LoaderFailedError: A worker process crashed, or an error ended the loader.
-        HangError: There was no batch within the limit.
-        InputError: The data are damaged.
-        StopIteration: There are no more batches.
+    hosts of the training. After an error, `next` raises that error again: the thread in which the
+    loader was called may still take a batch, which nobody would see.
     """
-    began_s = time.monotonic()
-    batch = call_in_thread(lambda: next(batches))
-    crash_polls = 0
-    while not wait([batch], _POLL_S).done:
-        crashes = [worker for worker in list_workers() if worker.crash]
-        crash_polls += bool(crashes)
-        if crash_polls >= _CRASH_POLLS:
-            worker = crashes[0]
-            message = f"worker process {worker.pid} was ended {worker.crash}. {_WAY_OUT}"
-            raise LoaderFailedError(message)
-        if time.monotonic() - began_s > limit_s:
-            constraint = f"no batch within {limit_s:g} s, the limit network_batch_limit_s"
-            raise HangError(f"{constraint}. {_WAY_OUT}")
-    try:
-        return batch.result()
-    except (NetpipeError, StopIteration):
-        raise
-    except Exception as error:
-        raise LoaderFailedError(f"{describe_error(error).rstrip('.')}. {_WAY_OUT}") from error
+
+    def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
+        self._batches = batches
+        self._limit_s = limit_s
+        self._failure: NetpipeError | None = None
+
+    def __next__(self) -> Batch:
+        """Return the next batch.
+
+        Raises:
+            LoaderFailedError: A worker process crashed, or an error ended the loader.
+            HangError: There was no batch within the limit.
+            InputError: The data are damaged.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._wait()
+        except NetpipeError as error:
+            self._failure = error
+            raise
+
+    def _wait(self) -> Batch:
+        began_s = time.monotonic()
+        batch = call_in_thread(lambda: next(self._batches))
+        crash_polls = 0
+        while not wait([batch], _POLL_S).done:
+            crashes = [worker for worker in list_workers() if worker.crash]
+            crash_polls += bool(crashes)
+            if crash_polls >= _CRASH_POLLS:
+                crash = f"worker process {crashes[0].pid} was ended {crashes[0].crash}"
+                raise LoaderFailedError(f"{crash}. {_WAY_OUT}")
+            if time.monotonic() - began_s > self._limit_s:
+                limit = f"{self._limit_s:g} s, the limit network_batch_limit_s"
+                raise HangError(f"no batch within {limit}. {_WAY_OUT}")
+        try:
+            return batch.result()
+        except (NetpipeError, StopIteration):
+            raise
+        except Exception as error:
+            failure = describe_error(error).rstrip(".")
+            raise LoaderFailedError(f"{failure}. {_WAY_OUT}") from error

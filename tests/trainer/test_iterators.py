@@ -1,7 +1,11 @@
 """Global batches, in one process with the devices that it has."""
 
+import time
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import jax
 import numpy as np
@@ -10,7 +14,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from netpipe.data.pipeline import build_evaluation
 from netpipe.data.resume import ResumableBatches
-from netpipe.errors import InputError
+from netpipe.data.tokens.batches import Batch
+from netpipe.errors import HangError, InputError
+from netpipe.trainer import waiting
 from netpipe.trainer.iterators import make_network_eval_iterator, make_network_train_iterator
 from netpipe.trainer.network_config import NetworkConfig
 
@@ -38,6 +44,32 @@ def test_training_gives_the_pipeline_s_batches_on_the_mesh(config: NetworkConfig
         batches.set_state({**state, "batch": 1})
         np.testing.assert_array_equal(next(batches)["inputs"], second["inputs"])
         assert batches.get_state() == state
+
+
+def test_a_batch_that_came_too_late_is_not_counted(
+    config: NetworkConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has seen it, so training must get it when it goes on."""
+    monkeypatch.setattr(waiting, "_POLL_S", 0.01)
+    late = Event()
+    batches = make_network_train_iterator(replace(config, network_batch_limit_s=1), MESH, [0])
+    with closing(batches):
+        next(batches)
+        own = batches._batches
+        original = own.dataset()
+
+        def slow() -> Iterator[Batch]:
+            late.wait()
+            yield from original
+
+        own.iterator = slow()
+        with pytest.raises(HangError):
+            next(batches)
+        late.set()
+        while own.get_state()["batch"] == 1:
+            time.sleep(0.01)
+        assert batches.get_state()["batch"] == 1
+        own.iterator = None
 
 
 def test_a_host_loads_its_part(config: NetworkConfig) -> None:

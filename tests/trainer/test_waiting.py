@@ -15,7 +15,7 @@ import pytest
 from netpipe.data.tokens.batches import Batch
 from netpipe.errors import HangError, InputError, LoaderFailedError
 from netpipe.trainer import waiting
-from netpipe.trainer.waiting import next_within
+from netpipe.trainer.waiting import AwaitedBatches
 
 LIMIT_S = 60.0
 
@@ -40,10 +40,10 @@ def wait_for_ever() -> Batch:
 
 def test_a_batch_and_the_end_are_passed_on() -> None:
     """As `next` does."""
-    batches = iter([Batch()])
-    assert next_within(batches, LIMIT_S) == {}
+    batches = AwaitedBatches(iter([Batch()]), LIMIT_S)
+    assert next(batches) == {}
     with pytest.raises(StopIteration):
-        next_within(batches, LIMIT_S)
+        next(batches)
 
 
 def test_an_error_of_the_loader_is_named() -> None:
@@ -56,15 +56,33 @@ def test_an_error_of_the_loader_is_named() -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(InputError, match="record must be readable"):
-        next_within(made_by(damaged), LIMIT_S)
+        next(AwaitedBatches(made_by(damaged), LIMIT_S))
     with pytest.raises(LoaderFailedError, match=r"RuntimeError: broken\. Start the training again"):
-        next_within(made_by(broken), LIMIT_S)
+        next(AwaitedBatches(made_by(broken), LIMIT_S))
 
 
 def test_a_batch_that_does_not_come_is_an_error() -> None:
     """It names the setting."""
     with pytest.raises(HangError, match=r"no batch within 0.02 s, the limit network_batch_limit_s"):
-        next_within(made_by(wait_for_ever), 0.02)
+        next(AwaitedBatches(made_by(wait_for_ever), 0.02))
+
+
+def test_an_iterator_that_failed_stays_failed() -> None:
+    """A batch that comes late is taken by the thread that waited for it, and must not be lost."""
+    late, asked = Event(), []
+
+    def slow() -> Batch:
+        asked.append(1)
+        late.wait()
+        return {}
+
+    batches = AwaitedBatches(made_by(slow), 0.02)
+    with pytest.raises(HangError):
+        next(batches)
+    late.set()
+    with pytest.raises(HangError):
+        next(batches)
+    assert len(asked) == 1
 
 
 def test_a_killed_worker_ends_the_wait() -> None:
@@ -74,7 +92,7 @@ def test_a_killed_worker_ends_the_wait() -> None:
     assert worker.pid
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(LoaderFailedError, match=f"process {worker.pid} was ended by SIGKILL"):
-        next_within(made_by(wait_for_ever), LIMIT_S)
+        next(AwaitedBatches(made_by(wait_for_ever), LIMIT_S))
     worker.join()
 
 
