@@ -89,6 +89,7 @@ def test_hosts_that_cannot_be_compared_are_refused(
     assert found.exit_code == 2
     assert message in " ".join(found.stderr.split())
     assert netpipe("hosts", paths[0]).exit_code == 2
+    assert netpipe("hosts", paths[0], paths[0]).exit_code == 2
 
 
 TARGET = """

@@ -37,8 +37,9 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     """
     from netpipe.page.rendering import read_document
 
-    if len(results) < 2:
-        raise InputError("netpipe hosts", "RESULT", "be one file for each of two hosts or more", 1)
+    if len(set(results)) < max(2, len(results)):
+        constraint = "be one file for each of two hosts or more"
+        raise InputError("netpipe hosts", "RESULT", constraint, " ".join(map(str, results)))
     by_device: dict[str, dict[str, Measurement]] = defaultdict(dict)
     for path in results:
         document = read_document(path)
