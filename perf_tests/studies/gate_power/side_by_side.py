@@ -69,7 +69,7 @@ CASES: Final = {
         Case("loader CPU, 3%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 3), 8),
         Case("step, 5%", "step_s", _NOTHING, Slowdown("step", 160), 8),
         Case("step, 10%", "step_s", _NOTHING, Slowdown("step", 320), 8),
-        Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 48), 8),
+        Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 24), 8),
     )
 }
 """The cases by name. What a slowdown adds on this machine is measured: the table shows it."""
