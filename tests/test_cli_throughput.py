@@ -11,7 +11,7 @@ from netpipe.device import host
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.sessions import Combination, Foreign, Subject
+from netpipe.throughput.sessions import Combination, Subject, Target
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
 
@@ -30,7 +30,14 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
         calls.append((list(subjects), rounds, seconds))
         return [(make_tally(tokens=4000 * (place + 1)),) * rounds for place in range(len(subjects))]
 
+    def measure_beside(
+        subjects: Sequence[Subject], other: Subject, rounds: int, seconds: float, *_: object
+    ) -> list[tuple[tuple[Tally, Tally], ...]]:
+        found = measure([*subjects, other], rounds, seconds, None)
+        return [tuple(zip(runs, found[-1], strict=True)) for runs in found[:-1]]
+
     monkeypatch.setattr(sessions, "measure_in_turns", measure)
+    monkeypatch.setattr(sessions, "measure_duets", measure_beside)
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path))
     return calls
 
@@ -40,8 +47,9 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     """The workers and seconds of each trial; more than 2 workers of 4 are no faster."""
     calls: Trials = []
 
-    def measure(subject: Combination, seconds: float) -> Tally:
-        workers = subject.pipeline.workers
+    def measure(subject: Subject, seconds: float) -> Tally:
+        workers = subject.pipeline.workers if isinstance(subject, Combination) else subject.workers
+        assert workers is not None
         calls.append((workers, seconds))
         return make_tally(
             tokens=10**6 * (1 + min(2, workers)), peak_pss_bytes=10**8 * (1 + workers)
@@ -85,12 +93,12 @@ def test_the_default_is_a_real_training_batch(
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
     assert (rounds, seconds) == (5, 4.0)
     assert combination.memory_estimate in result.stderr
-    assert "rounds: 5, runs in each: 1," in result.stderr
+    assert "rounds: 5, fresh processes in each: 1," in result.stderr
     assert "finished batches" not in result.stdout
 
 
 def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
-    """The other loader goes first in every round, and its figures are in its own row."""
+    """The other loader is beside every combination, and its figures are in its own row."""
     result = netpipe(
         "throughput", "--batch-size", "256,512", "--workers", "0,2", "--against", "plain.py:loader",
         "--rounds", 3, "--seconds", 1.5,
@@ -98,16 +106,30 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     assert result.exit_code == 0, result.stderr
     ((subjects, rounds, seconds),) = asked
     assert [subject.label for subject in subjects] == [
-        "plain.py:loader", "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
-        "batch 512, 2 workers",
+        "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
+        "batch 512, 2 workers", "plain.py:loader",
     ]  # fmt: skip
-    assert isinstance(subjects[0], Foreign)
+    assert isinstance(subjects[-1], Target)
     assert (rounds, seconds) == (3, 1.5)
     assert result.stdout.count("/ other") == 4
     assert "other: plain.py:loader" in result.stdout
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert [line[:9] for line in lines if line.startswith("other")] == ["other 1 k", "other: pl"]
-    assert "512 * 2 5 k" in [line[:11] for line in lines]
+    assert [line[:9] for line in lines if line.startswith("other")] == ["other 5 k", "other: pl"]
+    assert "512 * 2 4 k" in [line[:11] for line in lines]
+    assert "rounds: 3, fresh processes in each: 8," in result.stderr
+
+
+def test_any_loader_can_be_measured(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
+    """--loader names it; its workers are given, or chosen by trials."""
+    result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "1,4")
+    assert result.exit_code == 0, result.stderr
+    assert asked[0][0] == [Target("their.py:loader", 1), Target("their.py:loader", 4)]
+    result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "auto", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [workers for workers, _ in trials[:3]] == [1, 2, 4]
+    assert asked[1][0] == [Target("their.py:loader", 2)]
+    made = document(result, "throughput.1.json")
+    assert (made["data"], made["combinations"][0]["loader"]) == (None, "their.py:loader")
 
 
 def test_a_configuration_file_is_used(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:
@@ -199,6 +221,9 @@ def test_options_that_do_not_go_with_auto_are_refused(
         (("--seconds", "0"), "--seconds: value .*found 0"),
         (("--seconds", "inf"), "--seconds: value .*found inf"),
         (("--config", "nowhere.toml"), r"nowhere\.toml: file"),
+        (("--loader", "a.py:b", "--batch-size", "4"), "--batch-size: .*absent with --loader.*'4'"),
+        (("--same-batches", "2"), "--same-batches: .*go with --against; found no --against"),
+        (("--against", "a.py:b", "--same-batches", "-1"), "--same-batches: .*found -1"),
     ],
 )
 def test_bad_values_are_refused(

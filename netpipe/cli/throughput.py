@@ -1,6 +1,6 @@
-"""`netpipe throughput`: how fast this repository's pipeline loads, by batch size and workers."""
+"""`netpipe throughput`: how fast a loader is alone, by workers, and beside another one."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -16,11 +16,15 @@ from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.throughput.report import Throughput
-    from netpipe.throughput.sessions import Combination
+    from netpipe.throughput.sessions import Subject
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
 @click.command()
+@click.option(
+    "--loader", type=target_type, metavar="TARGET",
+    help="The loader to measure (default: this repository's pipeline).",
+)  # fmt: skip
 @click.option(
     "--data", type=path_type, metavar="DIR",
     help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
@@ -51,10 +55,15 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--against", type=target_type, metavar="TARGET",
-    help="Another loader to compare with, in the same rounds.",
+    help="Another loader to compare with: both run at the same time, and take turns.",
+)  # fmt: skip
+@click.option(
+    "--same-batches", type=int, default=0, metavar="N",
+    help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
 @json_option
 def throughput(
+    loader: str | None,
     data: Path | None,
     config: Path | None,
     batch_size: str | None,
@@ -63,35 +72,63 @@ def throughput(
     rounds: int,
     seconds: float,
     against: str | None,
+    same_batches: int,
     as_json: bool,
 ) -> None:
-    """Measure how fast this repository's pipeline loads without a training step.
+    """Measure how fast a loader is without a training step.
 
     Padding does not count as tokens; CPU time is the sum over all processes. Lists (--batch-size
     256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
-    TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. If its
-    batches have no inputs_segmentation, every element of the first leaf counts as a token.
+    TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. With
+    --workers it is called with the parameter `workers` if it has one; else a Grain pipeline is
+    changed. If its batches have no inputs_segmentation, every element of the first leaf counts as a
+    token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
-    from netpipe.config import PipelineConfig, load_config
-    from netpipe.data.preparation.synthetic import data_of_user
-    from netpipe.throughput.sessions import combinations
-
     if rounds < 1:
         raise InputError("--rounds", "value", "be at least 1", rounds)
     if not 0 < seconds < inf:
         raise InputError("--seconds", "value", "be above 0, and finite", seconds)
+    if same_batches < 0 or (same_batches and against is None):
+        found = "no --against" if against is None else same_batches
+        raise InputError("--same-batches", "value", "be at least 0, and go with --against", found)
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
     automatic = _wants_choice(workers, memory_budget, batch_sizes)
     counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
-    default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
-    pipeline = load_config(config).pipeline if config else default
-    selected = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
+    if loader is None:
+        selected = _our_combinations(data, config, batch_sizes, counts)
+    else:
+        ours = {"--data": data, "--config": config, "--batch-size": batch_size}
+        selected = _combinations_of(loader, ours, counts)
     choice = None
     if automatic:
         choice = _choose_workers(selected[0], memory_budget, seconds)
-        selected = combinations(selected[0].data, selected[0].pipeline, [], [choice.workers])
-    measured = _measure(selected, against, rounds, seconds)
+        selected = [selected[0].with_workers(choice.workers)]
+    measured = _measure(selected, against, rounds, seconds, same_batches)
     _print(replace(measured, choice=choice), as_json)
+
+
+def _our_combinations(
+    data: Path | None, config: Path | None, batch_sizes: list[int], workers: list[int]
+) -> "Sequence[Subject]":
+    from netpipe.config import PipelineConfig, load_config
+    from netpipe.data.preparation.synthetic import data_of_user
+    from netpipe.throughput.sessions import combinations
+
+    default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
+    pipeline = load_config(config).pipeline if config else default
+    return combinations(data or data_of_user(), pipeline, batch_sizes, workers)
+
+
+def _combinations_of(
+    loader: str, ours: Mapping[str, object], workers: list[int]
+) -> "Sequence[Subject]":
+    from netpipe.throughput.sessions import Target
+
+    for option, value in ours.items():
+        if value is not None:
+            constraint, way_out = "be absent with --loader", "The target decides on its data"
+            raise InputError(option, "option", constraint, repr(str(value)), way_out)
+    return [Target(loader, count) for count in dict.fromkeys(workers)] or [Target(loader)]
 
 
 def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
@@ -126,7 +163,7 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
 
 
 def _choose_workers(
-    combination: "Combination", memory_budget: str | None, seconds: float
+    subject: "Subject", memory_budget: str | None, seconds: float
 ) -> "WorkerChoice":
     """Try numbers of workers, each run for at most 1 s, and choose one."""
     from netpipe.device.host import this_host
@@ -134,23 +171,18 @@ def _choose_workers(
 
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
-    subjects = {
-        workers: replace(combination, pipeline=replace(combination.pipeline, workers=workers))
-        for workers in worker_counts(host.cores)
-    }
+    subjects = {workers: subject.with_workers(workers) for workers in worker_counts(host.cores)}
     _announce_trials(subjects.values(), budget_bytes, trial_s)
     return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
 
-def _announce_trials(
-    subjects: "Collection[Combination]", budget_bytes: int, trial_s: float
-) -> None:
+def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s: float) -> None:
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.sessions import expected_s
     from netpipe.throughput.worker_choice import MAX_ROUNDS
 
     _print_estimates(subjects)
-    minutes = expected_s(len(subjects), MIN_ROUNDS, trial_s) / 60
+    minutes = expected_s(len(subjects) * MIN_ROUNDS, trial_s) / 60
     notes.print(
         f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
         "beside finished batches is measured in the trials\n"
@@ -161,13 +193,14 @@ def _announce_trials(
     )
 
 
-def _print_estimates(combinations: "Iterable[Combination]") -> None:
-    for combination in combinations:
-        notes.print(f"{combination.label}: {combination.memory_estimate}", soft_wrap=True)
+def _print_estimates(subjects: "Iterable[Subject]") -> None:
+    for subject in subjects:
+        if subject.memory_estimate:
+            notes.print(f"{subject.label}: {subject.memory_estimate}", soft_wrap=True)
 
 
 def _try_workers(
-    subjects: "Mapping[int, Combination]", budget_bytes: int, trial_s: float
+    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float
 ) -> "list[Candidate]":
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.sessions import measure_once
@@ -193,31 +226,41 @@ def _try_workers(
 
 
 def _measure(
-    selected: "list[Combination]", against: str | None, rounds: int, seconds: float
+    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
-    from netpipe.throughput.sessions import Foreign, Subject, expected_s, measure_in_turns
+    from netpipe.throughput.sessions import (
+        Subject,
+        Target,
+        data_of,
+        expected_s,
+        measure_duets,
+        measure_in_turns,
+    )
 
-    # The user's loader goes first: if it fails, the command fails early.
-    foreign = [] if against is None else [Foreign(against)]
-    subjects: list[Subject] = [*foreign, *selected]
-    runs_in_all = rounds * len(subjects)
+    sessions = rounds * len(selected) * (1 if against is None else 2)
     _print_estimates(selected)
-    minutes = expected_s(len(subjects), rounds, seconds) / 60
     notes.print(
-        f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
-        f"{seconds:g} s of steady state: about {minutes:.1f} minutes",
+        f"rounds: {rounds}, fresh processes in each: {sessions // rounds}, every one measured for "
+        f"{seconds:g} s of steady state: about {expected_s(sessions, seconds) / 60:.1f} minutes",
         soft_wrap=True,
     )
     with show_bar("measuring") as progress:
 
-        def report_run(done: int, subject: Subject) -> None:
-            progress(done, runs_in_all, f"round {done // len(subjects) + 1}, {subject.label}")
+        def say(done: int, subject: Subject) -> None:
+            beside = "" if against is None else f" and {against}"
+            doing = f"round {done // len(selected) + 1}, {subject.label}{beside}"
+            progress(done, rounds * len(selected), doing)
 
-        runs = measure_in_turns(subjects, rounds, seconds, report_run)
-        progress(runs_in_all, runs_in_all, "measured")
-    other = None if against is None else Against(against, runs[0])
-    return Throughput(selected[0].data, seconds, selected, runs[len(foreign) :], other)
+        other = None
+        if against is None:
+            runs = measure_in_turns(selected, rounds, seconds, say)
+        else:
+            pairs = measure_duets(selected, Target(against), rounds, seconds, say, same)
+            runs = [tuple(run for run, _ in each) for each in pairs]
+            other = Against(against, [tuple(run for _, run in each) for each in pairs])
+        progress(rounds * len(selected), rounds * len(selected), "measured")
+    return Throughput(data_of(selected[0]), seconds, selected, runs, other)
 
 
 def _print(measured: "Throughput", as_json: bool) -> None:

@@ -165,9 +165,9 @@ class Investigation:
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
-        if count_workers(self._graph):
+        if self._graph.nodes and count_workers(self._graph):
             variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
-        elif can_add_workers:
+        elif can_add_workers and not count_workers(self._graph):
             variants[Side.ONE_WORKER] = with_workers(self.loader, self._graph, 1)
         if self.cores > 1:
             variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)

@@ -5,10 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from functools import partial
+from inspect import signature
 from typing import Any, Final
 
 import grain
 
+from netpipe.errors import MisuseError
 from netpipe.linting.experiments.variants import (
     BATCHES_AHEAD,
     CannotRebuildError,
@@ -32,10 +35,14 @@ _DEFAULT_READER_THREADS: Final = 16
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     """Return the factory of the same loader in one thread, and the unmodified loader's graph.
 
-    The factory makes a `OneThread`; it is `loader` itself if the pipeline cannot be rebuilt.
+    The factory makes a `OneThread`, or calls the one of a loader that is not Grain's with 0
+    `workers`; it is `loader` itself if the pipeline cannot be rebuilt.
     """
     with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
+    if not graph.nodes and takes_workers(loader):
+        usual = signature(loader).parameters["workers"].default
+        return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
     if not graph.nodes:
         return loader, graph
     variant = Variant(
@@ -54,15 +61,49 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
 
 
 def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFactory:
-    """Return the factory of the same Grain pipeline with another number of workers.
+    """Return the factory of the same loader with another number of workers.
 
-    A pipeline without workers gets them at its end, each without reader threads.
+    A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
+    them at its end, each without reader threads.
     """
+    if takes_workers(loader):
+        return give_workers(loader, workers)
     if graph.of_kind("ProcessPrefetch", "DataLoader"):
         return lambda: build_variant(loader, Variant(workers=workers))
     variant = Variant(read_threads=0 if _has_reader(graph) else None)
     options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=BATCHES_AHEAD)
     return lambda: build_variant(loader, variant).mp_prefetch(options)
+
+
+def takes_workers(loader: LoaderFactory) -> bool:
+    """Return whether a factory has a parameter `workers`."""
+    try:
+        return "workers" in signature(loader).parameters
+    except (TypeError, ValueError):  # a callable written in C may have none
+        return False
+
+
+def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
+    """Return a factory that calls one with its parameter `workers`."""
+    return partial(loader, workers=workers)
+
+
+def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
+    """Return the factory of any loader with a number of workers.
+
+    Raises:
+        MisuseError: It has no parameter `workers`, and returns no Grain pipeline.
+    """
+    if takes_workers(loader):
+        return give_workers(loader, workers)
+    _, graph = single_thread_variant(loader)
+    if not graph.nodes:
+        raise MisuseError(
+            f"{target}: must have a parameter `workers`, or return a Grain pipeline, so that the "
+            "number of its workers can be chosen; found neither. Add it, or leave out --workers"
+        )
+    has_none = not graph.of_kind("ProcessPrefetch", "DataLoader")
+    return loader if has_none and not workers else with_workers(loader, graph, workers)
 
 
 def without_read_threads(loader: LoaderFactory) -> LoaderFactory:
@@ -210,9 +251,9 @@ class OneThread(Iterable[Any]):
 
 
 def count_workers(graph: Graph) -> int:
-    """Return the worker processes of a Grain pipeline."""
+    """Return the worker processes of a pipeline."""
     nodes = graph.of_kind("ProcessPrefetch", "DataLoader")
-    return sum(node.integer("num_workers") or 0 for node in nodes)
+    return graph.other_workers + sum(node.integer("num_workers") or 0 for node in nodes)
 
 
 def count_threads(graph: Graph) -> int:
@@ -225,7 +266,7 @@ def count_threads(graph: Graph) -> int:
 
 def section_of(node: Node | None, graph: Graph) -> str:
     """Return where a stage runs: "workers", "threads" or "trainer"."""
-    if node is not None and node.in_worker:
+    if graph.other_workers or (node is not None and node.in_worker):
         return "workers"
     is_threaded = node is not None and node.random_access and count_threads(graph) > 0
     return "threads" if is_threaded else "trainer"

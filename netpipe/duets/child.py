@@ -1,9 +1,6 @@
 """One side of a duet: it makes the loader and the step, and times blocks when it is told to."""
 
-import os
-from collections.abc import Iterator
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from netpipe.clock import MonotonicClock
@@ -17,9 +14,9 @@ from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import late_reading_loop
 from netpipe.session.code_origin import check_origin
 from netpipe.session.heartbeat import Watch
+from netpipe.session.orders import open_channel, read_orders
 from netpipe.session.watchdog import Watchdog
 
-_POLL_S: Final = 1.0
 _WARM_UP_SHARE: Final = 0.2
 _MAX_FILLING_S: Final = 10.0
 
@@ -32,16 +29,15 @@ def take_part(request: DuetRequest, factories: Factories, closing: ExitStack) ->
     Raises:
         MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
     """
-    os.set_inheritable(request.channel, False)
     check_origin(request.code_from, request.not_from)
     let_grain_start_workers()
-    with Connection(request.channel) as channel, Watchdog(request) as watch:
+    with open_channel(request) as channel, Watchdog(request) as watch:
         timer, about = _make_timer(request, factories, closing, watch)
         check_origin(request.code_from, request.not_from)
         channel.send({**about, "size": tuple(timer.size)})
         watch.enter_phase("side by side with the other version", request.duet_s)
-        for size in _read_orders(channel, watch):
-            channel.send(timer.time_block(size))
+        for size in read_orders(channel, watch):
+            channel.send(timer.time_block(BlockSize(*size)))
     return {"duet": {}}
 
 
@@ -69,15 +65,3 @@ def _make_timer(
         return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
     return TrainTimer(puller, stepper, loop, block_s, watch), about
-
-
-def _read_orders(channel: Connection, watch: Watch) -> Iterator[BlockSize]:
-    """Yield the size of each block that the parent asks for, until it is gone."""
-    while True:
-        watch.begin_rounds()
-        # The other side may take minutes to start.
-        if channel.poll(_POLL_S):
-            try:
-                yield BlockSize(*channel.recv())
-            except EOFError:
-                return

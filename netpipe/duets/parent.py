@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
@@ -16,6 +16,7 @@ from netpipe.gate.duets import Duet
 from netpipe.measuring.interleaving import order_of_round
 from netpipe.session.parent import ProcessEnvironment, Session, open_session
 from netpipe.session.progress import OnProgress
+from netpipe.session.request import SessionRequest
 
 _POLL_S: Final = 0.05
 # A duet with fewer slices goes on, but for no more than twice its time.
@@ -30,20 +31,21 @@ _VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 _UNKNOWN_KIND: Final = "must hold a test's session of netpipe; found SessionRequest(kind='duet'"
 
 _Block = dict[str, Any]
+Request = TypeVar("Request", bound=SessionRequest)
 
 
 @dataclass(frozen=True)
-class Side:
+class Side(Generic[Request]):
     """One side of a duet: what it runs, and where; its name is for messages."""
 
     name: str
     command: Sequence[str]
-    request: DuetRequest
+    request: Request
     environment: ProcessEnvironment = field(default_factory=ProcessEnvironment)
     progress: OnProgress | None = None
 
 
-class _Player:
+class Player:
     """A side whose session runs."""
 
     def __init__(self, name: str, session: Session, channel: Connection) -> None:
@@ -51,10 +53,10 @@ class _Player:
         self._session = session
         self._channel = channel
 
-    def send(self, size: BlockSize) -> None:
-        """Tell it to time a block."""
+    def send(self, order: tuple[Any, ...]) -> None:
+        """Tell it what to do, such as to time a block of a size."""
         with suppress(OSError):  # It has ended, which `receive` reports.
-            self._channel.send(tuple(size))
+            self._channel.send(tuple(order))
 
     def receive(self) -> dict[str, Any] | None:
         """Return what it has said, after a short wait; None: nothing yet.
@@ -86,9 +88,9 @@ class _Player:
         return SessionError("it ended before it was told to")
 
 
-def _receive_all(players: Sequence[_Player]) -> list[dict[str, Any]]:
+def receive_all(players: Sequence[Player]) -> list[dict[str, Any]]:
     """Wait until every side has said something, while looking after all of them."""
-    received: dict[_Player, dict[str, Any]] = {}
+    received: dict[Player, dict[str, Any]] = {}
     while len(received) < len(players):
         for player in players:
             if player not in received and (said := player.receive()) is not None:
@@ -107,7 +109,14 @@ def name_failures(name: str) -> Iterator[None]:
         raise SessionError(f"the session of {name} failed: {error}") from error
 
 
-def run_duet(base: Side, now: Side) -> Duet:
+@contextmanager
+def open_sides(sides: Sequence[Side[Request]]) -> Iterator[Sequence[Player]]:
+    """Start the sessions of all sides; they end with the block."""
+    with ExitStack() as opened:
+        yield [opened.enter_context(_start(side)) for side in sides]
+
+
+def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
     """Time both sides for the seconds of the budget, each block beside one of the other side.
 
     Raises:
@@ -117,9 +126,8 @@ def run_duet(base: Side, now: Side) -> Duet:
     """
     quantity, duet_s = now.request.quantity, now.request.duet_s
     run_slice = _pull_together if quantity == "load_s_per_batch" else _take_turns
-    with ExitStack() as opened:
-        players = [opened.enter_context(_start(side)) for side in (base, now)]
-        greetings = _receive_all(players)
+    with open_sides((base, now)) as players:
+        greetings = receive_all(players)
         if len({greeting["fingerprint"] for greeting in greetings}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
         base_size, size = (BlockSize(*greeting["size"]) for greeting in greetings)
@@ -141,7 +149,7 @@ def run_duet(base: Side, now: Side) -> Duet:
 
 
 @contextmanager
-def _start(side: Side) -> Iterator[_Player]:
+def _start(side: Side[Request]) -> Iterator[Player]:
     ours, theirs = Pipe()
     with ours, ExitStack() as opened:
         with theirs:
@@ -151,16 +159,16 @@ def _start(side: Side) -> Iterator[_Player]:
             session = opened.enter_context(
                 open_session(side.command, request, environment, side.progress, [theirs.fileno()])
             )
-        yield _Player(side.name, session, ours)
+        yield Player(side.name, session, ours)
 
 
 def _pull_together(
-    players: Sequence[_Player], size: BlockSize, number: int
+    players: Sequence[Player], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
     """Let both sides pull a block at the same time; which is told first changes."""
     for player in order_of_round(players, number):
         player.send(size)
-    base, now = _receive_all(players)
+    base, now = receive_all(players)
     if base and now:
         stamps_s = [block.pop("stamps_s") for block in (base, now)]
         until_s = min(each[-1] for each in stamps_s)
@@ -180,12 +188,12 @@ def _pull_together(
     return base, now
 
 
-def _take_turns(players: Sequence[_Player], size: BlockSize, number: int) -> tuple[_Block, _Block]:
+def _take_turns(players: Sequence[Player], size: BlockSize, number: int) -> tuple[_Block, _Block]:
     """Let one side after the other time a block; which goes first changes."""
-    blocks = dict[_Player, _Block]()
+    blocks = dict[Player, _Block]()
     for player in order_of_round(players, number):
         player.send(size)
-        (blocks[player],) = _receive_all([player])
+        (blocks[player],) = receive_all([player])
     base, now = (blocks[player] for player in players)
     return base, now
 

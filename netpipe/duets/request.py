@@ -37,12 +37,10 @@ class DuetRequest(MeasureRequest):
 
     Attributes:
         quantity: What is timed, a key of `netpipe.gate.metrics.GATED`.
-        channel: The file descriptor of the connection to the parent, which gives the orders.
     """
 
     kind: str = "duet"
     quantity: str = "load_s_per_batch"
-    channel: int = -1
 
     result_key = "duet"
 

@@ -36,6 +36,7 @@ class SessionRequest:
         parent: The process that waits for the result; None when nobody does.
         time_left_s: Seconds that the caller has left for this session. The parent enforces them,
             and they are not sent to the child.
+        channel: The file descriptor of the connection to a parent that gives orders; -1: none.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class SessionRequest:
     not_from: tuple[str, ...] = ()
     parent: int | None = None
     time_left_s: float = inf
+    channel: int = -1
 
     def __post_init__(self) -> None:
         parse_accelerator(self.accelerator)

@@ -24,6 +24,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--target")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--same-batches", type=int, default=0)
     parser.add_argument("--data")
     parser.add_argument("--pipeline", type=json.loads)
     arguments = parser.parse_args()
@@ -39,12 +41,18 @@ def _measure(
 
     from netpipe.clock import MonotonicClock
     from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.orders import open_channel
     from netpipe.session.watchdog import Watchdog
-    from netpipe.throughput.run import run
+    from netpipe.throughput.run import run, run_in_turns
 
     let_grain_start_workers()
     with Watchdog(request) as watch:
-        tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
+        loader, clock = _loader(arguments), MonotonicClock()
+        if request.channel >= 0:
+            with open_channel(request) as channel:
+                run_in_turns(loader, channel, clock, closing, watch, arguments.same_batches)
+            return {request.kind: {}}
+        tally = run(loader, arguments.seconds, clock, closing, watch)
     return {request.kind: asdict(tally)}
 
 
@@ -52,7 +60,12 @@ def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
     if arguments.target:
         from netpipe.session.targets import resolve
 
-        return resolve(arguments.target)
+        loader = resolve(arguments.target)
+        if arguments.workers is None:
+            return loader
+        from netpipe.diagnosis.loader_variants import choose_workers
+
+        return choose_workers(loader, arguments.workers, arguments.target)
     from netpipe.config import PipelineConfig
     from netpipe.data.pipeline import build
 

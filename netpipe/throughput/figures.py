@@ -1,6 +1,6 @@
 """What a run counts, and the figures computed from it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -20,11 +20,13 @@ class Counted:
     """The tokens of one batch.
 
     Attributes:
+        examples: The rows of its first array; 1 where that has no rows.
         tokens: Without padding.
         slots: Token positions, padding included.
         rule: `BY_SEGMENTATION` or `BY_ELEMENTS`.
     """
 
+    examples: int
     tokens: int
     slots: int
     rule: str
@@ -40,12 +42,31 @@ def count_tokens(batch: object) -> Counted:
     if isinstance(batch, Mapping) and _SEGMENTATION in batch:
         segmentation = np.asarray(batch[_SEGMENTATION])
         tokens = int(np.count_nonzero(segmentation > 0))
-        return Counted(tokens, segmentation.size, BY_SEGMENTATION)
+        return Counted(_rows(segmentation), tokens, segmentation.size, BY_SEGMENTATION)
     leaf: Any = batch
     while isinstance(leaf, Mapping | list | tuple) and len(leaf):
         leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
     elements = int(np.size(leaf))
-    return Counted(elements, elements, BY_ELEMENTS)
+    return Counted(_rows(leaf), elements, elements, BY_ELEMENTS)
+
+
+def _rows(array: Any) -> int:
+    shape = np.shape(array)
+    return shape[0] if shape else 1
+
+
+def describe_arrays(batch: object, name: str = "the batch") -> dict[str, str]:
+    """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
+    if isinstance(batch, Mapping):
+        parts: Iterable[tuple[Any, Any]] = sorted(batch.items(), key=lambda item: str(item[0]))
+    elif isinstance(batch, list | tuple):
+        parts = enumerate(batch)
+    else:
+        shape = ",".join(map(str, getattr(batch, "shape", ())))
+        return {name: f"{getattr(batch, 'dtype', type(batch).__name__)}[{shape}]"}
+    prefix = "" if name == "the batch" else f"{name}."
+    described = [describe_arrays(part, f"{prefix}{key}") for key, part in parts]
+    return {path: array for each in described for path, array in each.items()}
 
 
 @dataclass(frozen=True)
@@ -64,6 +85,7 @@ class Tally:
     wall_s: float
     cpu_s: float
     batches: int
+    examples: int
     tokens: int
     slots: int
     worst_padding_fraction: float
@@ -77,6 +99,8 @@ class Tally:
 FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
     "tokens_per_s": lambda run: run.tokens / run.wall_s,
     "tokens_per_cpu_s": lambda run: run.tokens / run.cpu_s,
+    "examples_per_s": lambda run: run.examples / run.wall_s,
+    "examples_per_cpu_s": lambda run: run.examples / run.cpu_s,
     "batches_per_s": lambda run: run.batches / run.wall_s,
     "padding_fraction": lambda run: 1 - run.tokens / run.slots,
     "padding_fraction_worst_batch": lambda run: run.worst_padding_fraction,

@@ -17,8 +17,8 @@ from netpipe.results.units import (
     format_seconds,
     scale_of,
 )
-from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
-from netpipe.throughput.sessions import Combination
+from netpipe.throughput.figures import BY_SEGMENTATION, FIGURES, Tally, over_rounds, ratio
+from netpipe.throughput.sessions import Subject, Target
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
 
@@ -28,22 +28,28 @@ _MARK: Final = " *"
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader that was measured in the same rounds, and what its runs counted."""
+    """Another loader, and what its runs beside each combination counted."""
 
     target: str
-    runs: Sequence[Tally]
+    runs: Sequence[Sequence[Tally]]
+
+    @property
+    def all_runs(self) -> list[Tally]:
+        """Its runs beside all combinations."""
+        return [run for runs in self.runs for run in runs]
 
 
 @dataclass(frozen=True)
 class Throughput:
     """What was measured in one call: the runs of each combination, of some seconds.
 
-    `choice` is None where the number of workers was given.
+    `data` is None where the loader is not this repository's. `choice` is None where the number of
+    workers was given.
     """
 
-    data: Path
+    data: Path | None
     seconds: float
-    combinations: Sequence[Combination]
+    combinations: Sequence[Subject]
     runs: Sequence[Sequence[Tally]]
     against: Against | None = None
     choice: WorkerChoice | None = None
@@ -67,27 +73,34 @@ def throughput_document(
             "device": {**vars(device), "emulated": device.emulated},
             "host": host,
             "versions": dict(versions),
-            "data": str(found.data),
+            "data": found.data and str(found.data),
             "seconds": found.seconds,
             "rounds": len(found.runs[0]),
             "combinations": [
                 {
-                    "batch_size": combination.pipeline.batch_size,
-                    "workers": combination.pipeline.workers,
-                    "sequence_length": combination.pipeline.sequence_length,
+                    **_settings(combination),
                     "best": index == found.best,
                     **_figures(runs),
                     "ratios": against
-                    and {name: ratio(name, runs, against.runs) for name in FIGURES},
+                    and {name: ratio(name, runs, against.runs[index]) for name in FIGURES},
                 }
                 for index, (combination, runs) in enumerate(rows)
             ],
-            "against": against and {"target": against.target, **_figures(against.runs)},
+            "against": against and {"target": against.target, **_figures(against.all_runs)},
             "choice": choice
             and {**vars(choice), "candidates": [*map(_candidate, choice.candidates)]},
         }
     )
     return document
+
+
+def _settings(subject: Subject) -> dict[str, Any]:
+    if isinstance(subject, Target):
+        ours = {"batch_size": None, "sequence_length": None}
+        return {"loader": subject.target, "workers": subject.workers, **ours}
+    pipeline = subject.pipeline
+    names = ("batch_size", "workers", "sequence_length")
+    return {"loader": None, **{name: getattr(pipeline, name) for name in names}}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -110,17 +123,21 @@ def throughput_table(found: Throughput) -> Table:
     table = new_table("loader speed")
     # Otherwise its ten columns do not fit.
     table.padding = (0, 1, 0, 0)
-    for heading in ("batch", "workers", *_COLUMNS):
+    has_tokens = any(runs[0].counted_by == BY_SEGMENTATION for runs in found.runs)
+    columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
+    for heading in ("batch", "workers", *columns):
         table.add_column(heading)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
-        pipeline = combination.pipeline
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
-        size = f"{pipeline.batch_size}{mark}"
-        table.add_row(size, str(pipeline.workers), *_cells(runs), style=style)
+        settings = _settings(combination)
+        size = settings["batch_size"] or round(runs[0].examples / runs[0].batches)
+        workers = "own" if settings["workers"] is None else str(settings["workers"])
+        table.add_row(f"{size}{mark}", workers, *_cells(runs, columns), style=style)
         if found.against is not None:
-            table.add_row("", f"/ {_OTHER}", *_ratio_cells(runs, found.against.runs))
+            other_runs = found.against.runs[index]
+            table.add_row("", f"/ {_OTHER}", *_ratio_cells(runs, other_runs, columns))
     if found.against is not None:
-        table.add_row(_OTHER, "", *_cells(found.against.runs))
+        table.add_row(_OTHER, "", *_cells(found.against.all_runs, columns))
     return table
 
 
@@ -129,22 +146,28 @@ def remarks(found: Throughput) -> Iterator[str]:
     if len(found.combinations) > 1:
         yield f"{_MARK.strip()} most tokens per second: {found.combinations[found.best].label}"
     if found.against is not None:
-        counted_by = found.against.runs[0].counted_by
+        counted_by = found.against.all_runs[0].counted_by
         yield f"{_OTHER}: {found.against.target}; its tokens are {counted_by}"
     if found.choice is not None:
         yield found.choice.reason
-        yield "To keep that, in the configuration file:"
-        yield f"[pipeline]\nworkers = {found.choice.workers}"
+        if found.data is None:
+            yield "To keep that, where the loader is made (Grain's and torch's name for it):"
+            yield f"num_workers={found.choice.workers}"
+        else:
+            yield "To keep that, in the configuration file:"
+            yield f"[pipeline]\nworkers = {found.choice.workers}"
 
 
-def _cells(runs: Sequence[Tally]) -> Iterator[str]:
-    for name, format_median in _COLUMNS.values():
+def _cells(runs: Sequence[Tally], columns: "_Columns") -> Iterator[str]:
+    for name, format_median in columns.values():
         figure = over_rounds(name, runs)
         yield format_median(figure.median) + _bounds(name, figure, scale_of(figure.median)[0])
 
 
-def _ratio_cells(runs: Sequence[Tally], other_runs: Sequence[Tally]) -> Iterator[str]:
-    for name, _ in _COLUMNS.values():
+def _ratio_cells(
+    runs: Sequence[Tally], other_runs: Sequence[Tally], columns: "_Columns"
+) -> Iterator[str]:
+    for name, _ in columns.values():
         relative = ratio(name, runs, other_runs)
         yield f"{format_number(relative.median)} x{_bounds(name, relative)}" if relative else "-"
 
@@ -156,14 +179,22 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
     return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"
 
 
-_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
-_COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
+_Columns = dict[str, tuple[str, Callable[[float], str]]]
+_TOKENS: Final[_Columns] = {
     "tokens/s": ("tokens_per_s", format_amount),
     "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
     "batches/s": ("batches_per_s", format_amount),
     "padding": ("padding_fraction", format_percent),
     "worst": ("padding_fraction_worst_batch", format_percent),
     "B/token": ("bytes_read_per_token", format_amount),
+}
+_EXAMPLES: Final[_Columns] = {
+    "examples/s": ("examples_per_s", format_amount),
+    "examples/CPU s": ("examples_per_cpu_s", format_amount),
+    "batches/s": ("batches_per_s", format_amount),
+}
+_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s", "examples_per_s", "examples_per_cpu_s")
+_COLUMNS: Final[_Columns] = {
     "PSS": ("peak_pss_bytes", format_megabytes),
     "1st batch": ("first_batch_s", format_seconds),
 }

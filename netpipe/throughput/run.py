@@ -3,7 +3,8 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
+from itertools import chain, count
+from multiprocessing.connection import Connection
 from typing import Final
 
 from netpipe.clock import Clock
@@ -11,12 +12,103 @@ from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.footprint import bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.throughput.figures import Counted, Tally, count_tokens
+from netpipe.session.orders import read_orders
+from netpipe.throughput.figures import Counted, Tally, count_tokens, describe_arrays
 
 _MEMORY_S: Final = 1.0
 # Looks of this part of the measured time warm the loader up, until two in a row agree.
 _LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
+_MAX_DRAINING_S: Final = 4.0
+_MAX_FILLING_S: Final = 2.0
+
+
+class LoaderRun:
+    """A running loader whose batches are counted.
+
+    `closing` gets the call that closes the loader, for after the result is safe.
+    """
+
+    def __init__(
+        self, loader: LoaderFactory, clock: Clock, closing: ExitStack, watch: Watch
+    ) -> None:
+        self._clock = clock
+        self._counted: list[Counted] = []
+        self._wall_s = self._cpu_s = 0.0
+        self._read_bytes = 0
+        self.puller = Puller(loader, clock, watch)
+        closing.callback(close_with_timeout, self.puller.close)
+        watch.begin_rounds()
+
+    def warm_up(self, seconds: float) -> None:
+        """Pull without counting until two looks in a row agree, for `seconds` at most.
+
+        From the first batch on the loader is pulled without a pause, so its buffers never fill
+        unless it is faster than this process can take batches. When looks agree, the buffers lose
+        as many batches as they gain, and hold as many at the end of a count as at its start.
+        """
+        started, before_s = self._clock(), 0.0
+        for look in count():
+            self._steady = self.puller.pull_flat_out(_LOOK_FRACTION * seconds)
+            now_s = self._steady.s_per_batch
+            agrees = look and abs(now_s - before_s) <= _AGREEMENT * now_s
+            if agrees or self._clock() - started > seconds:
+                break
+            before_s = now_s
+
+    def count(self, seconds: float) -> None:
+        """Count batches for some seconds; the clock stops when every worker has delivered one."""
+        puller, counted = self.puller, list[Counted]()
+        counting_s = restarting_s = 0.0
+        read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
+        started = self._clock()
+        while not counted or self._clock() - started < seconds:
+            for _ in range(puller.group):
+                asked_s, restarts = self._clock(), puller.restarts
+                batch, wait_s = puller.pull()
+                if puller.restarts > restarts:
+                    restarting_s += self._clock() - asked_s - wait_s
+                before_s = time.thread_time()
+                counted.append(count_tokens(batch))
+                counting_s += time.thread_time() - before_s
+        self._wall_s += self._clock() - started - restarting_s
+        self._cpu_s += puller.processes.cpu_s() - cpu_s - counting_s
+        self._read_bytes += read_between(read, bytes_read(puller.processes.worker_pids))
+        self._counted += counted
+
+    def take_turn(self, seconds: float) -> None:
+        """Count from drained buffers, and let them fill again: the loader then rests."""
+        load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
+        self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
+        self.count(seconds)
+        self.puller.wait_for_full_buffers(_MAX_FILLING_S)
+
+    def tally(self) -> Tally:
+        """Return what was counted, and the memory during another second of pulling.
+
+        Reading the memory costs too much CPU time to be part of a count.
+
+        Raises:
+            MisuseError: There are no tokens in the batches.
+        """
+        peak_pss_bytes, peak_rss_bytes = _peak_memory(self.puller, self._clock)
+        counted, tokens = self._counted, sum(batch.tokens for batch in self._counted)
+        if not tokens:
+            raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
+        return Tally(
+            wall_s=self._wall_s,
+            cpu_s=self._cpu_s,
+            batches=len(counted),
+            examples=sum(batch.examples for batch in counted),
+            tokens=tokens,
+            slots=sum(batch.slots for batch in counted),
+            worst_padding_fraction=max(batch.padding_fraction for batch in counted),
+            bytes_read=self._read_bytes,
+            peak_pss_bytes=peak_pss_bytes,
+            peak_rss_bytes=peak_rss_bytes,
+            first_batch_s=self.puller.first_batch_s,
+            counted_by=counted[0].rule,
+        )
 
 
 def run(
@@ -28,31 +120,48 @@ def run(
 ) -> Tally:
     """Measure a loader's steady state for some seconds.
 
-    Batches made before the clock starts do not count. From the first batch on the loader is pulled
-    without a pause, so its buffers never fill unless it is faster than this process can take
-    batches. Looks of an eighth of the measured time are thrown away until two in a row agree within
-    a tenth: then the buffers lose as many batches as they gain, and hold as many at the end as at
-    the start. The clock starts and stops when every worker has delivered a batch.
-
-    Memory is read afterwards, during another second of pulling: reading it costs too much CPU time
-    to be part of the measurement. `closing` gets the call that closes the loader, for after the
-    result is safe.
-
     Raises:
         MisuseError: The loader gives no batches, or none with tokens in it.
         LoaderFailedError: The loader raised an exception.
     """
-    puller = Puller(loader, clock, watch)
-    closing.callback(close_with_timeout, puller.close)
-    watch.begin_rounds()
-    # Warm up until two looks in a row agree.
-    started, before_s = clock(), 0.0
-    for look in count():
-        now_s = puller.pull_flat_out(_LOOK_FRACTION * seconds).s_per_batch
-        if (look and abs(now_s - before_s) <= _AGREEMENT * now_s) or clock() - started > seconds:
-            break
-        before_s = now_s
-    return _measure(puller, seconds, clock)
+    running = LoaderRun(loader, clock, closing, watch)
+    running.warm_up(seconds)
+    running.count(seconds)
+    return running.tally()
+
+
+def run_in_turns(
+    loader: LoaderFactory,
+    channel: Connection,
+    clock: Clock,
+    closing: ExitStack,
+    watch: Watch,
+    compared: int = 0,
+) -> None:
+    """Do what the parent orders, by the name of a method of `LoaderRun`, until it is gone.
+
+    The first answer holds the arrays of the first batch, and the digests of the first `compared`
+    batches. Raises as `run` does.
+    """
+    running = LoaderRun(loader, clock, closing, watch)
+    channel.send(
+        {
+            "arrays": describe_arrays(running.puller.first_batch),
+            "digests": _digest_batches(running.puller, compared),
+        }
+    )
+    for method, *arguments in read_orders(channel, watch):
+        channel.send(getattr(running, method)(*arguments) or {})
+
+
+def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
+    """Return the digests of the first batches, of which none but the first was pulled yet."""
+    if not batches:
+        return []
+    from netpipe.linting.experiments.loader_runs import digest
+
+    following = (puller.pull()[0] for _ in range(batches - 1))
+    return [digest(batch) for batch in chain([puller.first_batch], following)]
 
 
 def longest_s(seconds: float) -> float:
@@ -61,42 +170,6 @@ def longest_s(seconds: float) -> float:
     The warm-up takes at most as long as the measurement.
     """
     return 2 * seconds + _MEMORY_S
-
-
-def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
-    counted: list[Counted] = []
-    counting_s = restarting_s = 0.0
-    read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
-    started = clock()
-    while not counted or clock() - started < seconds:
-        for _ in range(puller.group):
-            asked_s, restarts = clock(), puller.restarts
-            batch, wait_s = puller.pull()
-            if puller.restarts > restarts:
-                restarting_s += clock() - asked_s - wait_s
-            before_s = time.thread_time()
-            counted.append(count_tokens(batch))
-            counting_s += time.thread_time() - before_s
-    wall_s = clock() - started - restarting_s
-    cpu_s = puller.processes.cpu_s() - cpu_s - counting_s
-    read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
-    peak_pss_bytes, peak_rss_bytes = _peak_memory(puller, clock)
-    tokens = sum(batch.tokens for batch in counted)
-    if not tokens:
-        raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
-    return Tally(
-        wall_s=wall_s,
-        cpu_s=cpu_s,
-        batches=len(counted),
-        tokens=tokens,
-        slots=sum(batch.slots for batch in counted),
-        worst_padding_fraction=max(batch.padding_fraction for batch in counted),
-        bytes_read=read_bytes,
-        peak_pss_bytes=peak_pss_bytes,
-        peak_rss_bytes=peak_rss_bytes,
-        first_batch_s=puller.first_batch_s,
-        counted_by=counted[0].rule,
-    )
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Iterator[int]:

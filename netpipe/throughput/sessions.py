@@ -2,15 +2,18 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count, product
+from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from netpipe.config import PipelineConfig
 from netpipe.data.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
-from netpipe.measuring.interleaving import interleave
+from netpipe.duets.parent import Player, Side, open_sides, receive_all
+from netpipe.errors import MisuseError
+from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.session.parent import run_session
 from netpipe.session.request import SessionRequest
 from netpipe.throughput.figures import Tally
@@ -20,6 +23,7 @@ from netpipe.throughput.run import longest_s
 _START_S: Final = 4.0
 # What a loader with slow batches may take beyond one with quick batches.
 _SLOW_BATCHES_S: Final = 60.0
+_TURN_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class Combination:
         pipeline = self.pipeline
         return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
 
+    def with_workers(self, workers: int) -> "Combination":
+        """Return the same with another number of workers."""
+        return replace(self, pipeline=replace(self.pipeline, workers=workers))
+
     @property
     def memory_estimate(self) -> str:
         """The same with its factors, as a line for people."""
@@ -65,18 +73,39 @@ class Combination:
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """Another loader; its label is its target, as `netpipe measure --loader` takes it."""
+class Target:
+    """Any loader, by its target; `workers` is None where they are its own."""
 
-    label: str
+    target: str
+    workers: int | None = None
+    # What its finished batches take shows in its trials.
+    finished_bytes: int = 0
+    memory_estimate: str = ""
+
+    def with_workers(self, workers: int) -> "Target":
+        """Return the same with another number of workers."""
+        return replace(self, workers=workers)
+
+    @property
+    def label(self) -> str:
+        """Its target, and the workers that it is given."""
+        if self.workers is None:
+            return self.target
+        return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
 
     @property
     def words(self) -> list[str]:
         """The arguments of the session that measures it."""
-        return ["--target", self.label]
+        given = [] if self.workers is None else ["--workers", str(self.workers)]
+        return ["--target", self.target, *given]
 
 
-Subject = Combination | Foreign
+Subject = Combination | Target
+
+
+def data_of(subject: Subject) -> Path | None:
+    """Return the data of this repository's pipeline."""
+    return subject.data if isinstance(subject, Combination) else None
 
 
 def combinations(
@@ -119,13 +148,92 @@ def measure_in_turns(
     return [tuple(done.results(index)) for index in indices]
 
 
-def expected_s(subjects: int, rounds: int, seconds: float) -> float:
-    """Return about how many seconds the rounds will take."""
-    return subjects * rounds * (_START_S + longest_s(seconds) - seconds / 2)
+def measure_duets(
+    subjects: Sequence[Subject],
+    other: Target,
+    rounds: int,
+    seconds: float,
+    say: Callable[[int, Subject], None],
+    same_batches: int = 0,
+) -> list[tuple[tuple[Tally, Tally], ...]]:
+    """Measure each subject beside another loader once a round; return the runs of both.
+
+    Both run in fresh processes at the same time, and take turns of half a second: one rests with
+    full buffers while the other is measured. `say` is that of `measure_in_turns`.
+
+    Raises as `measure_in_turns` does, and MisuseError where a subject is a target too and its first
+    batch has other arrays than that of `other`, or where any of the first `same_batches` differ.
+    """
+    pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
+    numbers = count()
+    for number in range(rounds):
+        for subject, measured in zip(subjects, pairs, strict=True):
+            say(next(numbers), subject)
+            measured.append(_run_duet((subject, other), seconds, same_batches, number))
+    return [tuple(measured) for measured in pairs]
+
+
+def _run_duet(
+    subjects: tuple[Subject, Target], seconds: float, same_batches: int, number: int
+) -> tuple[Tally, Tally]:
+    request, compared = _request(2 * seconds), ["--same-batches", str(same_batches)]
+    sides = [Side(each.label, [*_command(each, seconds), *compared], request) for each in subjects]
+    turns = ceil(seconds / _TURN_S)
+    orders = [("warm_up", seconds), *[("take_turn", seconds / turns)] * turns, ("tally",)]
+    with open_sides(sides) as players:
+        _require_same(*subjects, *receive_all(players))
+        for turn, order in enumerate(orders, start=number):
+            answers = dict(_ask(players, order, turn))
+        ours, others = (answers[player] for player in players)
+    return ours, others
+
+
+def _ask(
+    players: Sequence[Player], order: tuple[Any, ...], turn: int
+) -> Iterator[tuple[Player, Any]]:
+    """Let one side after the other obey; which goes first changes."""
+    for player in order_of_round(players, turn):
+        player.send(order)
+        (answer,) = receive_all([player])
+        yield player, answer
+
+
+def _require_same(
+    subject: Subject, other: Target, seen: Mapping[str, Any], other_seen: Mapping[str, Any]
+) -> None:
+    arrays, other_arrays = seen["arrays"], other_seen["arrays"]
+    for name in {**arrays, **other_arrays} if isinstance(subject, Target) else ():
+        found, other_found = (each.get(name, "none") for each in (arrays, other_arrays))
+        if found != other_found:
+            raise MisuseError(
+                f"the batches of both loaders must have the same arrays; found {name} as {found} "
+                f"from {subject.label} and as {other_found} from {other.label}. Adapt one of them"
+            )
+    for number, (own, others) in enumerate(
+        zip(seen["digests"], other_seen["digests"], strict=True)
+    ):
+        if own != others:
+            raise MisuseError(
+                f"batch {number} must have the same contents from {subject.label} and "
+                f"{other.label}; found other contents. Adapt one of them, or compare their speed "
+                "alone, without --same-batches"
+            )
+
+
+def expected_s(runs: int, seconds: float) -> float:
+    """Return about how many seconds the runs will take."""
+    return runs * (_START_S + longest_s(seconds) - seconds / 2)
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
     """Measure a subject's steady state in a fresh process; raises as `measure_in_turns` does."""
+    return Tally(**run_session(_command(subject, seconds), _request(seconds)))
+
+
+def _command(subject: Subject, seconds: float) -> list[str]:
     command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
-    request = SessionRequest("throughput", budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
-    return Tally(**run_session([*command, *subject.words], request))
+    return [*command, *subject.words]
+
+
+def _request(seconds: float) -> SessionRequest:
+    return SessionRequest("throughput", budget_s=longest_s(seconds) + _SLOW_BATCHES_S)

@@ -257,3 +257,8 @@ def works_in_workers_alone() -> Any:
     """A healthy loader that cannot be run in the training process."""
     numbers = grain.MapDataset.source(Numbers()).repeat().map(with_offset)
     return numbers.batch(4).to_iter_dataset(ALONE).mp_prefetch(ONE_WORKER, initialize_worker)
+
+
+def taking_workers(workers: int = 3) -> list[str]:
+    """Tell how many workers it was given; it is not Grain's."""
+    return [f"{workers} workers"]

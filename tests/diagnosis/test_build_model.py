@@ -154,6 +154,7 @@ def test_workers_are_counted_over_all_prefetches() -> None:
     both = (node(0, "ProcessPrefetch", num_workers=2), node(1, "DataLoader", num_workers=3))
     assert count_workers(Graph(both)) == 5
     assert count_workers(Graph((node(0, "DataLoader"),))) == 0
+    assert count_workers(Graph(other_workers=4)) == 4
 
 
 def test_threads_are_those_of_the_reader() -> None:
@@ -171,6 +172,7 @@ def test_stages_run_where_they_are() -> None:
     assert section_of(threaded.nodes[1], threaded) == "threads"
     assert section_of(threaded.nodes[0], threaded) == "trainer"
     assert section_of(None, Graph()) == "trainer"
+    assert section_of(None, Graph(other_workers=2)) == "workers"
 
 
 def test_threads_work_on_random_access_alone() -> None:

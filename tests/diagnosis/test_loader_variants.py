@@ -11,6 +11,7 @@ import pytest
 
 from netpipe.diagnosis.loader_variants import (
     OneThread,
+    choose_workers,
     count_threads,
     on_half_the_cores,
     single_thread_variant,
@@ -18,6 +19,7 @@ from netpipe.diagnosis.loader_variants import (
     with_workers,
     without_read_threads,
 )
+from netpipe.errors import MisuseError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting.experiments.variants import open_iterator
 from netpipe.linting.graph.nodes import Graph
@@ -95,6 +97,24 @@ def test_the_graph_is_of_the_loader_as_it_is() -> None:
 def test_what_cannot_be_rebuilt_stays_as_it_is(loader: Factory) -> None:
     """Neither plain Python, nor a dataset that the loader made once and for all."""
     assert single_thread_variant(loader)[0] is loader
+
+
+def test_a_loader_that_takes_workers_runs_without_them() -> None:
+    """One that is not Grain's is called with 0 of them; those that it usually has are known."""
+    single_thread, graph = single_thread_variant(loaders.taking_workers)
+    assert list(single_thread()) == ["0 workers"]
+    assert (graph.nodes, graph.other_workers) == ((), 3)
+    assert list(with_workers(loaders.taking_workers, graph, 5)()) == ["5 workers"]
+
+
+def test_the_workers_of_any_pipeline_can_be_chosen() -> None:
+    """By its parameter, or as those of a Grain pipeline; otherwise the target is named."""
+    assert list(choose_workers(loaders.taking_workers, 2, "x")()) == ["2 workers"]
+    made = read_graph(choose_workers(loaders.plain, 2, "x")())
+    assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
+    assert choose_workers(loaders.plain, 0, "x") is loaders.plain
+    with pytest.raises(MisuseError, match=r"^a\.py:b: must have a parameter `workers`"):
+        choose_workers(list, 2, "a.py:b")
 
 
 def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:

@@ -23,7 +23,7 @@ FILE = duet_targets.__file__
 REQUEST = DuetRequest(budget_s=2.0)
 
 
-def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side:
+def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side[Any]:
     """Make a side of targets of the tests."""
     command = side_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
     return Side(name, command, replace(REQUEST, **settings))

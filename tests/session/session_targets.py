@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,24 @@ def tiny_loader() -> Iterator[Batch]:
     """Give small batches for ever."""
     while True:
         yield {"x": np.zeros((2, 3), np.int32)}
+
+
+def wide_loader() -> Iterator[Batch]:
+    """Give batches like `tiny_loader` of another dtype."""
+    while True:
+        yield {"x": np.zeros((2, 3), np.int64)}
+
+
+def counting_loader() -> Iterator[Batch]:
+    """Give batches like `tiny_loader` whose contents differ from the second on."""
+    for number in count():
+        yield {"x": np.full((2, 3), number, np.int32)}
+
+
+def chosen_loader(workers: int = 2) -> Iterator[Batch]:
+    """Give batches with a row for each worker."""
+    while True:
+        yield {"x": np.zeros((workers, 3), np.int32)}
 
 
 def failing_loader() -> Iterator[Batch]:

@@ -128,10 +128,10 @@ class Project:
         self.places.append(place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
 
-    def dueted(self, base: Side, now: Side) -> Duet:
+    def dueted(self, base: Side[Any], now: Side[Any]) -> Duet:
         """Stand in for a duet: each side measures once, and every slice is equal to that."""
 
-        def measure(side: Side) -> Measurement:
+        def measure(side: Side[Any]) -> Measurement:
             with name_failures(side.name):
                 return parent.run_measurement(side.command, side.request, side.environment)
 

@@ -13,6 +13,7 @@ from netpipe.throughput.figures import (
     FIGURES,
     Counted,
     count_tokens,
+    describe_arrays,
     over_rounds,
     ratio,
 )
@@ -24,6 +25,8 @@ from tests.throughput.tallies import make_tally
     [
         ("tokens_per_s", 2000),
         ("tokens_per_cpu_s", 1000),
+        ("examples_per_s", 100),
+        ("examples_per_cpu_s", 50),
         ("batches_per_s", 10),
         ("padding_fraction", 0.2),
         ("padding_fraction_worst_batch", 0.5),
@@ -34,7 +37,7 @@ from tests.throughput.tallies import make_tally
     ],
 )
 def test_a_figure_is_what_its_name_says(name: str, value: float) -> None:
-    """A run has 8000 tokens in 10,000 slots and 40 batches, in 4 s and 8 CPU seconds."""
+    """A run of 4 s and 8 CPU seconds: 40 batches, 400 examples, 8000 tokens in 10,000 slots."""
     assert FIGURES[name](make_tally()) == pytest.approx(value)
 
 
@@ -71,22 +74,31 @@ def test_padding_does_not_count(dtype: str) -> None:
     segmentation = np.array([[1, 1, 2, 0], [1, 0, 0, 0]]).astype(dtype)
     batch = {"inputs": np.zeros((2, 4), np.int32), "inputs_segmentation": segmentation}
     counted = count_tokens(batch)
-    assert counted == Counted(tokens=4, slots=8, rule=BY_SEGMENTATION)
+    assert counted == Counted(examples=2, tokens=4, slots=8, rule=BY_SEGMENTATION)
     assert counted.padding_fraction == 0.5
 
 
 @pytest.mark.parametrize(
-    ("batch", "elements"),
+    ("batch", "rows", "elements"),
     [
-        ({"x": np.zeros((2, 3)), "label": np.zeros(2)}, 6),
-        ([np.zeros(5), np.zeros((9, 9))], 5),
-        (({"tokens": [np.zeros((4, 2))]}, 1), 8),
-        (np.zeros((3, 7)), 21),
-        ({}, 1),
+        ({"x": np.zeros((2, 3)), "label": np.zeros(2)}, 2, 6),
+        ([np.zeros(5), np.zeros((9, 9))], 5, 5),
+        (({"tokens": [np.zeros((4, 2))]}, 1), 4, 8),
+        (np.zeros((3, 7)), 3, 21),
+        ({}, 1, 1),
     ],
 )
-def test_without_a_segmentation_every_element_counts(batch: Any, elements: int) -> None:
-    """Without a segmentation, all elements of the first leaf count."""
+def test_without_a_segmentation_every_element_counts(batch: Any, rows: int, elements: int) -> None:
+    """Without a segmentation, all elements of the first leaf count; its rows are the examples."""
     counted = count_tokens(batch)
-    assert counted == Counted(elements, elements, BY_ELEMENTS)
+    assert counted == Counted(rows, elements, elements, BY_ELEMENTS)
     assert counted.padding_fraction == 0
+
+
+def test_the_arrays_of_a_batch_are_described_by_name() -> None:
+    """Dicts, tuples and lists are followed in an order that does not depend on the dict's."""
+    batch = {"y": (np.zeros(3, np.int8), 5), "x": [np.zeros((2, 4))]}
+    described = describe_arrays(batch)
+    assert described == {"x.0": "float64[2,4]", "y.0": "int8[3]", "y.1": "int[]"}
+    assert list(described) == list(describe_arrays(dict(reversed(batch.items()))))
+    assert describe_arrays(np.zeros(2)) == {"the batch": "float64[2]"}

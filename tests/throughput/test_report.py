@@ -20,7 +20,7 @@ from netpipe.throughput.report import (
     throughput_document,
     throughput_table,
 )
-from netpipe.throughput.sessions import combinations
+from netpipe.throughput.sessions import Target, combinations
 from netpipe.throughput.worker_choice import Candidate, choose
 from tests.throughput.tallies import make_tally
 
@@ -40,7 +40,8 @@ CHOICE = choose(
     1.0,
 )
 CHOSE = Throughput(Path("data"), 4.0, CHOSEN[:1], [[FAST] * 3], choice=CHOICE)
-BESIDE = replace(ALONE, against=Against("plain.py:loader", OTHER))
+ANY = replace(CHOSE, data=None, combinations=[Target("their.py:loader", 2)], runs=[OTHER])
+BESIDE = replace(ALONE, against=Against("plain.py:loader", [OTHER, OTHER]))
 
 
 def _document(found: Throughput) -> dict[str, Any]:
@@ -58,8 +59,8 @@ def _rows(found: Throughput) -> list[str]:
 
 @pytest.mark.parametrize(
     "found",
-    [ALONE, BESIDE, replace(ALONE, runs=[[SLOW], [FAST]]), CHOSE],
-    ids=["alone", "beside another", "one round", "workers chosen"],
+    [ALONE, BESIDE, replace(ALONE, runs=[[SLOW], [FAST]]), CHOSE, ANY],
+    ids=["alone", "beside another", "one round", "workers chosen", "any loader"],
 )
 def test_the_document_follows_its_schema(found: Throughput) -> None:
     """The schema describes every field of it, and no other."""
@@ -68,7 +69,9 @@ def test_the_document_follows_its_schema(found: Throughput) -> None:
     assert set(document) == set(described)
     combination = described["combinations"]["items"]
     assert all(set(row) == set(combination["properties"]) for row in document["combinations"])
-    assert set(combination["required"]) == set(combination["properties"])
+    # Later than the first documents, which must stay valid.
+    added = {"loader", "examples_per_s", "examples_per_cpu_s"}
+    assert set(combination["required"]) == set(combination["properties"]) - added
 
 
 def test_the_document_has_the_figures() -> None:
@@ -126,6 +129,16 @@ def test_the_choice_is_explained() -> None:
     assert (first, last) == (CHOICE.reason, "[pipeline]\nworkers = 2")
 
 
+def test_any_loader_is_told_in_examples() -> None:
+    """Without a segmentation the table has examples, the batch's own size and the workers given."""
+    heading, _, row = (" ".join(line.split()) for line in _rows(ANY)[2:5])
+    assert heading.startswith("batch workers examples/s examples/CPU s batches/s PSS")
+    assert row.startswith("10 * 2 25 (25-25) 50 (50-50) 2.5 300 MB")
+    assert list(remarks(ANY))[-1] == "num_workers=2"
+    (own,) = _document(replace(ANY, combinations=[Target("their.py:loader")]))["combinations"]
+    assert (own["loader"], own["workers"], own["batch_size"]) == ("their.py:loader", None, None)
+
+
 def test_the_table_marks_the_best() -> None:
     """Each combination has a row, and a remark explains the mark."""
     rows = [row.split() for row in _rows(ALONE)]
@@ -166,11 +179,12 @@ def test_the_table_fits_a_terminal() -> None:
         for tokens in (4_560_000, 4_321_000, 4_111_000)
     ]
     other = [replace(run, wall_s=111.0, cpu_s=101.0) for run in runs]
-    found = replace(BESIDE, combinations=CHOSEN[:1], runs=[runs], against=Against("a:b", other))
+    found = replace(BESIDE, combinations=CHOSEN[:1], runs=[runs], against=Against("a:b", [other]))
     rows = [" ".join(row.split()) for row in _rows(found)]
     assert any("10.8 M (9.27-12.6) 5.4 M (4.63-6.32) 100" in row for row in rows)
     assert any("/ other 278 x (278-278) 126 x (126-126) 278 x" in row for row in rows)
-    wide = replace(found, against=Against("a:b", [replace(run, wall_s=11_111.0) for run in runs]))
+    slow = [replace(run, wall_s=11_111.0) for run in runs]
+    wide = replace(found, against=Against("a:b", [slow]))
     assert not any("…" in row for row in _rows(wide))
 
 

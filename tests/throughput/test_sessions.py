@@ -19,9 +19,10 @@ from netpipe.session.result_files import SCHEMA
 from netpipe.throughput import sessions
 from netpipe.throughput.sessions import (
     Combination,
-    Foreign,
+    Target,
     combinations,
     expected_s,
+    measure_duets,
     measure_in_turns,
 )
 from tests.session import session_targets
@@ -44,7 +45,7 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "run_session", answer)
     started: list[tuple[int, str]] = []
     found = measure_in_turns(
-        [Foreign("a:a"), Foreign("b:b")],
+        [Target("a:a"), Target("b:b")],
         2,
         3.0,
         lambda done, subject: started.append((done, subject.label)),
@@ -55,15 +56,15 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_takes_longer() -> None:
-    """The expected time grows with subjects, rounds and seconds."""
-    one = expected_s(1, 1, 4.0)
+    """The expected time grows with runs and seconds."""
+    one = expected_s(1, 4.0)
     assert one > 4
-    assert expected_s(3, 5, 4.0) == pytest.approx(15 * one)
-    assert expected_s(1, 1, 8.0) > one + 4
+    assert expected_s(15, 4.0) == pytest.approx(15 * one)
+    assert expected_s(1, 8.0) > one + 4
 
 
 def _measure(target: str) -> list[Any]:
-    return measure_in_turns([Foreign(f"{TARGETS}:{target}")], 1, 0.1, lambda *_: None)
+    return measure_in_turns([Target(f"{TARGETS}:{target}")], 1, 0.1, lambda *_: None)
 
 
 def test_a_session_measures_a_target() -> None:
@@ -101,6 +102,53 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "run_session", impatient)
     with pytest.raises(HangError, match=r" 0\.5 s after 2 batches"):
         _measure("hanging_loader")
+
+
+def _measure_beside(target: str, other: str, same_batches: int = 0) -> list[Any]:
+    subjects = [Target(f"{TARGETS}:{target}")]
+    return measure_duets(
+        subjects, Target(f"{TARGETS}:{other}"), 1, 0.1, lambda *_: None, same_batches
+    )
+
+
+def test_two_loaders_are_measured_in_turns() -> None:
+    """Both give a whole run, and each in its own process."""
+    (((own, other),),) = _measure_beside("tiny_loader", "chosen_loader", same_batches=3)
+    assert own.tokens == own.slots == 6 * own.batches
+    assert other.examples == 2 * other.batches
+    assert min(own.wall_s, other.wall_s) >= 0.1
+    assert own != other
+
+
+@pytest.mark.parametrize(
+    ("other", "same_batches", "words"),
+    [
+        ("wide_loader", 0, r"found x as int32\[2,3\] from .*tiny_loader and as int64\[2,3\]"),
+        ("counting_loader", 2, "batch 1 must have the same contents"),
+    ],
+)
+def test_loaders_of_other_batches_are_not_compared(
+    other: str, same_batches: int, words: str
+) -> None:
+    """Their speed would say nothing; the first array or batch that differs is named."""
+    with pytest.raises(MisuseError, match=words):
+        _measure_beside("tiny_loader", other, same_batches)
+
+
+def test_a_loader_that_fails_beside_another_is_named() -> None:
+    """The error says which of the two failed."""
+    with pytest.raises(SessionError, match=r"failing_loader failed: .*disk gone"):
+        _measure_beside("tiny_loader", "failing_loader")
+
+
+def test_workers_are_a_parameter_or_of_a_grain_pipeline() -> None:
+    """A target that takes `workers` gets them; one that cannot be given any is refused."""
+    target = Target(f"{TARGETS}:chosen_loader")
+    for workers in (1, 3):
+        ((run,),) = measure_in_turns([target.with_workers(workers)], 1, 0.1, lambda *_: None)
+        assert run.examples == workers * run.batches
+    with pytest.raises(MisuseError, match="must have a parameter `workers`"):
+        measure_in_turns([Target(f"{TARGETS}:tiny_loader", 1)], 1, 0.1, lambda *_: None)
 
 
 PIPELINE = PipelineConfig(sequence_length=1024, batch_size=128, workers=2, epochs=3)
@@ -150,4 +198,5 @@ def test_a_session_gets_the_whole_pipeline() -> None:
     words = Combination(Path("data"), PIPELINE).words
     assert words[:3] == ["--data", "data", "--pipeline"]
     assert PipelineConfig(**json.loads(words[3])) == PIPELINE
-    assert Foreign("a:b").words == ["--target", "a:b"]
+    assert Target("a:b").words == ["--target", "a:b"]
+    assert Target("a:b").with_workers(0).words == ["--target", "a:b", "--workers", "0"]

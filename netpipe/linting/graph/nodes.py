@@ -62,9 +62,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A pipeline, from what the trainer sees down to its sources; empty if it is not Grain's."""
+    """A pipeline, from what the trainer sees down to its sources; empty if it is not Grain's.
+
+    `other_workers` are the worker processes of a loader that is not Grain's, as far as they are
+    known.
+    """
 
     nodes: tuple[Node, ...] = ()
+    other_workers: int = 0
 
     def of_kind(self, *kinds: str) -> tuple[Node, ...]:
         """Return the nodes of some kinds, those nearest to the trainer first."""

@@ -36,7 +36,7 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
     )
     facts = [
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
-        Fact("data", document["data"]),
+        Fact("data", document["data"] or "the loader's own"),
     ]
     cards = [_draw_speeds(loaders), _build_table(loaders), *build_environment_cards(document)]
     return Part("Loader speed", headline, facts, cards)
@@ -63,4 +63,6 @@ def _build_table(loaders: Mapping[str, Any]) -> Table:
 
 
 def _describe(combination: Mapping[str, Any]) -> str:
-    return f"batches of {combination['batch_size']}, {combination['workers']} workers"
+    own = combination.get("loader") or f"batches of {combination['batch_size']}"
+    workers = combination["workers"]
+    return own if workers is None else f"{own}, {workers} workers"

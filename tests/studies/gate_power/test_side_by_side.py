@@ -16,12 +16,12 @@ from tests.suite.recorded import make_duet, recorded
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Side]]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Side[Any]]]:
     """Let no duet run; return how slower code is, and give the sides that would have run."""
-    sides: list[Side] = []
+    sides: list[Side[Any]] = []
 
-    def let(factor: float) -> list[Side]:
-        def run(base: Side, now: Side) -> Duet:
+    def let(factor: float) -> list[Side[Any]]:
+        def run(base: Side[Any], now: Side[Any]) -> Duet:
             sides.extend((base, now))
             slower = recorded(load_cpu_ratio=2.0 * factor)
             return make_duet(now.request.quantity, recorded(), slower)
@@ -47,7 +47,7 @@ def test_every_second_trial_is_beside_a_program() -> None:
 
 
 def test_trials_are_kept_and_counted(
-    tmp_path: Path, machine: Callable[[float], list[Side]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, machine: Callable[[float], list[Side[Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table has the change that was measured and how often it was found; nothing runs twice."""
     few = {name: case for name, case in CASES.items() if name == "loader CPU, 2%"}
@@ -66,7 +66,7 @@ def test_trials_are_kept_and_counted(
 
 
 def test_an_alarm_on_unchanged_code_fails_the_study(
-    tmp_path: Path, machine: Callable[[float], list[Side]]
+    tmp_path: Path, machine: Callable[[float], list[Side[Any]]]
 ) -> None:
     """And so it does when the trials are read again."""
     machine(1.2)

@@ -1,10 +1,9 @@
-"""One side of a duet, as it waits for orders."""
+"""A session as it waits for orders."""
 
 from typing import Any, cast
 
-from netpipe.duets.child import _read_orders
-from netpipe.duets.request import BlockSize
 from netpipe.session.heartbeat import Watch
+from netpipe.session.orders import read_orders
 
 
 class _Channel:
@@ -38,5 +37,5 @@ def test_a_side_waits_for_the_other_one_as_long_as_it_takes() -> None:
     """Its limits count from the last look on: the other side may compile a model for minutes."""
     watch = _Counting()
     channel = cast(Any, _Channel(None, None, (3,), None, (4,)))
-    assert list(_read_orders(channel, watch)) == [BlockSize(3), BlockSize(4)]
+    assert list(read_orders(channel, watch)) == [(3,), (4,)]
     assert watch.begun == 6
