@@ -79,6 +79,8 @@ class Puller:
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
+        wanted_workers: The `num_workers` of torch's loaders, which end those that have nothing to
+            load; else 0.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
@@ -145,6 +147,8 @@ class Puller:
             raise MisuseError(
                 f"loader() must return an iterable of batches; found {type(loader).__name__}"
             )
+        wanted = getattr(loader, "num_workers", 0)
+        self.wanted_workers = wanted if isinstance(wanted, int) else 0
         return iter(loader)
 
     def ignore_processes(self, pids: tuple[int, ...]) -> None:

@@ -25,6 +25,10 @@ from netpipe.session.heartbeat import UNWATCHED, Watch
 
 # Seconds until the first batch, above which a start is called slow.
 _SLOW_START_S = 10.0
+# A worker that used less than this share of the busiest one's CPU time was idle.
+_IDLE_SHARE = 0.02
+# Of the busiest worker; with less, none can be called idle.
+_MIN_WORKER_CPU_S = 0.2
 # Smallest undonated state worth reporting, in bytes.
 _MIN_KEPT_STATE_BYTES = 1 << 20
 # A measurement has an interval for every series of its rounds but these.
@@ -194,6 +198,18 @@ def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterat
             "loader-restarted",
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
             f"{puller.restarts} times, {where}",
+        )
+    used_s = [
+        cpu_s - log.worker_cpu_s.get(pid, 0.0)
+        for pid, cpu_s in puller.processes.worker_cpu_s().items()
+    ]
+    used_s += [0.0] * (puller.wanted_workers - len(used_s))
+    idle = sum(cpu_s < _IDLE_SHARE * max(used_s) for cpu_s in used_s)
+    if idle and max(used_s) >= _MIN_WORKER_CPU_S:
+        yield Finding(
+            "idle-workers",
+            f"{idle} of {len(used_s)} worker processes did next to nothing: there may be fewer "
+            "files or shards than workers. Give every worker one, or start fewer workers",
         )
     if log.ended:
         yield Finding("loader-ended", log.ended)

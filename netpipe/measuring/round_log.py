@@ -133,7 +133,8 @@ class LoadingBlocks:
 class RoundLog:
     """The blocks of the whole rounds, and the findings beside them.
 
-    In the first round, the third and so on, the blocks of the step came first.
+    In the first round, the third and so on, the blocks of the step came first. `worker_cpu_s` holds
+    the CPU seconds that each worker had used before the rounds, by its process id.
     """
 
     steps: list[StepBlocks] = field(default_factory=list)
@@ -143,6 +144,7 @@ class RoundLog:
     load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
     overhead_s: float = 0.0
+    worker_cpu_s: dict[int, float] = field(default_factory=dict)
     ended: str = ""
     within_epochs: bool = True
     trace: str = ""

@@ -111,6 +111,7 @@ class RoundRunner:
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
         watch.begin_rounds()
         self._started = self._clock()
+        self.log.worker_cpu_s = self.puller.processes.worker_cpu_s()
         watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
         pulled = self.puller.pull_until_steady(
             0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s

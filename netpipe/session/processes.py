@@ -49,7 +49,12 @@ class ProcessTree:
     @property
     def workers(self) -> int:
         """How many children work, not counting the programs that they have started."""
-        return sum(self._parents[pid] not in self.worker_pids for pid in self.worker_pids)
+        return len(self.worker_cpu_s())
+
+    def worker_cpu_s(self) -> dict[int, float]:
+        """Return the CPU seconds that each of these children has used; 0 of one that has ended."""
+        own = [pid for pid in self.worker_pids if self._parents[pid] not in self.worker_pids]
+        return {pid: process_cpu_s(pid) for pid in own}
 
     def cpu_s(self) -> float:
         """Return the CPU seconds used so far, also by descendants that have ended."""

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from itertools import cycle, islice, repeat
-from operator import truediv
+from itertools import chain, cycle, islice, repeat
+from operator import add, truediv
 from statistics import median
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from netpipe.errors import LoaderEndedError, MisuseError
 from netpipe.measuring import protocol
+from netpipe.session.processes import ProcessTree
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from tests.fakes import FakeClock
@@ -127,6 +128,42 @@ def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None
     found = rehearse(loader=loader).findings
     assert [finding.name for finding in found] == ["slow-start", "loader-restarted"]
     assert re.search(r"took 62 s .*\(15 s .*12 s .*loader\(\)", found[0].message)
+
+
+@pytest.mark.parametrize(
+    ("used_s", "wanted", "idle"),
+    [
+        ([4.0, 0.01, 0.0, 3.0], 0, "2 of 4 worker processes"),
+        ([4.0, 3.5, 2.0, 1.0], 0, ""),
+        ([4.0, 3.5, 2.0, 1.0], 7, "3 of 7 worker processes"),
+        ([0.1, 0.0, 0.0, 0.0], 0, ""),
+    ],
+)
+def test_workers_that_do_nothing_are_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock,
+    rehearse: Rehearse,
+    used_s: list[float],
+    wanted: int,
+    idle: str,
+) -> None:
+    """What they used before the rounds does not count; torch may have ended them already."""
+
+    class Loader:
+        num_workers = wanted
+
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                clock.sleep(LOAD_S)
+                yield BATCH
+
+    before_s = [1.0, 2.0, 0.5, 0.0]
+    looks = chain([before_s], repeat([*map(add, before_s, used_s)]))
+    monkeypatch.setattr(ProcessTree, "workers", property(lambda _: 0))
+    monkeypatch.setattr(ProcessTree, "worker_cpu_s", lambda _: dict(enumerate(next(looks))))
+    findings = rehearse(loader=Loader).findings
+    found = [finding for finding in findings if finding.name == "idle-workers"]
+    assert [finding.message.partition(" did")[0] for finding in found] == ([idle] if idle else [])
 
 
 @pytest.mark.parametrize("batches", [20, 46, 150])
