@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from inspect import getattr_static
 from itertools import cycle, islice
 from typing import Any, cast
 
@@ -49,10 +50,36 @@ def first_array(aux: Aux) -> jax.Array:
     if not found:
         raise MisuseError(
             "step(state, batch) must return (state, aux) with a jax.Array in aux, as the loss; "
-            f"found {type(aux).__name__} without one"
+            f"found {type(aux).__name__} without one. Or give the step an attribute `wait`, a "
+            "function that waits until the step that returned an aux is done"
         )
     named = (leaf for path, leaf in found if path and "loss" in str(path[-1]).lower())
     return next(named, found[0][1])
+
+
+class Waited:
+    """Stands for the array to wait for, where a step returns none and has a `wait` of its own."""
+
+    def __init__(self, wait: Callable[[Aux], object], aux: Aux) -> None:
+        self._wait = wait
+        self._aux = aux
+        self._is_done = False
+
+    def block_until_ready(self) -> None:
+        """Wait as the step says."""
+        self._wait(self._aux)
+        self._is_done = True
+
+    def is_ready(self) -> bool:
+        """Return whether something has waited for it: there is no way to ask."""
+        return self._is_done
+
+    def is_deleted(self) -> bool:
+        """Return False."""
+        return False
+
+
+Done = jax.Array | Waited
 
 
 def is_ready(array: Any) -> bool:
@@ -67,9 +94,13 @@ def copy_tree(tree: Any) -> Any:
     )
 
 
-def is_finite(array: jax.Array) -> bool:
+def is_finite(array: Done) -> bool:
     """Return whether an array holds neither NaN nor infinity, as integers never do."""
-    if array.is_deleted() or not jnp.issubdtype(array.dtype, jnp.inexact):
+    if (
+        isinstance(array, Waited)
+        or array.is_deleted()
+        or not jnp.issubdtype(array.dtype, jnp.inexact)
+    ):
         return True
     return bool(np.isfinite(np.asarray(array)).all())
 
@@ -125,6 +156,7 @@ class StepRunner:
     Attributes:
         ready_aux: The aux of the first step of the warm-up, which is done.
         kept_state_bytes: Bytes of the old state that a step leaves alive.
+        wait: What waits for the step that returned an aux, if the step has an attribute `wait`.
         asked_before_next: How often a step alone was followed by another.
         ready_before_next: How often it was done by then.
     """
@@ -146,7 +178,12 @@ class StepRunner:
             raise MisuseError(
                 f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(resident)}"
             )
-        self._resident = cycle([jax.block_until_ready(to_device(batch)) for batch in resident])
+        # Not every step can be asked for an attribute that it lacks.
+        waits = getattr_static(self.step, "wait", None) is not None
+        self.wait: Callable[[Aux], object] | None = (
+            getattr(self.step, "wait", None) if waits else None
+        )
+        self._resident = cycle([jax.block_until_ready(self._to_device(each)) for each in resident])
         self.compilations = compilation_count()
         self.kept_state_bytes = 0
         self.donates_batches = False
@@ -155,12 +192,22 @@ class StepRunner:
         self.ready_before_next = 0
         self.asked_before_next = 0
 
-    def advance(self, batch: Batch) -> jax.Array:
+    def advance(self, batch: Batch) -> Done:
         """Dispatch one step and return the array that is ready when it is done."""
         self.state, aux = self.step(self.state, batch)
-        done = first_array(aux)
-        self.devices = tuple(done.sharding.device_set)
+        done = self.find_done(aux)
+        self.devices = (
+            (jax.devices()[0],) if isinstance(done, Waited) else tuple(done.sharding.device_set)
+        )
         return done
+
+    def find_done(self, aux: Aux) -> Done:
+        """Return what is ready when the step that returned this is done."""
+        return first_array(aux) if self.wait is None else Waited(self.wait, aux)
+
+    def _to_device(self, batch: Batch) -> Batch:
+        # A step that waits by itself need not be JAX's: it moves its batch as it likes.
+        return to_device(batch) if self.wait is None else batch
 
     def warm_up(self, limit_s: float) -> bool:
         """Run steps on resident and on host batches until none compiles; return whether none does.
@@ -236,13 +283,13 @@ class StepRunner:
         running, so that the device is busy all the time that is measured.
         """
         batches = self._take(self._host, steps + 2)
-        first, last = (self.advance(to_device(batch)) for batch in batches[:2])
+        first, last = (self.advance(self._to_device(batch)) for batch in batches[:2])
         jax.block_until_ready(first)
         # A step that is done as soon as it is dispatched is not running: time one more.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
         started = self.clock()
         for batch in timed:
-            last = self.advance(to_device(batch))
+            last = self.advance(self._to_device(batch))
         jax.block_until_ready(last)
         return (self.clock() - started) / steps
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import getattr_static
 from math import inf
 from queue import SimpleQueue
 from typing import Any
 
-import jax
 import numpy as np
 
 from netpipe.clock import Clock
@@ -19,6 +19,7 @@ from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, ST
 from netpipe.measuring.stack_sampler import StackSampler
 from netpipe.measuring.step_runner import (
     Aux,
+    Done,
     State,
     Step,
     StepRunner,
@@ -39,11 +40,12 @@ Loop = Callable[[Iterator[Batch], State, Step], object]
 
 def late_reading_loop(batches: Iterator[Batch], state: State, step: Step) -> None:
     """Train as a careful trainer does: read each metric after the next step is dispatched."""
+    read = getattr_static(step, "wait", None) or (lambda aux: np.asarray(first_array(aux)))
     late: Aux = None
     for batch in batches:
         state, aux = step(state, batch)
         if late is not None:
-            np.asarray(first_array(late))
+            read(late)
         late = aux
 
 
@@ -136,7 +138,7 @@ def run_train_block(
         ready=batches.ready,
         depth=watched.depth,
         compilations=stepper.compilations() - batches.compiled_before,
-        finite=is_finite(first_array(watched.aux)),
+        finite=watched.latest is None or is_finite(watched.latest),
         timeline=timeline(
             batches.asked_s, batches.waits_s, watched.dispatched_s, device_steps, skipped
         ),
@@ -151,19 +153,19 @@ class WatchedStep:
     """
 
     def __init__(self, stepper: StepRunner, step: Step | None = None) -> None:
-        self.aux: Aux = None
-        self.latest: jax.Array | None = None
+        self.latest: Done | None = None
         self.depth = 0
         self.dispatched_s: list[float] = []
         self.idle_since_s: float | None = None
         self.exposed_s = 0.0
+        self.wait = stepper.wait
         self._stepper = stepper
         self._step = step or stepper.step
         self._clock = stepper.clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
         self._device_steps: list[DeviceStep] = []
-        self._dispatched: SimpleQueue[jax.Array | None] = SimpleQueue()
+        self._dispatched: SimpleQueue[Done | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
         self._stamping = self._thread.submit(self._stamp_completions)
 
@@ -179,7 +181,7 @@ class WatchedStep:
         self._called_s.append(called_s)
         # The state that came in may have been donated: only the newest is alive.
         self._stepper.state = state
-        self.aux, self.latest = aux, first_array(aux)
+        self.latest = self._stepper.find_done(aux)
         if isinstance(self._step, EmulatedStep):
             self._device_steps.append(self._step.device_step)
         self._dispatched.put(self.latest)
@@ -255,7 +257,7 @@ class WatchedBatches:
         late = self.clock() - started > self.length.limit_s
         return counted >= _MIN_STEPS and (late or not self.puller.epoch_has(1))
 
-    def _probe(self, latest: jax.Array) -> None:
+    def _probe(self, latest: Done) -> None:
         ready = is_ready(latest)
         self.asked += 1
         self.ready += ready

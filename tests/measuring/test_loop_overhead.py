@@ -117,7 +117,7 @@ def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None
         clock.sleep(costs_s[-1])
         return jnp.float32(0)
 
-    monkeypatch.setattr("netpipe.measuring.training_loop.first_array", slow_look)
+    monkeypatch.setattr("netpipe.measuring.step_runner.first_array", slow_look)
     monkeypatch.setattr("netpipe.measuring.loop_overhead.Puller", next_puller)
     assert measure_instruments_s_per_step(stepper, 10, 3) == pytest.approx(0.002)
 

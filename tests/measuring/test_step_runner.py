@@ -72,6 +72,28 @@ def test_an_aux_without_an_array_is_misuse(aux: Any) -> None:
         first_array(aux)
 
 
+def test_a_step_may_wait_in_its_own_way(clock: FakeClock) -> None:
+    """A step that returns no array and has a `wait` is timed by it, on batches as they are."""
+    seen, waited = list[Any](), list[Any]()
+
+    def step(state: int, batch: Any) -> tuple[int, str]:
+        seen.append(batch)
+        return state + 1, f"aux {state}"
+
+    def wait(aux: str) -> None:
+        waited.append(aux)
+        clock.sleep(2.0)
+
+    step.wait = wait  # type: ignore[attr-defined]
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, clock)
+    assert stepper.measure_resident_s(4) == 0.5
+    assert waited == ["aux 3"]
+    assert stepper.measure_synced_s(2) == 2.0
+    assert seen[0] is HOST_BATCHES[0]
+    assert stepper.measure_transfer_s(2) == 1.0
+    assert stepper.devices == (jax.devices()[0],)
+
+
 def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
     """NumPy arrays become jax's with their values; names and numbers stay as they are."""
     batch = {"x": np.arange(3, dtype=np.int32), "name": "a", "weight": 2}
