@@ -4,7 +4,7 @@ import click
 
 import netpipe
 from netpipe.cli.ab import ab
-from netpipe.cli.baseline import baseline, devices
+from netpipe.cli.baseline import baseline, devices, doctor
 from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
@@ -27,6 +27,6 @@ def main() -> None:
 
 for _command in (
     generate, prepare, inspect, throughput, measure, diagnose, lint, work, hosts, report,
-    devices, baseline, ab,
+    devices, doctor, baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

@@ -1,9 +1,10 @@
-"""`netpipe devices`: this machine; `netpipe baseline`: the accepted results of each device."""
+"""`netpipe devices` and `doctor`: this machine; `netpipe baseline`: its accepted results."""
 
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,11 +46,50 @@ def devices(baselines: Path, as_json: bool) -> None:
     document = devices_document(find_device(), this_host(), baselines)
     if as_json:
         print_json(document)
-        return
-    for part in ("device", "host", "versions", "baseline"):
+    else:
+        _print_parts(document, ("device", "host", "versions", "baseline"))
+
+
+def _print_parts(document: dict[str, Any], parts: Iterable[str]) -> None:
+    for part in parts:
         output.print(bold_first(part))
-        for name, value in document[part].items():
+        for name, value in (document[part] or {"": "unknown"}).items():
             output.print(f"  {name}: {value}")
+
+
+@click.command()
+@_baselines_option
+@json_option
+def doctor(baselines: Path, as_json: bool) -> None:
+    """Print what is here, what of it disturbs measurements, and what to do about that."""
+    from netpipe.device import detection, machine
+    from netpipe.device.host import this_host
+    from netpipe.gate.history import list_compared
+
+    # Before jax starts, so that the use of a GPU is another process's.
+    here, before = machine.describe_machine(), machine.read_counters()
+    sleep(1)
+    disturbances = machine.find_disturbances(here, before, machine.read_counters())
+    device, host = None, this_host()
+    try:
+        device = detection.find_device()
+    except detection.NoDeviceError as error:
+        disturbances.append((str(error), "or measure with an emulated accelerator"))
+    document = detection.devices_document(device, host, baselines)
+    if device:
+        document["baseline"]["compared"] = list_compared(baselines / device.key, host)
+    document |= {
+        "schema": "netpipe.doctor/1",
+        "machine": here,
+        "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances],
+    }
+    if as_json:
+        print_json(document)
+        return
+    _print_parts(document, ("device", "host", "machine", "versions", "baseline"))
+    output.print(bold_first("disturbs measurements", "" if disturbances else ": nothing found"))
+    for what, remedy in disturbances:
+        output.print(f"  {what}\n    {remedy}")
 
 
 @click.group()
