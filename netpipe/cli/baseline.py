@@ -35,7 +35,7 @@ _baselines_option = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe devices --json")
 @_baselines_option
 @json_option
 def devices(baselines: Path, as_json: bool) -> None:
@@ -57,7 +57,7 @@ def _print_parts(document: dict[str, Any], parts: Iterable[str]) -> None:
             output.print(f"  {name}: {value}")
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe doctor")
 @_baselines_option
 @json_option
 def doctor(baselines: Path, as_json: bool) -> None:
@@ -92,12 +92,15 @@ def doctor(baselines: Path, as_json: bool) -> None:
         output.print(f"  {what}\n    {remedy}")
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  netpipe baseline list")
 def baseline() -> None:
     """The accepted results of each device: record, list, show, diff, prune."""
 
 
-@baseline.command(context_settings={"ignore_unknown_options": True})
+@baseline.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="\b\nExample:\n  netpipe baseline record first perf",
+)
 @click.argument("name")
 @click.option("--sessions", type=int, default=10, show_default=True, help="Fresh processes.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]...")
@@ -113,7 +116,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     sys.exit(run_child(command, Path.cwd(), {}))
 
 
-@baseline.command("list")
+@baseline.command("list", epilog="\b\nExample:\n  netpipe baseline list")
 @_baselines_option
 @json_option
 def list_(baselines: Path, as_json: bool) -> None:
@@ -179,7 +182,7 @@ def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[st
     output.print(table)
 
 
-@baseline.command()
+@baseline.command(epilog="\b\nExample:\n  netpipe baseline show baselines/*/0001_*.json")
 @click.argument("file", type=_file_type)
 @json_option
 def show(file: Path, as_json: bool) -> None:
@@ -221,7 +224,9 @@ def _summarize(file: Path) -> dict[str, Any]:
     }
 
 
-@baseline.command()
+@baseline.command(
+    epilog="\b\nExample:\n  netpipe baseline diff baselines/*/0001_*.json baselines/*/0002_*.json"
+)
 @click.argument("before", type=_file_type)
 @click.argument("after", type=_file_type)
 @json_option
@@ -239,7 +244,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
     output.print(change_table(found))
 
 
-@baseline.command()
+@baseline.command(epilog="\b\nExample:\n  netpipe baseline prune --keep 3")
 @_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,

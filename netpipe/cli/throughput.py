@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe throughput --workers 0,2")
 @click.option(
     "--data", type=path_type, metavar="DIR",
     help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
