@@ -2,8 +2,10 @@
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +17,9 @@ from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
-_OTHER_FOLDERS: Final = {"build", "dist", "node_modules", "perf", "test", "tests", "site-packages"}
+_OTHER_CODE: Final = re.compile(
+    r"\..*|build|dist|node_modules|perf|site-packages|tests?|test_.*|conftest\.py"
+)
 FILES: Final = (
     "perf/conftest.py", "perf/test_pipeline.py", ".github/workflows/performance.yml"
 )  # fmt: skip
@@ -32,27 +36,21 @@ class Candidate(NamedTuple):
 
 def find_candidates(folder: Path) -> list[Candidate]:
     """Return what makes pipelines in the Python files of a repository, by their syntax alone."""
-    trees, makers = dict(_parse_files(folder)), set(_MAKERS)
-    while True:
-        found = [each for path in trees for each in _list_candidates(path, trees[path], makers)]
-        # What returns the result of a maker is one too.
-        if makers >= (names := {each.name for each in found}):
-            return found
+    trees, makers, names = dict(_parse_files(folder)), set[str](), set(_MAKERS)
+    # What returns the result of a maker is one too.
+    while not names <= makers:
         makers |= names
+        found = [each for path in trees for each in _list_candidates(path, trees[path], makers)]
+        names = {each.name for each in found}
+    return found
 
 
 def _parse_files(folder: Path) -> Iterator[tuple[str, ast.Module]]:
-    for place, folders, files in os.walk(folder):
-        is_environment = "pyvenv.cfg" in files
-        wanted = {each for each in folders if not each.startswith(".")} - _OTHER_FOLDERS
-        folders[:] = [] if is_environment else sorted(wanted)
-        for name in () if is_environment else sorted(files):
-            if name.endswith(".py") and name != "conftest.py" and not name.startswith("test_"):
-                path = Path(place, name)
-                try:
-                    yield str(path.relative_to(folder)), ast.parse(path.read_bytes())
-                except (OSError, SyntaxError, ValueError):  # Python could not import it either.
-                    continue
+    for path in sorted(folder.rglob("*.py")):
+        place = path.relative_to(folder)
+        if not any(map(_OTHER_CODE.fullmatch, place.parts)):
+            with suppress(OSError, SyntaxError, ValueError):  # Python could not import it either.
+                yield str(place), ast.parse(path.read_bytes())
 
 
 def _list_candidates(path: str, tree: ast.Module, makers: set[str]) -> Iterator[Candidate]:
@@ -98,17 +96,14 @@ def _choose(folder: Path) -> str:
     """Return the only candidate for a loader, of which other ones may be parts, or ask."""
     found = find_candidates(folder)
     usable = [each for each in found if not each.obstacle]
-    whole = [
-        each.target
-        for each in usable
-        if not any(each.name in other.uses for other in usable if other is not each)
-    ]
+    parts = {name for each in usable for name in each.uses - {each.name}}
+    whole = [each.target for each in usable if each.name not in parts]
     if len(whole) == 1:
         return whole[0]
     listed = "; ".join(f"{each.target} {each.obstacle}".strip() for each in found) or "none"
     if sys.stdin.isatty():
-        output.print(f"what makes a pipeline here: {listed}")
-        return str(click.prompt("loader", type=target_type, default=next(iter(whole), None)))
+        question = f"What makes the pipeline? Found {listed}"
+        return str(click.prompt(question, type=target_type, default=next(iter(whole), None)))
     problem = f"{folder}: one function without arguments must make the pipeline; found {listed}"
     raise MisuseError(f"{problem}. Name it: --loader path/to/file.py:name")
 
@@ -133,9 +128,7 @@ def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
             case ast.FunctionDef(name=found) if found == name and (why := _find_obstacle(node)):
                 raise MisuseError(f"{target} {why}")
     if not path.stem.isidentifier():
-        raise MisuseError(
-            f"{where}: must be a name that Python imports; found {path.stem}. Rename it"
-        )
+        raise MisuseError(f"{where}: must be a name that Python can import; rename the file")
     root = path.parent
     while (root / "__init__.py").exists():
         root = root.parent
