@@ -44,14 +44,13 @@ def devices(baselines: Path, as_json: bool) -> None:
     from netpipe.device.host import this_host
 
     document = devices_document(find_device(), this_host(), baselines)
+    _print_machine(document, ("device", "host", "versions", "baseline"), as_json)
+
+
+def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool) -> None:
     if as_json:
         print_json(document)
-    else:
-        _print_parts(document, ("device", "host", "versions", "baseline"))
-
-
-def _print_parts(document: dict[str, Any], parts: Iterable[str]) -> None:
-    for part in parts:
+    for part in () if as_json else parts:
         output.print(bold_first(part))
         for name, value in (document[part] or {"": "unknown"}).items():
             output.print(f"  {name}: {value}")
@@ -69,27 +68,22 @@ def doctor(baselines: Path, as_json: bool) -> None:
     # Before jax starts, so that the use of a GPU is another process's.
     here, before = machine.describe_machine(), machine.read_counters()
     sleep(1)
-    disturbances = machine.find_disturbances(here, before, machine.read_counters())
+    found = machine.find_disturbances(here, before, machine.read_counters())
     device, host = None, this_host()
     try:
         device = detection.find_device()
     except detection.NoDeviceError as error:
-        disturbances.append((str(error), "or measure with an emulated accelerator"))
+        found.append((str(error), "or measure with an emulated accelerator"))
     document = detection.devices_document(device, host, baselines)
     if device:
         document["baseline"]["compared"] = list_compared(baselines / device.key, host)
-    document |= {
-        "schema": "netpipe.doctor/1",
-        "machine": here,
-        "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances],
-    }
-    if as_json:
-        print_json(document)
-        return
-    _print_parts(document, ("device", "host", "machine", "versions", "baseline"))
-    output.print(bold_first("disturbs measurements", "" if disturbances else ": nothing found"))
-    for what, remedy in disturbances:
-        output.print(f"  {what}\n    {remedy}")
+    document |= {"schema": "netpipe.doctor/1", "machine": here}
+    document["disturbances"] = [{"what": what, "remedy": remedy} for what, remedy in found]
+    _print_machine(document, ("device", "host", "machine", "versions", "baseline"), as_json)
+    if not as_json:
+        output.print(bold_first("disturbs measurements", "" if found else ": nothing found"))
+        for what, remedy in found:
+            output.print(f"  {what}\n    {remedy}")
 
 
 @click.group(epilog="\b\nExample:\n  netpipe baseline list")
@@ -225,7 +219,7 @@ def _summarize(file: Path) -> dict[str, Any]:
 
 
 @baseline.command(
-    epilog="\b\nExample:\n  netpipe baseline diff baselines/*/0001_*.json baselines/*/0002_*.json"
+    epilog="\b\nExample:\n  netpipe baseline diff baselines/*/0001_* baselines/*/0002_*"
 )
 @click.argument("before", type=_file_type)
 @click.argument("after", type=_file_type)

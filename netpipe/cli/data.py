@@ -42,7 +42,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 
 
 @click.command(
-    epilog="\b\nExample:\n  netpipe generate --out a && netpipe prepare a/parquet --out prepared"
+    epilog="\b\nExample:\n  netpipe generate --out a && netpipe prepare a/parquet --out b"
 )
 @click.argument("sources", nargs=-1, type=path_type, required=True)
 @click.option("--out", type=path_type, required=True, help="The folder to create.")

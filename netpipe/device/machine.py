@@ -2,12 +2,9 @@
 
 import os
 import re
-import struct
 import subprocess
 from collections.abc import Iterator, Sequence
-from ctypes import CDLL
 from pathlib import Path
-from platform import machine
 from typing import Any, Final, NamedTuple
 
 from netpipe.device.host import cgroup_folders, cpu_quotas, memory_limits, read_text
@@ -16,9 +13,6 @@ _SMI: Final = (
     "nvidia-smi", "--format=csv,noheader,nounits",
     "--query-gpu=name,driver_version,memory.used,utilization.gpu",
 )  # fmt: skip
-# Numbers of perf_event_open(2), and its attributes: hardware, instructions, those of user code.
-_PERF_EVENT_OPEN: Final = {"x86_64": 298, "aarch64": 241}
-_INSTRUCTIONS: Final = struct.pack("IIQQQQQIIQ", 0, 64, 1, 0, 0, 0, 0x61, 0, 0, 0)
 _MIB: Final = 2**20
 
 
@@ -60,18 +54,8 @@ def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[
         "governors": sorted(set(map(read_text, cpus.glob("cpu*/cpufreq/scaling_governor")))),
         "turbo": [read_text(switch) for switch in switches] in (["1", ""], ["", "0"]),
         "perf_event_paranoid": int(paranoid) if paranoid else None,
-        "hardware_counters": _opens_hardware_counter(),
         "gpus": list(_query_gpus(smi)),
     }
-
-
-def _opens_hardware_counter() -> bool:
-    """Return whether this process may count its instructions."""
-    number = _PERF_EVENT_OPEN.get(machine(), -1)
-    descriptor = CDLL(None).syscall(number, _INSTRUCTIONS, 0, -1, -1, 0)
-    if descriptor >= 0:
-        os.close(descriptor)
-    return bool(descriptor >= 0)
 
 
 def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:

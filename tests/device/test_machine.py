@@ -66,7 +66,6 @@ def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
     write(root, "proc/sys/kernel/perf_event_paranoid", "-1\n")
     (root / "dev/shm").mkdir(parents=True)
     found = describe_machine(root, driver("A100, 550.1, 12, 3\nB, [N/A], [N/A], [N/A]"))
-    assert isinstance(found.pop("hardware_counters"), bool)
     assert found.pop("shm_bytes") >= found.pop("shm_free_bytes") > 0
     assert found == {
         "affinity_cpus": 8,
