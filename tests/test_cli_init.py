@@ -151,6 +151,14 @@ def test_a_named_loader_must_be_usable(
     assert not (src_layout / "perf").exists()
 
 
+def test_a_damaged_file_is_left_to_pytest(tmp_path: Path, netpipe: Netpipe) -> None:
+    """What Python cannot parse is told when the tests import it; a missing folder at once."""
+    write(tmp_path, {"bad.py": "def ("})
+    assert netpipe("init", tmp_path, "--loader", "bad.py:x", "--no-run").exit_code == 0
+    result = netpipe("init", tmp_path / "none", "--loader", "good:x")
+    assert (result.exit_code, (tmp_path / "none").exists()) == (2, False)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_an_existing_file_is_kept(src_layout: Path, netpipe: Netpipe, name: str) -> None:
     """The error names it, and no other file is written."""
@@ -177,6 +185,14 @@ def test_generators_are_loaders_and_users_of_batches_are_not(tmp_path: Path) -> 
     write(tmp_path, {"read.py": PIPELINE, "feed.py": FACTORY + text})
     assert targets(tmp_path)[:2] == ["feed.py:batches", "feed.py:feed"]
     assert "feed.py:train" not in targets(tmp_path)
+
+
+def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
+    """Annotated names and those of inner blocks lead to what is returned."""
+    text = "def a(eager=True):\n    if eager:\n        made: object = grain.MapDataset.range(4)\n"
+    text += "    other = made.batch(2)\n    return other\n"
+    write(tmp_path, {"input.py": text})
+    assert targets(tmp_path) == ["input.py:a"]
 
 
 def test_the_suite_is_run_as_pytest_runs_it(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from netpipe.cli.console import FAILED, output, path_type, run_child, target_type
+from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
 from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
@@ -71,9 +71,13 @@ def _list_names(node: ast.AST) -> set[str]:
 def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
     """Return whether a function returns what was made by these names, or yields beside them."""
     made, results = set(makers), set[str]()
-    for node in ast.walk(function):
+    # Twice: inner blocks come last, and what they make may be used in outer ones.
+    for node in [*ast.walk(function)] * 2:
         match node:
-            case ast.Assign(targets=[ast.Name(name)], value=value) if made & _list_names(value):
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=ast.AST() as value)
+                | ast.AnnAssign(target=ast.Name(name), value=ast.AST() as value)
+            ) if made & _list_names(value):
                 made.add(name)
             case ast.Return(value=ast.AST() as value):
                 results |= _list_names(value)
@@ -123,10 +127,11 @@ def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
     path = (folder / where).resolve()
     if not path.is_file():
         raise MisuseError(f"{folder / where}: file must exist; found none")
-    for node in ast.parse(path.read_bytes()).body:
-        match node:
-            case ast.FunctionDef(name=found) if found == name and (why := _find_obstacle(node)):
-                raise MisuseError(f"{target} {why}")
+    with suppress(SyntaxError, ValueError):  # Importing it will say more.
+        for node in ast.parse(path.read_bytes()).body:
+            match node:
+                case ast.FunctionDef(name=found) if found == name and (why := _find_obstacle(node)):
+                    raise MisuseError(f"{target} {why}")
     if not path.stem.isidentifier():
         raise MisuseError(f"{where}: must be a name that Python can import; rename the file")
     root = path.parent
@@ -137,7 +142,7 @@ def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 @click.command(epilog="\b\nExample:\n  netpipe init")
-@click.argument("folder", type=path_type, default=Path())
+@click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--loader", type=target_type, help="What makes the pipeline; by default it is found.")
 @click.option("--step", type=target_type, help="What makes the state and the step.")
 @click.option("--no-run", is_flag=True, help="Only write the files.")
