@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from netpipe.errors import MisuseError
+from netpipe.errors import InputError, MisuseError
+from netpipe.results.documents import check_document
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.session import parent
 from netpipe.session.request import SessionRequest
@@ -302,6 +303,31 @@ def test_devices_prints_this_machine(netpipe: Netpipe) -> None:
     """`devices --json` prints a valid `netpipe.devices/1`."""
     found = document(netpipe("devices", "--json"), "devices.1.json")
     assert found["device"]["key"].startswith("cpu-")
+
+
+def test_doctor_describes_this_machine(netpipe: Netpipe) -> None:
+    """`doctor --json` prints a valid `netpipe.doctor/1`, the table its findings."""
+    found = document(netpipe("doctor", "--json"), "doctor.1.json")
+    assert found["device"]["key"].startswith("cpu-")
+    found["disturbances"] = [{"what": "a cat"}]
+    with pytest.raises(InputError, match="remedy"):
+        check_document(found, "doctor.1", Path("doctor"))
+
+
+def test_doctor_says_that_jax_is_broken(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an answer of jax, the device is null, and the reason is among the findings."""
+    monkeypatch.setenv("JAX_PLATFORMS", "abacus")
+    found = document(netpipe("doctor", "--json"), "doctor.1.json")
+    assert (found["device"], found["baseline"]) == (None, None)
+    assert "JAX_PLATFORMS abacus" in found["disturbances"][-1]["what"]
+    printed = netpipe("doctor")
+    assert printed.exit_code == 0
+    assert "JAX_PLATFORMS abacus" in printed.stdout
+
+
+def test_doctor_takes_no_argument(netpipe: Netpipe) -> None:
+    """Misuse ends with exit code 2."""
+    assert netpipe("doctor", "me").exit_code == 2
 
 
 def test_a_warning_is_one_line(netpipe: Netpipe, tmp_path: Path) -> None:

@@ -64,6 +64,15 @@ def test_every_schema_is_shipped_and_valid(schema: Path, pyproject: dict[str, An
     assert described["schema"] == {"const": f"netpipe.{name}/{version}"}
 
 
+def test_every_data_file_is_shipped(pyproject: dict[str, Any]) -> None:
+    """A file of the package that is not Python, such as a template, is package data."""
+    patterns = pyproject["tool"]["setuptools"]["package-data"]["netpipe"]
+    files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix[:3] != ".py"]
+    names = [str(path.relative_to(PACKAGE)) for path in files]
+    assert "cli/templates/conftest.py.jinja" in names
+    assert [n for n in names if not any(fnmatch(n, pattern) for pattern in patterns)] == []
+
+
 def test_there_are_schemas() -> None:
     """The test above has something to look at."""
     assert SCHEMAS

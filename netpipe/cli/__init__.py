@@ -4,11 +4,12 @@ import click
 
 import netpipe
 from netpipe.cli.ab import ab
-from netpipe.cli.baseline import baseline, devices
+from netpipe.cli.baseline import baseline, devices, doctor
 from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.hosts import hosts
+from netpipe.cli.init import init
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
@@ -17,7 +18,11 @@ from netpipe.cli.work import work
 from netpipe.signals import signals_as_errors
 
 
-@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=ErrorReportingGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\b\nExample:\n  netpipe init",
+)
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""
@@ -26,7 +31,7 @@ def main() -> None:
 
 
 for _command in (
-    generate, prepare, inspect, throughput, measure, diagnose, lint, work, hosts, report,
-    devices, baseline, ab,
+    init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, hosts, report,
+    devices, doctor, baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

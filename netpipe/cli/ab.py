@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 _UNDECIDED: Final = frozenset(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"))
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="\b\nExample:\n  netpipe ab HEAD~1 perf",
+)
 @click.argument("base")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[HEAD] [PYTEST ARGUMENTS]...")
 @click.option(

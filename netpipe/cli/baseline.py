@@ -1,9 +1,10 @@
-"""`netpipe devices`: this machine; `netpipe baseline`: the accepted results of each device."""
+"""`netpipe devices` and `doctor`: this machine; `netpipe baseline`: its accepted results."""
 
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,7 +35,7 @@ _baselines_option = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe devices --json")
 @_baselines_option
 @json_option
 def devices(baselines: Path, as_json: bool) -> None:
@@ -43,21 +44,57 @@ def devices(baselines: Path, as_json: bool) -> None:
     from netpipe.device.host import this_host
 
     document = devices_document(find_device(), this_host(), baselines)
+    _print_machine(document, ("device", "host", "versions", "baseline"), as_json)
+
+
+def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool) -> None:
     if as_json:
         print_json(document)
-        return
-    for part in ("device", "host", "versions", "baseline"):
+    for part in () if as_json else parts:
         output.print(bold_first(part))
-        for name, value in document[part].items():
+        for name, value in (document[part] or {"": "unknown"}).items():
             output.print(f"  {name}: {value}")
 
 
-@click.group()
+@click.command(epilog="\b\nExample:\n  netpipe doctor")
+@_baselines_option
+@json_option
+def doctor(baselines: Path, as_json: bool) -> None:
+    """Print what is here, what of it disturbs measurements, and what to do about that."""
+    from netpipe.device import detection, machine
+    from netpipe.device.host import this_host
+    from netpipe.gate.history import list_compared
+
+    # Before jax starts, so that the use of a GPU is another process's.
+    here, before = machine.describe_machine(), machine.read_counters()
+    sleep(1)
+    found = machine.find_disturbances(here, before, machine.read_counters())
+    device, host = None, this_host()
+    try:
+        device = detection.find_device()
+    except detection.NoDeviceError as error:
+        found.append((str(error), "or measure with an emulated accelerator"))
+    document = detection.devices_document(device, host, baselines)
+    if device:
+        document["baseline"]["compared"] = list_compared(baselines / device.key, host)
+    document |= {"schema": "netpipe.doctor/1", "machine": here}
+    document["disturbances"] = [{"what": what, "remedy": remedy} for what, remedy in found]
+    _print_machine(document, ("device", "host", "machine", "versions", "baseline"), as_json)
+    if not as_json:
+        output.print(bold_first("disturbs measurements", "" if found else ": nothing found"))
+        for what, remedy in found:
+            output.print(f"  {what}\n    {remedy}")
+
+
+@click.group(epilog="\b\nExample:\n  netpipe baseline list")
 def baseline() -> None:
     """The accepted results of each device: record, list, show, diff, prune."""
 
 
-@baseline.command(context_settings={"ignore_unknown_options": True})
+@baseline.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="\b\nExample:\n  netpipe baseline record first perf",
+)
 @click.argument("name")
 @click.option("--sessions", type=int, default=10, show_default=True, help="Fresh processes.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]...")
@@ -73,7 +110,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     sys.exit(run_child(command, Path.cwd(), {}))
 
 
-@baseline.command("list")
+@baseline.command("list", epilog="\b\nExample:\n  netpipe baseline list")
 @_baselines_option
 @json_option
 def list_(baselines: Path, as_json: bool) -> None:
@@ -139,7 +176,7 @@ def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[st
     output.print(table)
 
 
-@baseline.command()
+@baseline.command(epilog="\b\nExample:\n  netpipe baseline show baselines/*/0001_*.json")
 @click.argument("file", type=_file_type)
 @json_option
 def show(file: Path, as_json: bool) -> None:
@@ -181,7 +218,9 @@ def _summarize(file: Path) -> dict[str, Any]:
     }
 
 
-@baseline.command()
+@baseline.command(
+    epilog="\b\nExample:\n  netpipe baseline diff baselines/*/0001_* baselines/*/0002_*"
+)
 @click.argument("before", type=_file_type)
 @click.argument("after", type=_file_type)
 @json_option
@@ -199,7 +238,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
     output.print(change_table(found))
 
 
-@baseline.command()
+@baseline.command(epilog="\b\nExample:\n  netpipe baseline prune --keep 3")
 @_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,

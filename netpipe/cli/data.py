@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe generate --out data")
 @click.option("--out", type=path_type, required=True, help="The folder to create.")
 @click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
 @click.option(
@@ -41,7 +41,9 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     _print_summary(out, index)
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExample:\n  netpipe generate --out a && netpipe prepare a/parquet --out b"
+)
 @click.argument("sources", nargs=-1, type=path_type, required=True)
 @click.option("--out", type=path_type, required=True, help="The folder to create.")
 @click.option(
@@ -75,7 +77,7 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     _print_summary(out, index)
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe generate --out a && netpipe inspect a")
 @click.argument("path", type=path_type)
 @json_option
 def inspect(path: Path, as_json: bool) -> None:

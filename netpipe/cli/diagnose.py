@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe diagnose --loader perf/conftest.py:batches")
 @measure_options(
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from netpipe.results.measurement import Measurement
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe hosts host-0.json host-1.json")
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
 @json_option
 def hosts(results: tuple[Path, ...], as_json: bool) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from netpipe.linting.rules.finding import LintFinding
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe lint perf/conftest.py:batches")
 @click.argument("target", type=target_type)
 @click.option(
     "--intent", type=click.Choice(INTENTS),

@@ -109,7 +109,10 @@ def build_requests(
     return [MeasureRequest(accelerator=name, trace=folder, **settings) for name in accelerators]
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExample:\n"
+    "  netpipe measure --loader perf/conftest.py:batches --accelerator emulated:30ms"
+)
 @measure_options(20.0, "Seconds of rounds.")
 def measure(
     loader: str,

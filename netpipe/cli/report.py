@@ -8,7 +8,10 @@ from netpipe.cli.console import command_line, notes, path_type
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 
-@click.command()
+@click.command(
+    epilog="\b\nExample:\n"
+    "  netpipe lint perf/conftest.py:batches --json | netpipe report /dev/stdin --html lint.html"
+)
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
 @click.option("--html", "path", type=path_type, required=True, metavar="FILE", help="The page.")
 def report(results: tuple[Path, ...], path: Path) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe throughput --workers 0,2")
 @click.option(
     "--loader", type=target_type, metavar="TARGET",
     help="The loader to measure (default: this repository's pipeline).",

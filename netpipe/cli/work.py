@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from netpipe.work_counts.request import WorkRequest
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe work perf/conftest.py:batches")
 @click.argument("target", type=target_type)
 @click.option("--step", type=target_type, metavar="TARGET", help="Count a step too.")
 @click.option("--against", metavar="REF", help="Also count this git ref, and compare.")

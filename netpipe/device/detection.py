@@ -133,15 +133,18 @@ def measured_versions() -> dict[str, str]:
     return versions
 
 
-def devices_document(device: Device, host: Host, baselines: Path) -> dict[str, Any]:
-    """Return the `netpipe.devices/1` document; `baselines` has a folder for each device key."""
-    folder = baselines / device.key
+def devices_document(device: Device | None, host: Host, baselines: Path) -> dict[str, Any]:
+    """Return the `netpipe.devices/1` document; `baselines` has a folder for each device key.
+
+    Without a device, it and its baseline are null, as in `netpipe.doctor/1`.
+    """
+    folder = device and baselines / device.key
     return {
         "schema": "netpipe.devices/1",
-        "device": {**asdict(device), "peak_flops": peak_flops(device.kind)},
+        "device": device and {**asdict(device), "peak_flops": peak_flops(device.kind)},
         "host": {**asdict(host), "host_class": host_class(host)},
         "versions": installed_versions(),
-        "baseline": {"folder": str(folder), "count": len(list(folder.glob("*.json")))},
+        "baseline": folder and {"folder": str(folder), "count": len(list(folder.glob("*.json")))},
     }
 
 

@@ -59,15 +59,15 @@ def this_host(root: Path = Path("/")) -> Host:
     Raises:
         InputError: `proc/meminfo` does not say how much memory there is.
     """
-    text = _text(root / "proc/cpuinfo")
+    text = read_text(root / "proc/cpuinfo")
     cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
     # An ARM processor has no model name.
     arm = [cpuinfo[name] for name in ("CPU implementer", "CPU part") if name in cpuinfo]
     return Host(
         cpu=cpuinfo.get("model name") or " ".join([machine(), *arm]),
         cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
-        cores=max(1, int(min([len(os.sched_getaffinity(0)), *_quotas(root)]))),
-        memory_bytes=min(_memory_limits(root)),
+        cores=max(1, int(min([len(os.sched_getaffinity(0)), *cpu_quotas(root)]))),
+        memory_bytes=min(memory_limits(root)),
         container=_in_container(root),
         machine=_machine(root),
     )
@@ -83,9 +83,9 @@ def _machine(root: Path) -> str:
 
     A virtual machine or a container may move to other hardware, and its neighbours change.
     """
-    if " hypervisor" in _text(root / "proc/cpuinfo") or _in_container(root):
+    if " hypervisor" in read_text(root / "proc/cpuinfo") or _in_container(root):
         return ""
-    machine_id = _text(root / "etc/machine-id")
+    machine_id = read_text(root / "etc/machine-id")
     return hashlib.sha256(machine_id.encode()).hexdigest()[:16] if machine_id else ""
 
 
@@ -96,35 +96,37 @@ def cpu_model(family: object, model: object, stepping: object) -> str:
     return f"family {family}, model {model}, stepping {stepping}"
 
 
-def _quotas(root: Path) -> Iterator[float]:
-    for folder in _cgroup_folders(root, "cpu"):
-        quota, period = (_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
-        match (_text(folder / "cpu.max") or f"{quota} {period}").split():
+def cpu_quotas(root: Path) -> Iterator[float]:
+    """Yield the quotas of this process's cgroups, in cores."""
+    for folder in cgroup_folders(root, "cpu"):
+        quota, period = (read_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        match (read_text(folder / "cpu.max") or f"{quota} {period}").split():
             # "max" and -1 stand for no quota.
             case [quota, period] if quota.isdigit():
                 yield int(quota) / int(period)
 
 
-def _memory_limits(root: Path) -> Iterator[int]:
+def memory_limits(root: Path) -> Iterator[int]:
+    """Yield the memory of the machine and the limits of this process's cgroups, in bytes."""
     meminfo = root / "proc/meminfo"
-    total = re.search(r"^MemTotal:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
+    total = re.search(r"^MemTotal:\s+(\d+) kB$", read_text(meminfo), re.MULTILINE)
     if total is None:
         raise InputError(meminfo, "MemTotal", "be given in kB", "no such line")
     yield int(total[1]) * 1024
-    for folder in _cgroup_folders(root, "memory"):
-        limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
+    for folder in cgroup_folders(root, "memory"):
+        limit = read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes")
         if limit.isdigit():
             yield int(limit)
 
 
-def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders that may limit this process: its cgroup's and all above it.
 
     A container without a cgroup namespace sees a path of its host and has its own limits at the
     top of the mount, so every ancestor is tried. cgroups(7) describes the lines of
     `proc/self/cgroup`: version 2 names no controllers.
     """
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -135,13 +137,13 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _in_container(root: Path) -> bool:
-    cgroup_of_init = _text(root / "proc/1/cgroup")
+    cgroup_of_init = read_text(root / "proc/1/cgroup")
     return any((root / mark).exists() for mark in _CONTAINER_MARKS) or any(
         name in cgroup_of_init for name in _CONTAINER_CGROUPS
     )
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Read a file of the kernel; "" when it is absent or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()

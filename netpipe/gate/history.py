@@ -12,6 +12,7 @@ from netpipe.gate.comparison import is_comparable
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.numbered_files import read_number
 from netpipe.gate.work_baselines import WORK_FOLDER
+from netpipe.results.measurement import Host
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ def read_entries(device: Path) -> list[Entry]:
     compared = {holder.path for _, holder in _list_holders(list(found.values()))}
     compared |= {path for path in paths if read_number(path) == read_number(paths[-1])}
     return [Entry(path, path in compared, found.get(path), errors.get(path, "")) for path in paths]
+
+
+def list_compared(device: Path, host: Host) -> list[str]:
+    """Return the names of the baselines in `<baselines>/<device key>` for runs on a host."""
+    readable = [entry.baseline for entry in read_entries(device) if entry.baseline]
+    found = (find_holder(benchmark, readable, host) for benchmark in find_holders(readable))
+    return sorted({holder.path.name for holder in found if holder})
 
 
 def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline]]:

@@ -147,6 +147,10 @@ def test_a_test_that_came_back_is_compared_as_runs_compare_it(tmp_path: Path) ->
     held_by = baseline.find_holder("a::b", baselines, first.host)
     assert held_by is not None
     assert held_by.path.name == "0001_a.json"
+    folder = tmp_path / first.device.key
+    assert history.list_compared(folder, first.host) == ["0001_a.json", "0003_c.json"]
+    assert history.list_compared(folder, other.host) == ["0003_c.json"]
+    assert history.list_compared(tmp_path / "none", first.host) == []
     assert [entry.is_compared for entry in entries(tmp_path)] == [True, False, True]
 
 

@@ -1,0 +1,175 @@
+"""`netpipe init`: performance tests for a pipeline, which is found without importing it."""
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
+from netpipe.errors import MisuseError
+from netpipe.session.targets import split
+from netpipe.whole_file import write_whole
+
+_MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
+_OTHER_CODE: Final = re.compile(
+    r"\..*|build|dist|node_modules|perf|site-packages|tests?|test_.*|conftest\.py"
+)
+FILES: Final = (
+    "perf/conftest.py", "perf/test_pipeline.py", ".github/workflows/performance.yml"
+)  # fmt: skip
+
+
+class Candidate(NamedTuple):
+    """A top-level name that makes a pipeline, why a loader it cannot be, and the names it uses."""
+
+    target: str
+    name: str
+    obstacle: str
+    uses: set[str]
+
+
+def find_candidates(folder: Path) -> list[Candidate]:
+    """Return what makes pipelines in the Python files of a repository, by their syntax alone."""
+    trees, makers, names = dict(_parse_files(folder)), set[str](), set(_MAKERS)
+    # What returns the result of a maker is one too.
+    while not names <= makers:
+        makers |= names
+        found = [each for path in trees for each in _list_candidates(path, trees[path], makers)]
+        names = {each.name for each in found}
+    return found
+
+
+def _parse_files(folder: Path) -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        place = path.relative_to(folder)
+        if not any(map(_OTHER_CODE.fullmatch, place.parts)):
+            with suppress(OSError, SyntaxError, ValueError):  # Python could not import it either.
+                yield str(place), ast.parse(path.read_bytes())
+
+
+def _list_candidates(path: str, tree: ast.Module, makers: set[str]) -> Iterator[Candidate]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) if _makes_pipeline(node, makers):
+                yield Candidate(f"{path}:{name}", name, _find_obstacle(node), _list_names(node))
+            case ast.Assign(targets=[ast.Name(name)], value=value) if makers & _list_names(value):
+                obstacle = "is made on import: move it into a function that returns it"
+                yield Candidate(f"{path}:{name}", name, obstacle, set())
+
+
+def _list_names(node: ast.AST) -> set[str]:
+    found = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in ast.walk(node))
+    return {name for name in found if name}
+
+
+def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
+    """Return whether a function returns what was made by these names, or yields beside them."""
+    made, results = set(makers), set[str]()
+    # Twice: inner blocks come last, and what they make may be used in outer ones.
+    for node in [*ast.walk(function)] * 2:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=ast.AST() as value)
+                | ast.AnnAssign(target=ast.Name(name), value=ast.AST() as value)
+            ) if made & _list_names(value):
+                made.add(name)
+            case ast.Return(value=ast.AST() as value):
+                results |= _list_names(value)
+            case ast.Yield() | ast.YieldFrom():
+                results |= _list_names(function)
+    return bool(made & results)
+
+
+def _find_obstacle(function: ast.FunctionDef) -> str:
+    """Return why a function cannot be called without arguments; "" if it can."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    needed = positional[: len(positional) - len(given.defaults)]
+    needed += [a for a, default in zip(given.kwonlyargs, given.kw_defaults) if not default]  # noqa: B905
+    names = ", ".join(argument.arg for argument in needed)
+    return names and f"needs {names}: write a function without arguments that calls it"
+
+
+def _choose(folder: Path) -> str:
+    """Return the only candidate for a loader, of which other ones may be parts, or ask."""
+    found = find_candidates(folder)
+    usable = [each for each in found if not each.obstacle]
+    parts = {name for each in usable for name in each.uses - {each.name}}
+    whole = [each.target for each in usable if each.name not in parts]
+    if len(whole) == 1:
+        return whole[0]
+    listed = "; ".join(f"{each.target} {each.obstacle}".strip() for each in found) or "none"
+    if sys.stdin.isatty():
+        question = f"What makes the pipeline? Found {listed}"
+        return str(click.prompt(question, type=target_type, default=next(iter(whole), None)))
+    problem = f"{folder}: one function without arguments must make the pipeline; found {listed}"
+    raise MisuseError(f"{problem}. Name it: --loader path/to/file.py:name")
+
+
+def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the module and the name of a target, and the folders from which it is imported.
+
+    Raises:
+        MisuseError: Its file does not exist, or its function needs arguments.
+    """
+    where, name = split(target)
+    if not where.endswith(".py"):
+        stem = where.partition(".")[0]
+        names = (stem, f"{stem}.py")
+        places = (at for at in (".", "src") if any((folder / at / n).exists() for n in names))
+        return where, name, tuple(places)
+    path = (folder / where).resolve()
+    if not path.is_file():
+        raise MisuseError(f"{folder / where}: file must exist; found none")
+    with suppress(SyntaxError, ValueError):  # Importing it will say more.
+        for node in ast.parse(path.read_bytes()).body:
+            match node:
+                case ast.FunctionDef(name=found) if found == name and (why := _find_obstacle(node)):
+                    raise MisuseError(f"{target} {why}")
+    if not path.stem.isidentifier():
+        raise MisuseError(f"{where}: must be a name that Python can import; rename the file")
+    root = path.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    return module, name, (os.path.relpath(root, folder.resolve()), ".")
+
+
+@click.command(epilog="\b\nExample:\n  netpipe init")
+@click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
+@click.option("--loader", type=target_type, help="What makes the pipeline; by default it is found.")
+@click.option("--step", type=target_type, help="What makes the state and the step.")
+@click.option("--no-run", is_flag=True, help="Only write the files.")
+def init(folder: Path, loader: str | None, step: str | None, no_run: bool) -> None:
+    """Write performance tests for the pipeline of the repository in FOLDER, and run them once."""
+    from jinja2 import Environment, PackageLoader
+
+    for name in FILES:
+        if (folder / name).exists():
+            raise MisuseError(f"{folder / name}: must not exist yet; found a file, which is kept")
+    targets = {"batches": _locate(folder, loader or _choose(folder))}
+    if step:
+        targets["state_and_step"] = _locate(folder, step)
+    places = sorted({place for _, _, places in targets.values() for place in places}, reverse=True)
+    python = "{}.{}".format(*sys.version_info)
+    templates = Environment(
+        loader=PackageLoader("netpipe.cli"), trim_blocks=True, keep_trailing_newline=True
+    )
+    for name in FILES:
+        template = templates.get_template(f"{Path(name).name}.jinja")
+        content = template.render(targets=targets, places=places, folder=folder, python=python)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, content, "FOLDER")
+    # -P: the tests must find the pipeline where pytest is started by its own name, too.
+    command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
+    code = 0 if no_run else run_child([*command, "--netpipe-budget=5"], folder, {})
+    output.print(f"commit: git add {' '.join(FILES)}")
+    output.print("next: pytest perf --netpipe-record first, which keeps a baseline of this machine")
+    output.print("in CI: set the repository variable NETPIPE to what pip installs netpipe from")
+    sys.exit(FAILED if code else 0)

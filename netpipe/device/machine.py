@@ -1,0 +1,107 @@
+"""What this machine offers measurements and what on it disturbs them, for `netpipe doctor`."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from netpipe.device.host import cgroup_folders, cpu_quotas, memory_limits, read_text
+
+_SMI: Final = (
+    "nvidia-smi", "--format=csv,noheader,nounits",
+    "--query-gpu=name,driver_version,memory.used,utilization.gpu",
+)  # fmt: skip
+_MIB: Final = 2**20
+
+
+class Counters(NamedTuple):
+    """Times of all CPUs since boot in clock ticks (proc_stat(5)), and throttled cgroup periods."""
+
+    ticks: int
+    busy: int
+    stolen: int
+    throttled: int
+
+
+def read_counters(root: Path = Path("/")) -> Counters:
+    """Read the counters of the kernel, from its files under a folder."""
+    ticks = list(map(int, read_text(root / "proc/stat").partition("\n")[0].split()[1:9]))
+    user, nice, system, idle, waiting, irq, softirq, stolen = ticks or [0] * 8
+    stats = "\n".join(read_text(folder / "cpu.stat") for folder in cgroup_folders(root, "cpu"))
+    busy = user + nice + system + irq + softirq
+    throttled = sum(map(int, re.findall(r"^nr_throttled (\d+)$", stats, re.MULTILINE)))
+    return Counters(busy + idle + waiting + stolen, busy, stolen, throttled)
+
+
+def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[str, Any]:
+    """Return `machine` of `netpipe.doctor/1`; null is what is not known or not limited."""
+    total, *limits = memory_limits(root)
+    kib = dict(re.findall(r"(?m)^(Swap\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo")))
+    cpus, shm = root / "sys/devices/system/cpu", root / "dev/shm"
+    switches = (cpus / "cpufreq/boost", cpus / "intel_pstate/no_turbo")
+    paranoid = read_text(root / "proc/sys/kernel/perf_event_paranoid")
+    space = os.statvfs(shm) if shm.is_dir() else None
+    return {
+        "affinity_cpus": len(os.sched_getaffinity(0)),
+        "quota_cores": min(cpu_quotas(root), default=None),
+        "memory_bytes": total,
+        "memory_limit_bytes": min((limit for limit in limits if limit < total), default=None),
+        "swap_used_bytes": 1024 * (int(kib.get("SwapTotal", 0)) - int(kib.get("SwapFree", 0))),
+        "shm_bytes": space and space.f_blocks * space.f_frsize,
+        "shm_free_bytes": space and space.f_bavail * space.f_frsize,
+        "governors": sorted(set(map(read_text, cpus.glob("cpu*/cpufreq/scaling_governor")))),
+        "turbo": [read_text(switch) for switch in switches] in (["1", ""], ["", "0"]),
+        "perf_event_paranoid": int(paranoid) if paranoid else None,
+        "gpus": list(_query_gpus(smi)),
+    }
+
+
+def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:
+    try:
+        answer = subprocess.run(smi, capture_output=True, check=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return
+    for name, driver, *use in re.findall(r"^(.+), (.+), (.+), (.+)$", answer, re.MULTILINE):
+        # "[N/A]" where a card, such as one with MIG instances, does not say.
+        mib, percent = (int(number) if number.isdigit() else None for number in use)
+        used_bytes, busy = mib and mib * _MIB, percent and percent / 100
+        yield {"name": name, "driver": driver, "used_bytes": used_bytes, "busy_fraction": busy}
+
+
+def find_disturbances(
+    machine: dict[str, Any], before: Counters, after: Counters
+) -> list[tuple[str, str]]:
+    """Return what disturbs measurements, and a remedy; this process idled between the counts."""
+    spent = Counters(*(now - then for now, then in zip(after, before, strict=True)))
+    busy, stolen = (ticks / max(1, spent.ticks) for ticks in (spent.busy, spent.stolen))
+    cpus, quota = machine["affinity_cpus"], machine["quota_cores"] or machine["affinity_cpus"]
+    frequent = ", ".join(name for name in machine["governors"] if name != "performance")
+    swapped_mib, free_mib = (
+        (machine[f"{name}_bytes"] or 0) // _MIB for name in ("swap_used", "shm_free")
+    )
+    side_by_side = "or time two versions side by side: --netpipe-against"
+    found = [
+        (busy > 0.1, f"other programs use {busy:.0%} of the CPUs", f"end them, {side_by_side}"),
+        (stolen > 0.01, f"the hypervisor takes {stolen:.1%} of the CPUs",
+         f"use dedicated cores, {side_by_side}"),
+        (spent.throttled > 0, f"the CPU quota stopped this cgroup {spent.throttled} times just now",
+         "raise the quota, or start fewer workers and threads"),
+        (quota < cpus, f"programs see {cpus} CPUs and may use {quota:g}",
+         "give num_workers a number of at most that many, not os.cpu_count()"),
+        (min(cpus, quota) < 2, "the step and the workers share a core", "use two cores or more"),
+        (bool(frequent), f"the CPU frequency governor is {frequent}",
+         "cpupower frequency-set --governor performance"),
+        (machine["turbo"], "turbo is on: the clock depends on heat and on busy neighbours",
+         "write 1 to intel_pstate/no_turbo or 0 to cpufreq/boost in /sys/devices/system/cpu"),
+        (swapped_mib >= 64, f"{swapped_mib} MiB are swapped out", "free memory, then swapoff -a"),
+        (free_mib < 1024, f"/dev/shm, where workers put batches, has {free_mib} MiB free",
+         "docker run --shm-size=2g; in Kubernetes, an emptyDir of medium Memory"),
+        # The driver alone holds several hundred MiB of some cards.
+        *(((gpu["used_bytes"] or 0) > 600 * _MIB or (gpu["busy_fraction"] or 0) > 0.05,
+           f"another process uses the {gpu['name']}",
+           "end what nvidia-smi lists, or choose another card by CUDA_VISIBLE_DEVICES")
+          for gpu in machine["gpus"]),
+    ]  # fmt: skip
+    return [(what, remedy) for holds, what, remedy in found if holds]

@@ -1,0 +1,129 @@
+"""What `netpipe doctor` says of a machine, from made-up kernel files and a made-up driver."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.device.machine import Counters, describe_machine, find_disturbances, read_counters
+
+GIB = 2**30
+IDLE = Counters(1000, 10, 0, 0)
+QUIET: dict[str, Any] = {
+    "affinity_cpus": 8,
+    "quota_cores": None,
+    "swap_used_bytes": 0,
+    "shm_free_bytes": 8 * GIB,
+    "governors": ["performance"],
+    "turbo": False,
+    "gpus": [{"name": "H100", "used_bytes": 500 * 2**20, "busy_fraction": 0.0}],
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the root folder of a machine with 8 CPUs and 32 GiB."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    swap = "SwapTotal: 2048 kB\nSwapFree: 1024 kB\n"
+    write(tmp_path, "proc/meminfo", f"MemTotal: {32 * GIB // 1024} kB\n{swap}")
+    write(tmp_path, "proc/self/cgroup", "0::/job\n")
+    write(tmp_path, "proc/stat", "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    return tmp_path
+
+
+def write(root: Path, name: str, text: str) -> None:
+    """Write a kernel file into the faked root."""
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def driver(answer: str, code: int = 0) -> list[str]:
+    """Return a command that answers as `nvidia-smi` would."""
+    return [sys.executable, "-c", f"print({answer!r}); raise SystemExit({code})"]
+
+
+def test_counters_are_those_of_all_cpus(root: Path) -> None:
+    """Waiting for a disk is not busy, stolen time is neither, and all cgroups count."""
+    write(root, "sys/fs/cgroup/cpu.stat", "nr_periods 9\nnr_throttled 2\n")
+    write(root, "sys/fs/cgroup/job/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_usec 77\n")
+    assert read_counters(root) == Counters(ticks=531, busy=73, stolen=8, throttled=5)
+
+
+def test_a_kernel_without_files_has_no_counters(tmp_path: Path) -> None:
+    """What cannot be read is no error."""
+    assert read_counters(tmp_path) == Counters(0, 0, 0, 0)
+
+
+def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
+    """Memory and cores of the machine are told beside the limits of the cgroup."""
+    write(root, "sys/fs/cgroup/job/cpu.max", "150000 100000\n")
+    write(root, "sys/fs/cgroup/job/memory.max", f"{4 * GIB}\n")
+    write(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
+    write(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n")
+    write(root, "sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
+    write(root, "proc/sys/kernel/perf_event_paranoid", "-1\n")
+    (root / "dev/shm").mkdir(parents=True)
+    found = describe_machine(root, driver("A100, 550.1, 12, 3\nB, [N/A], [N/A], [N/A]"))
+    assert found.pop("shm_bytes") >= found.pop("shm_free_bytes") > 0
+    assert found == {
+        "affinity_cpus": 8,
+        "quota_cores": 1.5,
+        "memory_bytes": 32 * GIB,
+        "memory_limit_bytes": 4 * GIB,
+        "swap_used_bytes": 2**20,
+        "governors": ["powersave"],
+        "turbo": True,
+        "perf_event_paranoid": -1,
+        "gpus": [
+            {"name": "A100", "driver": "550.1", "used_bytes": 12 * 2**20, "busy_fraction": 0.03},
+            {"name": "B", "driver": "[N/A]", "used_bytes": None, "busy_fraction": None},
+        ],
+    }
+
+
+@pytest.mark.parametrize("smi", [["/no/such/file"], driver("No devices were found", 6)])
+def test_what_is_not_known_is_null(root: Path, smi: list[str]) -> None:
+    """A machine without limits, a driver, /dev/shm and frequencies is described too."""
+    found = describe_machine(root, smi)
+    unknown = ("quota_cores", "memory_limit_bytes", "shm_bytes", "perf_event_paranoid")
+    assert [found[name] for name in unknown] == [None] * 4
+    assert (found["governors"], found["turbo"], found["gpus"]) == ([], False, [])
+
+
+@pytest.mark.parametrize(("switch", "turbo"), [("1", True), ("0", False)])
+def test_turbo_of_other_drivers_is_seen(root: Path, switch: str, turbo: bool) -> None:
+    """AMD's driver and ACPI's call it boost."""
+    write(root, "sys/devices/system/cpu/cpufreq/boost", switch)
+    assert describe_machine(root, ["/no/such/file"])["turbo"] is turbo
+
+
+def test_a_quiet_machine_has_no_disturbance() -> None:
+    """An idle machine with a fixed clock, enough shared memory and a free card is fine."""
+    assert find_disturbances(QUIET, IDLE, Counters(1100, 14, 0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "after", "what"),
+    [
+        ({}, Counters(1100, 60, 0, 0), "50% of the CPUs"),
+        ({}, Counters(1100, 10, 4, 0), "hypervisor takes 4.0%"),
+        ({}, Counters(1100, 10, 0, 2), "stopped this cgroup 2 times"),
+        ({"quota_cores": 2.5}, IDLE, "see 8 CPUs and may use 2.5"),
+        ({"affinity_cpus": 1}, IDLE, "share a core"),
+        ({"governors": ["performance", "powersave"]}, IDLE, "governor is powersave"),
+        ({"turbo": True}, IDLE, "turbo is on"),
+        ({"swap_used_bytes": 200 * 2**20}, IDLE, "200 MiB are swapped out"),
+        ({"shm_free_bytes": 64 * 2**20}, IDLE, "64 MiB free"),
+        ({"gpus": [{"name": "L4", "used_bytes": GIB, "busy_fraction": None}]}, IDLE, "uses the L4"),
+        ({"gpus": [{"name": "L4", "used_bytes": None, "busy_fraction": 0.9}]}, IDLE, "uses the L4"),
+    ],
+)
+def test_each_disturbance_is_told_with_a_remedy(
+    change: dict[str, Any], after: Counters, what: str
+) -> None:
+    """One thing that disturbs is one finding."""
+    [(found, remedy)] = find_disturbances({**QUIET, **change}, IDLE, after)
+    assert what in found
+    assert remedy

@@ -1,0 +1,213 @@
+"""`netpipe init` in repositories of several layouts."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from netpipe.cli.init import FILES, find_candidates
+from tests.command import Netpipe
+
+PIPELINE = """
+import grain
+
+def make_dataset(split, *, size, seed=0):
+    source = grain.MapDataset.range(64)
+    return source.batch(size).to_iter_dataset()
+"""
+FACTORY = """
+from .read import make_dataset
+
+def batches(size=4):
+    dataset = make_dataset("train", size=size)
+    return dataset
+
+def main():
+    for batch in batches():
+        print(batch)
+"""
+SCRIPT = """
+import torch.utils.data
+loader = torch.utils.data.DataLoader([1, 2])
+for batch in loader:
+    print(batch)
+"""
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    """Write the files of a repository."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.fixture
+def src_layout(tmp_path: Path) -> Path:
+    """Return a repository with a package in `src`, one module of which uses the other."""
+    files = {"__init__.py": "", "read.py": PIPELINE, "input.py": FACTORY}
+    write(tmp_path, {f"src/shop/{name}": text for name, text in files.items()})
+    write(tmp_path, {"pyproject.toml": "[project]\nname = 'shop'\n"})
+    return tmp_path
+
+
+def targets(root: Path) -> list[str]:
+    """Return the targets of all candidates."""
+    return [candidate.target for candidate in find_candidates(root)]
+
+
+def test_the_pipeline_is_found_through_functions(src_layout: Path, netpipe: Netpipe) -> None:
+    """The function that calls the maker of the data set is the loader; nothing is imported."""
+    result = netpipe("init", src_layout, "--no-run")
+    assert result.exit_code == 0, result.stderr
+    conftest = (src_layout / "perf/conftest.py").read_text()
+    assert "from shop.input import batches  #" in conftest
+    assert '["src", "."]' in conftest
+    assert "netpipe_step" not in conftest
+    for name in FILES[:2]:
+        ast.parse((src_layout / name).read_text())
+    assert 'accelerator="emulated:30ms")\n\n\ndef' in (src_layout / FILES[1]).read_text()
+    assert 'pip install "$NETPIPE" -e .\n' in (src_layout / FILES[2]).read_text()
+    assert f"git add {' '.join(FILES)}" in result.stdout
+    assert "shop.input" not in sys.modules
+
+
+@pytest.mark.parametrize("step", ["model.py:start", "model:start"])
+def test_a_flat_repository_with_a_step(tmp_path: Path, netpipe: Netpipe, step: str) -> None:
+    """Files beside each other are imported from their folder, and the step is measured."""
+    write(
+        tmp_path, {"pipeline.py": PIPELINE, "model.py": "def start(): ...", "requirements.txt": ""}
+    )
+    write(
+        tmp_path, {"feed.py": "import pipeline\ndef go():\n    return pipeline.make_dataset(1)\n"}
+    )
+    result = netpipe("init", tmp_path, "--step", step, "--no-run")
+    assert result.exit_code == 0, result.stderr
+    conftest = (tmp_path / "perf/conftest.py").read_text()
+    assert "from feed import go as batches  #" in conftest
+    assert "from model import start as state_and_step  #" in conftest
+    assert '["."]' in conftest
+    assert "pytestmark" not in (tmp_path / FILES[1]).read_text()
+    assert 'pip install "$NETPIPE"  -r requirements.txt\n' in (tmp_path / FILES[2]).read_text()
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        ({"train.py": SCRIPT}, "train.py:loader is made on import: move it into a function"),
+        ({"read.py": PIPELINE}, "read.py:make_dataset needs split, size: write a function"),
+        ({"empty.py": "3"}, "found none. Name it: --loader"),
+        ({n: FACTORY.replace(".read", n) for n in ("a.py", "b.py")} | {"c.py": PIPELINE},
+         "a.py:batches; b.py:batches"),
+    ],
+)  # fmt: skip
+def test_without_one_clear_loader_all_candidates_are_listed(
+    tmp_path: Path, netpipe: Netpipe, files: dict[str, str], named: str
+) -> None:
+    """Without a terminal nobody is asked; each candidate has its obstacle; nothing is written."""
+    write(tmp_path, files)
+    result = netpipe("init", tmp_path)
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert not (tmp_path / "perf").exists()
+
+
+def test_on_a_terminal_the_user_is_asked(
+    tmp_path: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first candidate is the default answer."""
+    write(tmp_path, {n: FACTORY.replace(".read", n) for n in ("a.py", "b.py")} | {"c.py": PIPELINE})
+    asked = []
+
+    def answer(_: str, **options: object) -> str:
+        asked.append(options["default"])
+        return "b.py:batches"
+
+    monkeypatch.setattr("click.prompt", answer)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = netpipe("init", tmp_path, "--no-run")
+    assert result.exit_code == 0, result.stderr
+    assert asked == ["a.py:batches"]
+    assert "from b import batches" in (tmp_path / "perf/conftest.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("loader", "named"),
+    [
+        ("src/shop/read.py:make_dataset", "needs split, size"),
+        ("src/shop/none.py:batches", "file must exist; found none"),
+        ("batches", "a target must be package.module:name"),
+        ("src/shop/my-input.py:batches", "must be a name that Python can import"),
+    ],
+)
+def test_a_named_loader_must_be_usable(
+    src_layout: Path, netpipe: Netpipe, loader: str, named: str
+) -> None:
+    """A missing file, a name that Python cannot import, and arguments are told at once."""
+    write(src_layout, {"src/shop/my-input.py": "def batches(): ..."})
+    result = netpipe("init", src_layout, "--loader", loader)
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert not (src_layout / "perf").exists()
+
+
+def test_a_damaged_file_is_left_to_pytest(tmp_path: Path, netpipe: Netpipe) -> None:
+    """What Python cannot parse is told when the tests import it; a missing folder at once."""
+    write(tmp_path, {"bad.py": "def ("})
+    assert netpipe("init", tmp_path, "--loader", "bad.py:x", "--no-run").exit_code == 0
+    result = netpipe("init", tmp_path / "none", "--loader", "good:x")
+    assert (result.exit_code, (tmp_path / "none").exists()) == (2, False)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_existing_file_is_kept(src_layout: Path, netpipe: Netpipe, name: str) -> None:
+    """The error names it, and no other file is written."""
+    write(src_layout, {name: "mine"})
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert (src_layout / name).read_text() == "mine"
+    assert sum((src_layout / each).exists() for each in FILES) == 1
+
+
+def test_what_is_not_the_projects_own_code_is_no_candidate(tmp_path: Path) -> None:
+    """Environments, hidden folders, builds and tests are left out, and damaged files skipped."""
+    places = (".tox/a", "env/lib/site-packages/a", "build/a", "tests/a", "b/test_a", "b/conftest")
+    write(tmp_path, {f"{place}.py": PIPELINE for place in places})
+    write(tmp_path, {"bad.py": "def (", "zero.py": "\0", "own.py": PIPELINE})
+    assert targets(tmp_path) == ["own.py:make_dataset"]
+
+
+def test_generators_are_loaders_and_users_of_batches_are_not(tmp_path: Path) -> None:
+    """A function that yields from a pipeline makes batches; one that trains does not."""
+    text = "def feed():\n    for b in batches():\n        yield b\n"
+    text += "def train():\n    for b in feed():\n        n = b\n    return n\n"
+    write(tmp_path, {"read.py": PIPELINE, "feed.py": FACTORY + text})
+    assert targets(tmp_path)[:2] == ["feed.py:batches", "feed.py:feed"]
+    assert "feed.py:train" not in targets(tmp_path)
+
+
+def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
+    """Annotated names and those of inner blocks lead to what is returned."""
+    text = "def a(eager=True):\n    if eager:\n        made: object = grain.MapDataset.range(4)\n"
+    text += "    other = made.batch(2)\n    return other\n"
+    write(tmp_path, {"input.py": text})
+    assert targets(tmp_path) == ["input.py:a"]
+
+
+def test_the_suite_is_run_as_pytest_runs_it(
+    src_layout: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests run once in the repository's folder, and their failure is the exit code."""
+    calls = []
+
+    def fail(words: list[str], folder: Path, _: object) -> int:
+        calls.append((words[1:], folder))
+        return 4
+
+    monkeypatch.setattr(sys.modules[find_candidates.__module__], "run_child", fail)
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 1
+    words = ["-P", "-m", "pytest", "perf", "--benchmark-compare", "--netpipe-budget=5"]
+    assert calls == [(words, src_layout)]
+    assert "git add" in result.stdout
