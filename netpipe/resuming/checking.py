@@ -102,8 +102,9 @@ def check_resume(
             difference = find_difference(expected, found["digests"], offset)
         except HarnessError as error:
             found, difference = {}, f"failed: {error}"
-        named, seconds = workers if takes_workers else None, found.get("first_batch_s")
-        return Restored(offset, named, difference, *saving["saves"][str(offset)], seconds)
+        size, save_s = saving["saves"][str(offset)]
+        named, first_batch_s = workers if takes_workers else None, found.get("first_batch_s")
+        return Restored(offset, named, difference, size, save_s, first_batch_s)
 
     with temporary_folder("resume") as folder:
         first = run(seed="0")
