@@ -37,10 +37,14 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[ResumeReport]:
         (
             ResumeReport(12, True, "", [EXACT]),
             0,
-            "after 1 batches: exact (state 30B, saved in 1 ms, first batch after 500 ms)",
+            "from batch 1 on: exact (state of 30 bytes, saved in 1 ms, first batch after 500 ms)",
         ),
         (ResumeReport(12, True, "", [EXACT, SKIPPED]), 1, "with 0 workers: skipped: batch 7 came"),
-        (ResumeReport(12, True, "", [EXACT, FAILED]), 1, "with 4 workers: failed: ValueError"),
+        (
+            ResumeReport(12, True, "", [EXACT, FAILED]),
+            1,
+            "failed: ValueError: other workers (state of 1,200 bytes, saved in 1 ms)",
+        ),
         (UNDECIDED, 3, "undecided: it gives other batches each time"),
     ],
 )

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any, Final, cast
 
 from netpipe.errors import HarnessError
-from netpipe.results.units import format_amount, format_seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.parent import ProcessEnvironment, run_session
 from netpipe.session.progress import OnProgress
 from netpipe.session.request import SessionRequest
@@ -54,11 +54,12 @@ class Restored:
     first_batch_s: float | None
 
     def __str__(self) -> str:
-        workers = "" if self.workers is None else f", with {self.workers} workers"
-        size, save = f"{format_amount(self.state_bytes)}B", format_seconds(self.save_s)
-        first = f"first batch after {format_seconds(self.first_batch_s or 0.0)}"
-        costs = f"state {size}, saved in {save}, {first}"
-        return f"after {self.offset} batches{workers}: {self.difference or 'exact'} ({costs})"
+        workers = "" if self.workers is None else f" with {self.workers} workers"
+        result = self.difference.partition("\n")[0] or "exact"
+        costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
+        if self.first_batch_s is not None:
+            costs += f", first batch after {format_seconds(self.first_batch_s)}"
+        return f"from batch {self.offset} on{workers}: {result} ({costs})"
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,7 @@ def check_resume(
 
 
 def find_difference(expected: Sequence[str], found: Sequence[str], offset: int = 0) -> str:
-    """Say how digests from an offset on differ from those expected; "" if they do not.
-
-    Returns:
-        Begins with "skipped", "repeated", "reordered", "altered", "ended early" or "ended late";
-        batches are numbered from 0.
-    """
+    """Say how digests from an offset on differ from those expected; "" if they do not."""
     rest = expected[offset:]
     pairs = enumerate(zip_longest(rest, found), offset)
     batch = next((number for number, (one, other) in pairs if one != other), None)
@@ -143,7 +139,6 @@ def find_difference(expected: Sequence[str], found: Sequence[str], offset: int =
     if not known:
         return f"altered: batch {batch} is another one"
     instead = min(known, key=lambda number: abs(number - batch))
-    kind = "skipped" if instead > batch else "repeated"
-    if sorted(rest) == sorted(found):
-        kind = "reordered"
+    moved = "skipped" if instead > batch else "repeated"
+    kind = "reordered" if sorted(rest) == sorted(found) else moved
     return f"{kind}: batch {instead} came in place of batch {batch}"

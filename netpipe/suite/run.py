@@ -131,9 +131,8 @@ class Run:
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work do not stand in for times, nor times for counts.
             return (fails or bool(self.options.against)) and not unjudged <= judged
-        is_unmeasured = bool(self.timed or fails) and not (
-            self.sessions or self.lints or self.resumes
-        )
+        has_measured = self.sessions or self.lints or self.resumes
+        is_unmeasured = bool(self.timed or fails) and not has_measured
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:

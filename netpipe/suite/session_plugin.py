@@ -34,10 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     with as_usage_error():
         request = SessionRequest.from_environment()
     assert request is not None
-    if (
-        request.kind not in ("measure", "duet", "lint", "work", "resume")
-        or not Path(request.result).name
-    ):
+    is_known = request.kind in ("measure", "duet", "lint", "work", "resume")
+    if not is_known or not Path(request.result).name:
         raise pytest.UsageError(
             f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
         )

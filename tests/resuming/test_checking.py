@@ -80,7 +80,7 @@ def test_a_loader_that_does_not(check: Check, factory: Callable[..., Any], expec
     assert report.differs
     assert not report.undecided
     assert differences(report)[6] == expected
-    assert f"after 6 batches: {expected}" in str(report)
+    assert f"from batch 6 on: {expected}" in str(report)
 
 
 def test_a_loader_that_does_not_end(check: Check) -> None:
@@ -125,7 +125,7 @@ def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
     report = check(resume_targets.ordered_by_workers)
     wrong = {state.workers for state in report.restored if state.difference}
     assert wrong == {0, 1, 4}
-    assert "after 6 batches, with 0 workers: repeated: batch 3 came in place of" in str(report)
+    assert "from batch 6 on with 0 workers: repeated: batch 3 came in place of" in str(report)
 
 
 def _command(factory: str) -> list[str]:

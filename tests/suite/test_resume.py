@@ -41,7 +41,9 @@ def test_an_exact_resume_passes() -> None:
 
 def test_a_difference_fails() -> None:
     """The message has a line for each state."""
-    with pytest.raises(PipelineElementsError, match=r"(?s)after 1 .*exact.*after 6 .*skipped"):
+    with pytest.raises(
+        PipelineElementsError, match=r"(?s)from batch 1 .*exact.*from batch 6 .*skipped"
+    ):
         expect_exact_resume(ResumeReport(12, True, "", [EXACT, SKIPPED]))
 
 
@@ -56,7 +58,7 @@ def test_what_is_undecided_does_not_pass(why: str) -> None:
     ("state", "outcomes", "words"),
     [
         (EXACT, {"passed": 2}, ["2 passed"]),
-        (SKIPPED, {"failed": 1, "passed": 1}, ["after 6 batches: skipped: batch 7 came"]),
+        (SKIPPED, {"failed": 1, "passed": 1}, ["from batch 6 on: skipped: batch 7 came"]),
     ],
 )
 def test_tests_share_one_check(
@@ -94,7 +96,7 @@ def test_a_session_runs_the_loader_of_the_fixture(
     pytester.makepyfile(test_perf=TEST)
     result = pytester.runpytest_subprocess("-k", "test_resume")
     result.assert_outcomes(failed=1, deselected=1)
-    line_with(result, "after 6 batches: skipped: batch 7 came in place of batch 6")
+    line_with(result, "from batch 6 on: skipped: batch 7 came in place of batch 6")
 
 
 def shard(*numbers: int) -> list[dict[str, np.ndarray]]:
