@@ -17,6 +17,7 @@ ONES = np.ones((2, 3), np.int32)
         {"tokens": ONES, "more": ONES},
         {"other": ONES},
         {"tokens": ONES.astype(np.int64)},
+        {"tokens": ONES.view(np.uint32)},
         {"tokens": ONES.reshape(3, 2)},
         {"tokens": np.array([[1, 1, 1], [1, 1, 2]], np.int32)},
         {"tokens": [ONES]},
