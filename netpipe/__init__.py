@@ -2,10 +2,10 @@
 
 A user's loader and step are measured in a child process (`session`, `measuring`); `verdict` says
 why training waits, `gate` compares with baselines, `linting` reads a Grain pipeline's graph,
-`diagnosis` finds the stage and the resource that limit a loader, and `work_counts` counts what a
-batch takes. `suite` is one pytest run, `page` one HTML page, `cli` the `netpipe` command; `device`
-knows accelerators and hosts, and `results` holds what was measured. `data`, `step` and `throughput`
-are this repository's own workload.
+`diagnosis` finds the stage and the resource that limit a loader, `work_counts` counts what a batch
+takes, and `resuming` restores a loader's states. `suite` is one pytest run, `page` one HTML page,
+`cli` the `netpipe` command; `device` knows accelerators and hosts, and `results` holds what was
+measured. `data`, `step` and `throughput` are this repository's own workload.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -75,6 +75,10 @@ class PipelineOrderError(NetpipeError, AssertionError):
     """The transforms of a pipeline are in an order that costs speed or data."""
 
 
+class PipelineElementsError(NetpipeError, AssertionError):
+    """A pipeline leaves out, repeats or changes elements."""
+
+
 class InconclusiveError(NetpipeError):
     """A measurement does not decide its test, which has neither passed nor failed."""
 

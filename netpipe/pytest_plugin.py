@@ -34,6 +34,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_loader,
     netpipe_loop,
     netpipe_measurement,
+    netpipe_resume,
     netpipe_step,
     netpipe_synthetic,
     netpipe_work,

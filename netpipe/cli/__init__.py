@@ -14,7 +14,7 @@ from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
-from netpipe.cli.work import work
+from netpipe.cli.work import resume, work
 from netpipe.signals import signals_as_errors
 
 
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 for _command in (
-    init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, hosts, report,
-    devices, doctor, baseline, ab,
+    init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, resume, hosts,
+    report, devices, doctor, baseline, ab,
 ):  # fmt: skip
     main.add_command(_command)

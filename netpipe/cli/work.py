@@ -1,7 +1,8 @@
-"""`netpipe work`: exact counts of what a loader and a step do for a batch."""
+"""`netpipe work` and `netpipe resume`: what a loader does for a batch, and after a restart."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,3 +128,31 @@ def _print_profile(profile: "WorkProfile") -> None:
         output.print(f"{name} was not counted: {why}")
     for name, dropped in profile.dropped.items():
         output.print(f"differs between two processes, left out of {name}: {', '.join(dropped)}")
+
+
+@click.command()
+@click.argument("target", type=target_type)
+@click.option(
+    "--batches", type=click.IntRange(min=2), default=32, show_default=True,
+    help="Batches to compare, or all of a loader that ends before.",
+)  # fmt: skip
+@quiet_option
+@json_option
+def resume(target: str, batches: int, quiet: bool, as_json: bool) -> None:
+    """Check that a loader goes on from its states as if nothing had interrupted it.
+
+    Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
+    they do without interruption too. TARGET is package.module:name or path/to/file.py:name, a
+    callable that returns the loader.
+    """
+    from netpipe.measuring.targets import targets_command
+    from netpipe.resuming.checking import ResumeRequest, check_resume
+
+    command = targets_command("netpipe.resuming.child", target)
+    with show_progress("resuming", quiet=quiet) as progress:
+        report = check_resume(command, ResumeRequest(batches=batches), progress)
+    if as_json:
+        print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": target})
+    else:
+        output.print(str(report), soft_wrap=True)
+    sys.exit(INCONCLUSIVE if report.undecided else FAILED if report.differs else FINE)

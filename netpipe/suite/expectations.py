@@ -1,14 +1,23 @@
 """The assertions of performance tests; every failure message names its figures."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import Any
 
-from netpipe.errors import InconclusiveError, MisuseError, PipelineOrderError, PipelineTooSlowError
+from netpipe.errors import (
+    InconclusiveError,
+    MisuseError,
+    PipelineElementsError,
+    PipelineOrderError,
+    PipelineTooSlowError,
+)
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming.checking import ResumeReport
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
@@ -101,6 +110,58 @@ def expect_no_more_work(work: CountedWork) -> None:
     """
     __tracebackhide__ = True
     work.compare()
+
+
+def expect_exact_resume(report: ResumeReport) -> None:
+    """Assert that a loader goes on from each of its states with exactly the batches that follow.
+
+    Raises:
+        PipelineElementsError: It does not; the message has a line for each state.
+        InconclusiveError: Runs without interruption differ too, or all batches are equal.
+    """
+    __tracebackhide__ = True
+    if report.differs:
+        raise PipelineElementsError(f"the loader does not go on exactly:\n{report}")
+    if not report.restored:
+        raise InconclusiveError(str(report))
+
+
+def expect_complete_epoch(
+    shards: Iterable[Iterable[Any]],
+    elements: int,
+    key: Callable[[Any], Iterable[Hashable]] | None = None,
+) -> None:
+    """Assert that the shards of an epoch have each element once, and equally many batches.
+
+    Args:
+        shards: The loader of each shard, which ends with the epoch.
+        elements: How many different ones there are.
+        key: Returns the names of a batch's elements; by default they are told apart by content.
+
+    Raises:
+        PipelineElementsError: They do not.
+    """
+    __tracebackhide__ = True
+    batches, seen = list[int](), Counter[Hashable]()
+    for shard in shards:
+        names = list(map(key or _digest_rows, shard))
+        batches.append(len(names))
+        seen.update(chain(*names))
+    repeats = seen.total() - len(seen)
+    if len(seen) != elements or repeats or len(set(batches)) > 1:
+        raise PipelineElementsError(
+            f"an epoch must have {elements} elements once, and equally many batches on each shard; "
+            f"found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, and "
+            f"{', '.join(map(str, batches))} batches"
+        )
+
+
+def _digest_rows(batch: Any) -> Iterable[str]:
+    import jax
+
+    from netpipe.resuming.child import digest
+
+    return map(digest, zip(*jax.tree_util.tree_leaves(batch), strict=True))
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:

@@ -20,9 +20,11 @@ from netpipe.suite import other_plugins
 
 # Every pytest run loads this module, also where no test needs what these hold.
 if TYPE_CHECKING:
+    from netpipe.resuming.checking import ResumeReport
     from netpipe.suite.expectations import CountedWork, Limits
     from netpipe.suite.gate_results import GateResult
-    from netpipe.suite.run import Run, Subject
+    from netpipe.suite.run import Run
+    from netpipe.suite.session_nodes import Subject
 
 RUN: Final = pytest.StashKey["Run"]()
 """The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
@@ -142,9 +144,8 @@ def _netpipe_subject(
     request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
 ) -> "Subject":
     from netpipe.suite import session_nodes
-    from netpipe.suite.run import Subject
 
-    return Subject(
+    return session_nodes.Subject(
         key=session_nodes.subject_key(request),
         accelerator=netpipe_accelerator,
         command=session_nodes.node_command(request.config, request.node.nodeid),
@@ -200,6 +201,13 @@ def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
     with _without_traceback():
         return run_of(request.config).lint(_netpipe_subject)
+
+
+@pytest.fixture
+def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
+    """Return how `netpipe_loader` goes on from its saved states, each in a fresh process."""
+    with _without_traceback():
+        return run_of(request.config).check_resume(_netpipe_subject)
 
 
 @contextmanager

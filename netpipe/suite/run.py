@@ -26,11 +26,13 @@ from netpipe.gate.work_comparison import compare_work
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Host, Measurement
 from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming import checking
 from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import MAX_DUET_SESSIONS, Against, dismiss_machine_alarm
 from netpipe.suite.gate_results import WORK, GateResult
 from netpipe.suite.options import Options
+from netpipe.suite.session_nodes import Subject
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
@@ -38,24 +40,6 @@ from netpipe.work_counts import counting
 from netpipe.work_counts.request import WorkRequest
 
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One loader with its step and loop, which the key identifies, against one accelerator.
-
-    A session of it runs the command; the name is the id of the test that asked for it first.
-    """
-
-    key: tuple[object, ...]
-    accelerator: str
-    command: Sequence[str]
-    name: str
-
-    @property
-    def full_key(self) -> tuple[object, ...]:
-        """The key, with the accelerator."""
-        return (self.key, self.accelerator)
 
 
 @dataclass
@@ -69,6 +53,7 @@ class Run:
         sessions: The sessions of every subject measured, by its full key.
         lints: The `netpipe.lint/1` document of every loader, by the subject's key.
         profiles: The work profile of every loader and step, by the subject's key.
+        resumes: What became of the states of every loader, by the subject's key.
         results: Every comparison made, in order.
         recorded: The sessions behind every benchmark, by full name.
         recorded_work: The work profile behind every test that counts work, by full name.
@@ -87,6 +72,7 @@ class Run:
     sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
     profiles: dict[tuple[object, ...], WorkProfile] = field(default_factory=dict)
+    resumes: dict[tuple[object, ...], checking.ResumeReport] = field(default_factory=dict)
     results: list[GateResult] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     recorded_work: dict[str, WorkProfile] = field(default_factory=dict)
@@ -145,7 +131,8 @@ class Run:
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work do not stand in for times, nor times for counts.
             return (fails or bool(self.options.against)) and not unjudged <= judged
-        is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
+        has_measured = self.sessions or self.lints or self.resumes
+        is_unmeasured = bool(self.timed or fails) and not has_measured
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
@@ -218,6 +205,20 @@ class Run:
             lint = partial(parent.run_session, subject.command, request, progress=progress)
             self.lints[subject.key] = self._raise_again((subject.key, "lint"), lint)
         return self.lints[subject.key]
+
+    def check_resume(self, subject: Subject) -> checking.ResumeReport:
+        """Return what became of each state of a subject's loader."""
+        if subject.key not in self.resumes:
+            self.say("restoring the states of the loader")
+            limits, progress = self.options.request, LongPhases(self.say)
+            request = checking.ResumeRequest(
+                accelerator=subject.accelerator,
+                start_limit_s=limits.start_limit_s,
+                batch_limit_s=limits.batch_limit_s,
+            )
+            check = partial(checking.check_resume, subject.command, request, progress)
+            self.resumes[subject.key] = self._raise_again((subject.key, "resume"), check)
+        return self.resumes[subject.key]
 
     def count_work(self, test: str, subject: Subject) -> WorkProfile:
         """Return the work profile of a subject's loader and step, counting it if need be."""

@@ -3,8 +3,8 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,24 @@ _RUN_ONLY: Final = (
     "--netpipe-record", "--netpipe-sessions", "--numprocesses", "--pdb", "--reruns", "--stepwise",
     "--sw", "--tx", "-n", "-x", "-k", "-m", "-v", "-q", "-s",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One loader with its step and loop, which the key identifies, against one accelerator.
+
+    A session of it runs the command; the name is the id of the test that asked for it first.
+    """
+
+    key: tuple[object, ...]
+    accelerator: str
+    command: Sequence[str]
+    name: str
+
+    @property
+    def full_key(self) -> tuple[object, ...]:
+        """The key, with the accelerator."""
+        return (self.key, self.accelerator)
 
 
 def node_command(config: pytest.Config, node_id: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The plugin of a session's process: it measures, lints or counts with the fixtures of a test."""
+"""The plugin of a session's process: it does one job with the fixtures of a test."""
 
 import os
 from collections.abc import Generator
@@ -34,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     with as_usage_error():
         request = SessionRequest.from_environment()
     assert request is not None
-    if request.kind not in ("measure", "duet", "lint", "work") or not Path(request.result).name:
+    is_known = request.kind in ("measure", "duet", "lint", "work", "resume")
+    if not is_known or not Path(request.result).name:
         raise pytest.UsageError(
             f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
         )
@@ -73,6 +74,12 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
 
         if work := WorkRequest.from_environment():
             run_job(work, lambda _: count_factories(work, factories))
+    elif lint is not None and lint.kind == "resume":
+        from netpipe.resuming.checking import ResumeRequest
+        from netpipe.resuming.child import run_loader
+
+        if resume := ResumeRequest.from_environment():
+            run_job(resume, lambda _: run_loader(resume, factories.loader))
     elif lint is not None and lint.kind == "duet":
         from netpipe.duets.child import take_part
         from netpipe.duets.request import DuetRequest

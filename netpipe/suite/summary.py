@@ -49,7 +49,7 @@ def summary_lines(run: Run) -> Iterator[str]:
     if run.sessions:
         yield from _render(_verdict_table(run))
         yield from _verdict_lines(run)
-    elif not (run.lints or run.profiles):
+    elif not (run.lints or run.profiles or run.resumes):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.compares or run.options.against:
         for table in comparison_tables(run):

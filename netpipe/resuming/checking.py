@@ -1,0 +1,144 @@
+"""Whether a loader goes on exactly from each of its states, restored in a fresh process."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, Final, cast
+
+from netpipe.errors import HarnessError
+from netpipe.results.units import format_seconds
+from netpipe.session.parent import ProcessEnvironment, run_session
+from netpipe.session.progress import OnProgress
+from netpipe.session.request import SessionRequest
+from netpipe.temporary_folders import temporary_folder
+
+_OTHER_WORKERS: Final = (0, 1, 4)
+
+
+@dataclass(frozen=True)
+class ResumeRequest(SessionRequest):
+    """The settings of one run of a loader.
+
+    Attributes:
+        batches: Where to stop it, if it does not end before.
+        states: The folder with a file for each state.
+        saved: After how many batches to save a state, which is its offset.
+        restored: The offset of the state to begin with; None: the run begins without one.
+        workers: Passed to a factory with a parameter of this name.
+    """
+
+    kind: str = "resume"
+    batches: int = 32
+    states: str = ""
+    saved: Sequence[int] = ()
+    restored: int | None = None
+    workers: int = 2
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A state after `offset` batches, and the run that began with it.
+
+    Attributes:
+        workers: Of that run; None: the factory takes no `workers`.
+        difference: From the uninterrupted run; "" if the batches are the same.
+        save_s: Seconds to get the state.
+        first_batch_s: Seconds from making the loader to its first batch; None: none came.
+    """
+
+    offset: int
+    workers: int | None
+    difference: str
+    state_bytes: int
+    save_s: float
+    first_batch_s: float | None
+
+    def __str__(self) -> str:
+        workers = "" if self.workers is None else f" with {self.workers} workers"
+        result = self.difference.partition("\n")[0] or "exact"
+        costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
+        if self.first_batch_s is not None:
+            costs += f", first batch after {format_seconds(self.first_batch_s)}"
+        return f"from batch {self.offset} on{workers}: {result} ({costs})"
+
+
+@dataclass(frozen=True)
+class ResumeReport:
+    """What became of each state; if it is `undecided` why, none was restored."""
+
+    batches: int
+    ended: bool
+    undecided: str
+    restored: Sequence[Restored] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether batches after a state differ."""
+        return any(state.difference for state in self.restored)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.restored)) or f"undecided: {self.undecided}"
+
+
+def check_resume(
+    command: Sequence[str], request: ResumeRequest, progress: OnProgress | None = None
+) -> ResumeReport:
+    """Run a loader twice without interruption, and then from each of its states.
+
+    The state in the middle is also restored with other numbers of workers.
+
+    Raises:
+        MisuseError: The loader has no state.
+        SessionError: An uninterrupted run crashed, hung or ran out of time.
+    """
+
+    def run(seed: str = "1", **settings: Any) -> dict[str, Any]:
+        place = ProcessEnvironment(variables={"PYTHONHASHSEED": seed})
+        asked = replace(request, states=str(folder), **settings)
+        return cast("dict[str, Any]", run_session(command, asked, place, progress))
+
+    def restore(offset: int, workers: int) -> Restored:
+        try:
+            found = run(restored=offset, workers=workers, batches=request.batches - offset)
+            difference = find_difference(expected, found["digests"], offset)
+        except HarnessError as error:
+            found, difference = {}, f"failed: {error}"
+        size, save_s = saving["saves"][str(offset)]
+        named, first_batch_s = workers if takes_workers else None, found.get("first_batch_s")
+        return Restored(offset, named, difference, size, save_s, first_batch_s)
+
+    with temporary_folder("resume") as folder:
+        first = run(seed="0")
+        expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
+        count = len(expected)
+        offsets = {0, 1, count // 2, count - 1 if ended else 3 * count // 4} & set(range(count))
+        saving = run(saved=sorted(offsets))
+        if difference := find_difference(expected, saving["digests"]):
+            why = f"it gives other batches each time, without interruption: {difference}"
+            return ResumeReport(count, ended, why)
+        if len(set(expected)) < 2 and not (ended and expected):
+            why = "it gives no batch, or all are equal, so that a wrong position is not seen"
+            return ResumeReport(count, ended, why)
+        restored = [restore(offset, request.workers) for offset in sorted(offsets)]
+        if takes_workers:
+            restored += [restore(count // 2, workers) for workers in _OTHER_WORKERS]
+    return ResumeReport(count, ended, "", restored)
+
+
+def find_difference(expected: Sequence[str], found: Sequence[str], offset: int = 0) -> str:
+    """Say how digests from an offset on differ from those expected; "" if they do not."""
+    rest = expected[offset:]
+    pairs = enumerate(zip_longest(rest, found), offset)
+    batch = next((number for number, (one, other) in pairs if one != other), None)
+    if batch is None:
+        return ""
+    if batch in (offset + len(rest), offset + len(found)):
+        return f"ended {'late' if len(found) > len(rest) else 'early'}, at batch {batch}"
+    came = found[batch - offset]
+    known = [number for number, digest in enumerate(expected) if digest == came]
+    if not known:
+        return f"altered: batch {batch} is another one"
+    instead = min(known, key=lambda number: abs(number - batch))
+    moved = "skipped" if instead > batch else "repeated"
+    kind = "reordered" if sorted(rest) == sorted(found) else moved
+    return f"{kind}: batch {instead} came in place of batch {batch}"

@@ -1,0 +1,97 @@
+"""The job of a session that runs a loader from a state; run as a module, it takes a target.
+
+Loader workers import this module again, so its top level imports nothing heavy.
+"""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from netpipe.resuming.checking import ResumeRequest
+
+_METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
+
+
+def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[str, Any]:
+    """Run a loader, from its state if one is restored; return what was found as a document.
+
+    Raises:
+        MisuseError: The loader has no state.
+    """
+    from netpipe.clock import MonotonicClock
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.measuring.loader_puller import close_with_timeout
+    from netpipe.session.watchdog import Watchdog
+
+    let_grain_start_workers()
+    takes_workers = "workers" in inspect.signature(factory).parameters
+    run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
+    clock, states = MonotonicClock(), Path(request.states)
+    with ExitStack() as closing, Watchdog(request) as watch:
+        started_s = clock()
+        watch.note_wait(started_s, starts=True)
+        loader = factory(workers=request.workers) if takes_workers else factory()
+        holder, save, restore = _find_state(loader)
+        if request.restored is not None:
+            restore(pickle.loads((states / str(request.restored)).read_bytes()))
+        iterator = iter(holder)
+        closing.callback(close_with_timeout, getattr(iterator, "close", lambda: None))
+        for offset in range(request.batches):
+            if offset in request.saved:
+                asked_s = clock()
+                state, taken_s = save(), clock() - asked_s
+                size = (states / str(offset)).write_bytes(pickle.dumps(state))
+                run["saves"][offset] = size, taken_s
+            watch.note_wait(clock(), starts=not offset)
+            batch = next(iterator, run)
+            watch.note_wait(None)
+            run["ended"] = batch is run
+            if run["ended"]:
+                break
+            run.setdefault("first_batch_s", clock() - started_s)
+            run["digests"].append(digest(batch))
+    return {"resume": run}
+
+
+def _find_state(loader: Any) -> tuple[Any, Any, Any]:
+    """Return the loader or its iterator, which holds the state, and its methods for it."""
+    from netpipe.errors import MisuseError
+
+    # The state of torchdata's loader is restored before its iterator is made.
+    holder = loader if any(hasattr(loader, name) for _, name in _METHODS) else iter(loader)
+    for save, restore in _METHODS:
+        if hasattr(holder, save) and hasattr(holder, restore):
+            return holder, getattr(holder, save), getattr(holder, restore)
+    raise MisuseError(
+        "the loader or its iterator must have get_state and set_state, or state_dict and "
+        f"load_state_dict; found {type(loader).__name__} without them. Return Grain's dataset, "
+        "torchdata's StatefulDataLoader, or an iterator of your own with these methods"
+    )
+
+
+def digest(batch: Any) -> str:
+    """Return a digest of the leaves of a batch: their paths, dtypes, shapes and bytes."""
+    import jax
+    import numpy as np
+
+    found = blake2b(digest_size=16)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
+        array = np.asarray(leaf)
+        if not array.dtype.hasobject:
+            content = array.tobytes()
+        else:  # The pickle of a list also depends on which of its objects are the same.
+            content = digest(array.tolist()).encode() if array.ndim else pickle.dumps(leaf)
+        found.update(f"{path} {array.dtype} {array.shape} {len(content)} ".encode() + content)
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    from netpipe.measuring.targets import run_on_targets
+    from netpipe.resuming.checking import ResumeRequest
+
+    run_on_targets(ResumeRequest, lambda request, made, _: run_loader(request, made.loader))

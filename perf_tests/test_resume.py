@@ -1,0 +1,28 @@
+"""Where a training goes on: with the batches that would have come, whatever its workers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.config import Config
+from netpipe.data.resume import ResumableBatches
+from netpipe.resuming.checking import ResumeReport
+from netpipe.suite.expectations import expect_exact_resume
+
+
+@pytest.fixture
+def netpipe_loader(data_directory: Path, config: Config) -> Callable[..., ResumableBatches]:
+    """Return the training batches of this repository's pipeline, by number of workers."""
+
+    def make(workers: int = 0) -> ResumableBatches:
+        return ResumableBatches(data_directory, replace(config.pipeline, workers=workers))
+
+    return make
+
+
+def test_training_goes_on_exactly(netpipe_resume: ResumeReport) -> None:
+    """States of two workers go on with the same batches with none, one, two and four."""
+    assert {state.workers for state in netpipe_resume.restored} == {0, 1, 2, 4}
+    expect_exact_resume(netpipe_resume)
