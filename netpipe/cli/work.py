@@ -130,7 +130,7 @@ def _print_profile(profile: "WorkProfile") -> None:
         output.print(f"differs between two processes, left out of {name}: {', '.join(dropped)}")
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  netpipe resume perf/conftest.py:batches")
 @click.argument("target", type=target_type)
 @click.option(
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,

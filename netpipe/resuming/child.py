@@ -3,11 +3,9 @@
 Loader workers import this module again, so its top level imports nothing heavy.
 """
 
-import inspect
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,18 +22,19 @@ def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[st
         MisuseError: The loader has no state.
     """
     from netpipe.clock import MonotonicClock
+    from netpipe.diagnosis.loader_variants import give_workers, takes_workers
     from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.linting.experiments.loader_runs import digest
     from netpipe.measuring.loader_puller import close_with_timeout
     from netpipe.session.watchdog import Watchdog
 
     let_grain_start_workers()
-    takes_workers = "workers" in inspect.signature(factory).parameters
-    run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
+    run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
     clock, states = MonotonicClock(), Path(request.states)
     with ExitStack() as closing, Watchdog(request) as watch:
         started_s = clock()
         watch.note_wait(started_s, starts=True)
-        loader = factory(workers=request.workers) if takes_workers else factory()
+        loader = give_workers(factory, request.workers)() if run["takes_workers"] else factory()
         holder, save, restore = _find_state(loader)
         if request.restored is not None:
             restore(pickle.loads((states / str(request.restored)).read_bytes()))
@@ -54,7 +53,7 @@ def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[st
             if run["ended"]:
                 break
             run.setdefault("first_batch_s", clock() - started_s)
-            run["digests"].append(digest(batch))
+            run["digests"].append(digest(batch).hex())
     return {"resume": run}
 
 
@@ -72,22 +71,6 @@ def _find_state(loader: Any) -> tuple[Any, Any, Any]:
         f"load_state_dict; found {type(loader).__name__} without them. Return Grain's dataset, "
         "torchdata's StatefulDataLoader, or an iterator of your own with these methods"
     )
-
-
-def digest(batch: Any) -> str:
-    """Return a digest of the leaves of a batch: their paths, dtypes, shapes and bytes."""
-    import jax
-    import numpy as np
-
-    found = blake2b(digest_size=16)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
-        array = np.asarray(leaf)
-        if not array.dtype.hasobject:
-            content = array.tobytes()
-        else:  # The pickle of a list also depends on which of its objects are the same.
-            content = digest(array.tolist()).encode() if array.ndim else pickle.dumps(leaf)
-        found.update(f"{path} {array.dtype} {array.shape} {len(content)} ".encode() + content)
-    return found.hexdigest()
 
 
 if __name__ == "__main__":

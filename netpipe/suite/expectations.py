@@ -156,10 +156,10 @@ def expect_complete_epoch(
         )
 
 
-def _digest_rows(batch: Any) -> Iterable[str]:
+def _digest_rows(batch: Any) -> Iterable[bytes]:
     import jax
 
-    from netpipe.resuming.child import digest
+    from netpipe.linting.experiments.loader_runs import digest
 
     return map(digest, zip(*jax.tree_util.tree_leaves(batch), strict=True))
 

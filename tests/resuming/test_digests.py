@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.resuming.child import digest
+from netpipe.linting.experiments.loader_runs import digest
 
 ONES = np.ones((2, 3), np.int32)
 
