@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.cli.console import output
 from netpipe.cli.init import FILES, find_candidates
 from tests.command import Netpipe
 
@@ -56,8 +57,11 @@ def targets(root: Path) -> list[str]:
     return [candidate.target for candidate in find_candidates(root)]
 
 
-def test_the_pipeline_is_found_through_functions(src_layout: Path, netpipe: Netpipe) -> None:
+def test_the_pipeline_is_found_through_functions(
+    src_layout: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The function that calls the maker of the data set is the loader; nothing is imported."""
+    monkeypatch.setattr(output, "_width", 40)
     result = netpipe("init", src_layout, "--no-run")
     assert result.exit_code == 0, result.stderr
     conftest = (src_layout / "perf/conftest.py").read_text()

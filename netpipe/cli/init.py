@@ -169,7 +169,7 @@ def init(folder: Path, loader: str | None, step: str | None, no_run: bool) -> No
     # -P: the tests must find the pipeline where pytest is started by its own name, too.
     command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
     code = 0 if no_run else run_child([*command, "--netpipe-budget=5"], folder, {})
-    output.print(f"commit: git add {' '.join(FILES)}")
-    output.print("next: pytest perf --netpipe-record first, which keeps a baseline of this machine")
+    output.print(f"commit: git add {' '.join(FILES)}", soft_wrap=True)
+    output.print("keep a baseline of this machine: pytest perf --netpipe-record first")
     output.print("in CI: set the repository variable NETPIPE to what pip installs netpipe from")
     sys.exit(FAILED if code else 0)
