@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,7 @@ import psutil
 from netpipe.clock import Clock
 from netpipe.diagnosis.loader_variants import copying_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
+from netpipe.session.bounded_calls import CallingThread
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
@@ -93,16 +94,16 @@ class PullingThread:
         self._clock = clock
         self._until_s = until_s
         self._undelayed = undelayed
-        self._thread = ThreadPoolExecutor(1, "netpipe-pulling")
+        self._thread = CallingThread("netpipe-pulling")
         try:
-            self._puller = self._thread.submit(Puller, start_loader, clock, watch).result()
+            self._puller = self._thread.submit(partial(Puller, start_loader, clock, watch)).result()
         except BaseException:
-            self._thread.shutdown()
+            self._thread.end(_CLOSING_S)
             raise
 
     def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
         """Start to pull for some time; return a function that waits for the end."""
-        return self._thread.submit(self._pull, enough_s, least).result
+        return self._thread.submit(partial(self._pull, enough_s, least)).result
 
     def _pull(self, enough_s: float, least: int) -> PullCost:
         started_s, delay_s, copied_s = self._clock(), _delay_s(), copying_s()
@@ -127,10 +128,9 @@ class PullingThread:
 
     def close(self) -> None:
         """Stop the loader, where it can be stopped."""
-        ending = self._thread.submit(self._puller.close)
+        self._thread.submit(self._puller.close)
         # Do not wait longer for a loader that cannot be closed: it ends with its process.
-        is_closed = bool(wait([ending], _CLOSING_S).done)
-        self._thread.shutdown(wait=is_closed)
+        self._thread.end(_CLOSING_S)
 
 
 def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:

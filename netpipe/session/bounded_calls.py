@@ -1,8 +1,9 @@
-"""Calls with a time limit, in a thread that is abandoned when the limit is exceeded."""
+"""Calls in threads of their own: with a time limit, or one after the other."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from queue import SimpleQueue
 from threading import Thread
 from typing import Final, TypeVar
 
@@ -42,16 +43,45 @@ def call_within(
 
 def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
     """Call a function in a daemon thread, which the end of the program does not wait for."""
-    done: Future[Result] = Future()
-
-    def settle() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001  # re-raised in the waiting thread
-            done.set_exception(error)
-
-    Thread(target=settle, name="netpipe-bounded", daemon=True).start()
+    thread = CallingThread("netpipe-bounded")
+    done = thread.submit(work)
+    thread.end()
     return done
+
+
+class CallingThread:
+    """A daemon thread that makes calls in their order.
+
+    Calls may fork. A process that is forked in a thread of a ThreadPoolExecutor ends with exit code
+    1, because it tries to join that thread, which is its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls = SimpleQueue[Callable[[], None] | None]()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def submit(self, work: Callable[[], Result]) -> "Future[Result]":
+        """Call a function after those before it; return its result to come."""
+        done: Future[Result] = Future()
+
+        def settle() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  # re-raised in the waiting thread
+                done.set_exception(error)
+
+        self._calls.put(settle)
+        return done
+
+    def end(self, limit_s: float = 0.0) -> None:
+        """End the thread after the calls so far, and wait for it so long."""
+        self._calls.put(None)
+        self._thread.join(limit_s)
 
 
 def summarize_error(error: Exception) -> str:

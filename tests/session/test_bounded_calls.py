@@ -3,13 +3,13 @@
 import subprocess
 import sys
 from concurrent.futures import wait
-from threading import Event
+from threading import Event, get_ident
 from typing import Any
 
 import pytest
 
 from netpipe.errors import HangError, MisuseError
-from netpipe.session.bounded_calls import call_within, summarize_error
+from netpipe.session.bounded_calls import CallingThread, call_within, summarize_error
 
 AMPLE_S = 60.0
 
@@ -77,3 +77,31 @@ def test_a_grace_time_is_asked_for_at_the_limit() -> None:
 def test_errors_fit_in_a_line(error: Exception, line: str) -> None:
     """The type precedes an error that is not ours, and only the first line is kept."""
     assert summarize_error(error) == line
+
+
+def test_calls_are_made_in_their_order_in_one_thread() -> None:
+    """A call that fails does not end the thread; its end comes after the calls before it."""
+    thread = CallingThread("calls")
+    identities = [thread.submit(get_ident), thread.submit(get_ident)]
+    failing, last = thread.submit(lambda: 1 // 0), thread.submit(get_ident)
+    thread.end()
+    assert len({each.result(AMPLE_S) for each in (*identities, last)} - {get_ident()}) == 1
+    with pytest.raises(ZeroDivisionError):
+        failing.result(AMPLE_S)
+
+
+def test_a_process_that_a_call_forks_ends_well() -> None:
+    """Its exit code is 0; torch takes a worker that ends with another one for broken."""
+    program = (
+        "import sys\n"
+        "from multiprocessing import get_context\n"
+        "from netpipe.session.bounded_calls import CallingThread\n"
+        "def fork():\n"
+        "    process = get_context('fork').Process(target=int)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+        "    return process.exitcode\n"
+        "sys.exit(CallingThread('calls').submit(fork).result())\n"
+    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    assert subprocess.run(command, timeout=AMPLE_S, check=False).returncode == 0
