@@ -1,6 +1,6 @@
 """What a run counts, and the figures computed from it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -55,18 +55,50 @@ def _rows(array: Any) -> int:
     return shape[0] if shape else 1
 
 
-def describe_arrays(batch: object, name: str = "the batch") -> dict[str, str]:
+def describe_arrays(batch: object) -> dict[str, str]:
     """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
+    return {
+        name: f"{getattr(leaf, 'dtype', type(leaf).__name__)}"
+        f"[{','.join(map(str, getattr(leaf, 'shape', ())))}]"
+        for name, leaf in _name_arrays(batch, "the batch")
+    }
+
+
+def size_in_bytes(batch: object) -> int:
+    """Return the bytes of all arrays of a batch; a leaf that is none counts 0."""
+    return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in _name_arrays(batch, ""))
+
+
+def _name_arrays(batch: object, name: str) -> Iterator[tuple[str, object]]:
     if isinstance(batch, Mapping):
         parts: Iterable[tuple[Any, Any]] = sorted(batch.items(), key=lambda item: str(item[0]))
     elif isinstance(batch, list | tuple):
         parts = enumerate(batch)
     else:
-        shape = ",".join(map(str, getattr(batch, "shape", ())))
-        return {name: f"{getattr(batch, 'dtype', type(batch).__name__)}[{shape}]"}
+        yield name, batch
+        return
     prefix = "" if name == "the batch" else f"{name}."
-    described = [describe_arrays(part, f"{prefix}{key}") for key, part in parts]
-    return {path: array for each in described for path, array in each.items()}
+    for key, part in parts:
+        yield from _name_arrays(part, f"{prefix}{key}")
+
+
+def most_behind(arrivals_s: Sequence[float]) -> float:
+    """Return how many batches a buffer must hold to hide a loader's pauses.
+
+    Args:
+        arrivals_s: The seconds after which each batch came, of a loader that nothing stops.
+
+    Returns:
+        The most batches by which it ever fell behind its mean pace after it was ahead of it: 1 if
+        they come evenly. A step that takes a batch at that pace then never waits for one.
+    """
+    pace_s = arrivals_s[-1] / len(arrivals_s)
+    behind = ahead = 0.0
+    for before, arrival_s in enumerate(arrivals_s):
+        wanted = arrival_s / pace_s
+        behind = max(behind, ahead + wanted - before)
+        ahead = max(ahead, before + 1 - wanted)
+    return behind
 
 
 @dataclass(frozen=True)
@@ -80,6 +112,8 @@ class Tally:
         peak_rss_bytes: The same, shared memory counted in each process.
         first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
         counted_by: The `rule` of `Counted`; so are `tokens` and `slots`.
+        batch_bytes: The bytes of the first batch.
+        behind_batches: See `most_behind`.
     """
 
     wall_s: float
@@ -94,6 +128,8 @@ class Tally:
     peak_rss_bytes: int
     first_batch_s: float
     counted_by: str
+    batch_bytes: int
+    behind_batches: float
 
 
 FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {

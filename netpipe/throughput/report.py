@@ -149,13 +149,14 @@ def remarks(found: Throughput) -> Iterator[str]:
         counted_by = found.against.all_runs[0].counted_by
         yield f"{_OTHER}: {found.against.target}; its tokens are {counted_by}"
     if found.choice is not None:
+        workers, buffer = found.choice.workers, found.choice.buffer
         yield found.choice.reason
         if found.data is None:
-            yield "To keep that, where the loader is made (Grain's and torch's name for it):"
-            yield f"num_workers={found.choice.workers}"
+            yield "To keep that, where the loader is made (torch calls the second prefetch_factor):"
+            yield f"num_workers={workers}, per_worker_buffer_size={buffer}"
         else:
             yield "To keep that, in the configuration file:"
-            yield f"[pipeline]\nworkers = {found.choice.workers}"
+            yield f"[pipeline]\nworkers = {workers}\nworker_buffer_batches = {buffer}"
 
 
 def _cells(runs: Sequence[Tally], columns: "_Columns") -> Iterator[str]:

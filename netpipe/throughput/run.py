@@ -13,7 +13,14 @@ from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_ti
 from netpipe.session.footprint import bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.orders import read_orders
-from netpipe.throughput.figures import Counted, Tally, count_tokens, describe_arrays
+from netpipe.throughput.figures import (
+    Counted,
+    Tally,
+    count_tokens,
+    describe_arrays,
+    most_behind,
+    size_in_bytes,
+)
 
 _MEMORY_S: Final = 1.0
 # Looks of this part of the measured time warm the loader up, until two in a row agree.
@@ -34,7 +41,7 @@ class LoaderRun:
     ) -> None:
         self._clock = clock
         self._counted: list[Counted] = []
-        self._wall_s = self._cpu_s = 0.0
+        self._wall_s = self._cpu_s = self._behind = 0.0
         self._read_bytes = 0
         self.puller = Puller(loader, clock, watch)
         closing.callback(close_with_timeout, self.puller.close)
@@ -58,7 +65,7 @@ class LoaderRun:
 
     def count(self, seconds: float) -> None:
         """Count batches for some seconds; the clock stops when every worker has delivered one."""
-        puller, counted = self.puller, list[Counted]()
+        puller, counted, arrivals_s = self.puller, list[Counted](), list[float]()
         counting_s = restarting_s = 0.0
         read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
         started = self._clock()
@@ -68,6 +75,7 @@ class LoaderRun:
                 batch, wait_s = puller.pull()
                 if puller.restarts > restarts:
                     restarting_s += self._clock() - asked_s - wait_s
+                arrivals_s.append(self._clock() - started - restarting_s)
                 before_s = time.thread_time()
                 counted.append(count_tokens(batch))
                 counting_s += time.thread_time() - before_s
@@ -75,6 +83,7 @@ class LoaderRun:
         self._cpu_s += puller.processes.cpu_s() - cpu_s - counting_s
         self._read_bytes += read_between(read, bytes_read(puller.processes.worker_pids))
         self._counted += counted
+        self._behind = max(self._behind, most_behind(arrivals_s))
 
     def take_turn(self, seconds: float) -> None:
         """Count from drained buffers, and let them fill again: the loader then rests."""
@@ -108,6 +117,8 @@ class LoaderRun:
             peak_rss_bytes=peak_rss_bytes,
             first_batch_s=self.puller.first_batch_s,
             counted_by=counted[0].rule,
+            batch_bytes=size_in_bytes(self.puller.first_batch),
+            behind_batches=self._behind,
         )
 
 

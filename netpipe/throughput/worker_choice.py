@@ -1,8 +1,10 @@
-"""The fewest workers that load as fast as any, chosen by short runs within a memory budget."""
+"""The fewest workers that load as fast as any, and their buffers, within a memory budget."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
+from statistics import median
 from typing import Final, Literal
 
 from netpipe.errors import InputError, SessionError
@@ -67,6 +69,7 @@ class WorkerChoice:
     """The number of workers to use, and why not another.
 
     Attributes:
+        buffer: The batches that each worker should have ready.
         reason: A sentence that compares it with its neighbors.
         memory_budget_bytes: What all processes together may take.
         seconds: How long each trial measured the steady state.
@@ -74,6 +77,7 @@ class WorkerChoice:
     """
 
     workers: int
+    buffer: int
     reason: str
     memory_budget_bytes: int
     seconds: float
@@ -279,7 +283,24 @@ def choose(
             judged[index] = replace(candidate, status="chosen", reason=reason)
         elif candidate.status == "open":
             judged[index] = replace(candidate, status="not needed", reason=unneeded)
-    return WorkerChoice(chosen.workers, reason, memory_budget_bytes, seconds, tuple(judged))
+    buffer, why = _choose_buffer(chosen, memory_budget_bytes)
+    return WorkerChoice(
+        chosen.workers, buffer, f"{reason} {why}", memory_budget_bytes, seconds, tuple(judged)
+    )
+
+
+def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, str]:
+    """Return the batches per worker that hide the loader's pauses, within the budget, and why."""
+    workers, runs = max(1, chosen.workers), chosen.runs
+    behind = median(run.behind_batches for run in runs)
+    wanted = ceil(behind / workers)
+    spare_bytes = memory_budget_bytes - chosen.peak_pss_bytes
+    affordable = 1 + spare_bytes // max(1, workers * runs[0].batch_bytes)
+    hidden = f"It falls up to {behind:.1f} batches behind its mean pace; {wanted} ready in each "
+    hidden += "worker hide that"
+    if wanted <= affordable:
+        return wanted, f"{hidden}."
+    return affordable, f"{hidden}, of which the memory budget allows {affordable}."
 
 
 def _compare(other: Candidate, chosen: Candidate) -> str:

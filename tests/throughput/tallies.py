@@ -17,6 +17,8 @@ _RUN: dict[str, Any] = {
     "peak_rss_bytes": 400_000_000,
     "first_batch_s": 1.5,
     "counted_by": BY_SEGMENTATION,
+    "batch_bytes": 1_000_000,
+    "behind_batches": 1.0,
 }
 
 

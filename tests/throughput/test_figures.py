@@ -14,8 +14,10 @@ from netpipe.throughput.figures import (
     Counted,
     count_tokens,
     describe_arrays,
+    most_behind,
     over_rounds,
     ratio,
+    size_in_bytes,
 )
 from tests.throughput.tallies import make_tally
 
@@ -102,3 +104,29 @@ def test_the_arrays_of_a_batch_are_described_by_name() -> None:
     assert described == {"x.0": "float64[2,4]", "y.0": "int8[3]", "y.1": "int[]"}
     assert list(described) == list(describe_arrays(dict(reversed(batch.items()))))
     assert describe_arrays(np.zeros(2)) == {"the batch": "float64[2]"}
+
+
+@pytest.mark.parametrize(
+    ("arrivals_s", "batches"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], 1.0),
+        ([2.0, 2.0, 4.0, 4.0], 2.0),
+        ([0.5, 1.0, 1.5, 2.0, 7.0, 7.5, 8.0, 8.5, 9.0, 10.0], 5.0),
+        ([5.0, 5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 9.0, 9.5, 10.0], 5.0),
+    ],
+    ids=["evenly", "two-workers", "a-pause-after-a-lead", "a-pause-at-first"],
+)
+def test_a_buffer_must_hold_what_a_loader_falls_behind(
+    arrivals_s: list[float], batches: float
+) -> None:
+    """A step at the mean pace of 1 s never waits if it begins with so many batches, not with fewer.
+
+    Batches that came early were put into the buffer, which holds no more than it began with.
+    """
+    assert most_behind(arrivals_s) == pytest.approx(batches)
+
+
+def test_the_size_of_a_batch_is_that_of_its_arrays() -> None:
+    """Arrays count wherever they are, other leaves do not."""
+    batch = {"inputs": np.zeros((2, 3), np.int32), "rest": [np.zeros(5, np.int8), "text"]}
+    assert size_in_bytes(batch) == 24 + 5

@@ -126,7 +126,7 @@ def test_the_document_has_the_choice() -> None:
 def test_the_choice_is_explained() -> None:
     """The remarks have the reason, and the lines for the configuration file."""
     first, *_, last = remarks(CHOSE)
-    assert (first, last) == (CHOICE.reason, "[pipeline]\nworkers = 2")
+    assert (first, last) == (CHOICE.reason, "[pipeline]\nworkers = 2\nworker_buffer_batches = 1")
 
 
 def test_any_loader_is_told_in_examples() -> None:
@@ -134,7 +134,7 @@ def test_any_loader_is_told_in_examples() -> None:
     heading, _, row = (" ".join(line.split()) for line in _rows(ANY)[2:5])
     assert heading.startswith("batch workers examples/s examples/CPU s batches/s PSS")
     assert row.startswith("10 * 2 25 (25-25) 50 (50-50) 2.5 300 MB")
-    assert list(remarks(ANY))[-1] == "num_workers=2"
+    assert list(remarks(ANY))[-1] == "num_workers=2, per_worker_buffer_size=1"
     (own,) = _document(replace(ANY, combinations=[Target("their.py:loader")]))["combinations"]
     assert (own["loader"], own["workers"], own["batch_size"]) == ("their.py:loader", None, None)
 

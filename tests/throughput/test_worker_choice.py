@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import cycle
 
 import pytest
@@ -55,6 +56,24 @@ def test_the_candidates_end_at_the_cores(cores: int, counts: list[int]) -> None:
     assert worker_counts(cores) == counts
 
 
+@pytest.mark.parametrize(
+    ("behind", "batch_megabytes", "buffer"),
+    [([1.0] * 3, 1, 1), ([2.0, 2.1, 9.0], 1, 2), ([20.0] * 3, 1, 10), ([20.0] * 3, 1000, 2)],
+    ids=["even", "median-of-trials", "long-pauses", "within-the-budget"],
+)
+def test_buffers_hide_pauses_within_the_budget(
+    behind: list[float], batch_megabytes: int, buffer: int
+) -> None:
+    """Two workers share what a buffer must hold; of 4 GB, 3.7 are left for batches of 1 GB."""
+    runs = tuple(
+        replace(run, behind_batches=batches, batch_bytes=batch_megabytes * MB)
+        for run, batches in zip(TWO.runs, behind, strict=True)
+    )
+    choice = _choose(ONE, replace(TWO, runs=runs))
+    assert choice.buffer == buffer
+    assert ("the memory budget allows 2" in choice.reason) is (batch_megabytes == 1000)
+
+
 def test_workers_without_gain_are_not_chosen() -> None:
     """2 workers saturate: 4 are not needed, 0 and 1 are clearly slower, and the reason says so."""
     choice = _choose(NONE, ONE, TWO, FOUR)
@@ -62,7 +81,8 @@ def test_workers_without_gain_are_not_chosen() -> None:
     assert _statuses(choice.candidates) == {0: "slower", 1: "slower", 2: "chosen", 4: "not needed"}
     assert choice.reason == (
         "2 workers: 13.9 M tokens/s; 4 give 14.1 M (1% more) for 210 MB more; "
-        "1 gives 11.2 M (19% less)."
+        "1 gives 11.2 M (19% less). "
+        "It falls up to 1.0 batches behind its mean pace; 1 ready in each worker hide that."
     )
     assert (choice.memory_budget_bytes, choice.seconds) == (4000 * MB, 1.0)
     assert all(candidate.reason for candidate in choice.candidates)
