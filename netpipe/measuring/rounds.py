@@ -51,15 +51,47 @@ _MAX_CALIBRATION_BLOCKS = 8
 DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
+# Share of the CPU time of a batch that the batches of a load block must have taken; with less, they
+# were made before.
+_MADE_FRACTION = 0.7
 # Load times that are measured, at least, before one that agrees with the last is believed.
 _MIN_LOAD_ESTIMATES = 4
 # Seconds beyond the budget that may be spent to reach the least number of rounds.
 _MAX_OVERRUN_S = 8.0
+# Share of the budget that draining may take in a round.
+_DRAIN_SHARE = 0.25
 # Share of requests that find the step done, below which the loop is not sampled for a sync.
 _MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_REPEATS = 5
 _MAX_SAMPLED_STEPS = 100
+
+
+class CpuBalance:
+    """Compares the CPU time of workers for the batches of a block with that for all batches.
+
+    A loader that only looks drained, because its deep buffers give a batch about as slowly as its
+    workers make one, gives batches that have cost them next to nothing.
+    """
+
+    def __init__(self, puller: Puller) -> None:
+        self._puller = puller
+        self._restarts = puller.restarts
+        self._begun = self.now()
+
+    def now(self) -> tuple[float, int]:
+        """Return the CPU seconds of the workers and the batches pulled so far."""
+        return self._puller.processes.children_cpu_s(), self._puller.pulled
+
+    def covers(self, before: tuple[float, int]) -> bool:
+        """Return whether the workers spent on the batches since then about what a batch costs.
+
+        Workers that were started again cannot be compared.
+        """
+        (cpu_s, pulled), (begun_s, begun) = self.now(), self._begun
+        spent_s, cost_s = cpu_s - before[0], (cpu_s - begun_s) / (pulled - begun)
+        covered_s = _MADE_FRACTION * cost_s * (pulled - before[1])
+        return self._puller.restarts != self._restarts or spent_s >= covered_s
 
 
 class RoundRunner:
@@ -97,6 +129,8 @@ class RoundRunner:
         watch = self._watch
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
+        # All workers have started by now, and their buffers hold little.
+        self._balance = CpuBalance(self.puller)
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
@@ -219,7 +253,13 @@ class RoundRunner:
         def pull_drained() -> tuple[bool, float, PulledBatches]:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
-            return drained, buffered, puller.pull_flat_out(sizes.load_s, in_epoch=True)
+            until_s = self._clock() + _DRAIN_SHARE * self._budget_s
+            before, pulled = self._balance.now(), PulledBatches((), 0.0, puller.group)
+            is_made = False
+            while not is_made and self._clock() <= until_s:
+                pulled += puller.pull_flat_out(sizes.load_s, in_epoch=True)
+                is_made = self._balance.covers(before) or not puller.epoch_has(puller.group)
+            return drained and is_made, buffered, pulled
 
         batches = ceil(2 * sizes.load_s / self._estimates.load_s)
         drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
@@ -245,7 +285,7 @@ class RoundRunner:
 
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
         load_s, typical_s = self._estimates.load_s, self._estimates.typical_load_s
-        return self.puller.drain(load_s, typical_s, sizes.load_s, 0.25 * self._budget_s)
+        return self.puller.drain(load_s, typical_s, sizes.load_s, _DRAIN_SHARE * self._budget_s)
 
     def _is_near_step_time(self, load_s: float) -> bool:
         return load_s > DRAIN_ABOVE_FRACTION * self._estimates.step_s

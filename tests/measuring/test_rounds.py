@@ -12,6 +12,7 @@ from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, Ro
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
+from netpipe.session.processes import ProcessTree
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock, ahead
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
@@ -182,6 +183,44 @@ def test_a_deep_buffer_does_not_fool_the_estimate(
     assert estimates == [pytest.approx(0.033)]
     assert found.rounds.load_s_per_batch == pytest.approx([0.033] * found.step_s.n)
     assert found.step_s.n >= 6
+
+
+@pytest.mark.parametrize(
+    ("compile_s", "is_drained"), [(3.0, True), (100.0, False)], ids=["in-time", "too-deep"]
+)
+def test_batches_made_before_do_not_pass_for_loading(
+    clock: FakeClock,
+    rehearse: Rehearse,
+    monkeypatch: pytest.MonkeyPatch,
+    compile_s: float,
+    is_drained: bool,
+) -> None:
+    """A buffer that gives a batch in 15 ms looks drained; that they cost nothing shows it is not.
+
+    The worker makes one in 33 ms of CPU time, also while the step compiles. Without its CPU time
+    the load time would be 15 ms.
+    """
+    take_s, make_s, given, made_at_s = 0.015, 0.033, 0, clock()
+
+    def compiling_step(state: int, _: Any) -> tuple[int, Any]:
+        clock.sleep(STEP_S if state else compile_s)
+        return state + 1, {"loss": jnp.float32(0)}
+
+    def gaps_s() -> Iterator[float]:
+        nonlocal given, made_at_s
+        while True:
+            made_at_s += make_s
+            given += 1
+            yield max(take_s, made_at_s - clock())
+
+    def children_cpu_s(_: ProcessTree) -> float:
+        return given * make_s + max(0.0, clock() - made_at_s)
+
+    monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
+    found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, compiling_step))
+    assert found.drained is is_drained
+    assert is_drained is (found.load_s_per_batch.median > 0.7 * make_s)
+    assert [finding.name for finding in found.findings] == ["undrained-buffers"][is_drained:]
 
 
 def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
