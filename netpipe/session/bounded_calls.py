@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Thread
+from threading import TIMEOUT_MAX, Thread
 from typing import Final, TypeVar
 
 import psutil
@@ -32,7 +32,7 @@ def call_within(
     """
     before = ProcessTree().worker_pids
     done = call_in_thread(work)
-    if not wait([done], limit_s).done and not wait([done], grace_s()).done:
+    if not wait([done], min(limit_s, TIMEOUT_MAX)).done and not wait([done], grace_s()).done:
         for pid in set(ProcessTree().worker_pids).difference(before):
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()

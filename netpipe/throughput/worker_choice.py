@@ -295,7 +295,7 @@ def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, st
     behind = median(run.behind_batches for run in runs)
     wanted = ceil(behind / workers)
     spare_bytes = memory_budget_bytes - chosen.peak_pss_bytes
-    affordable = 1 + spare_bytes // max(1, workers * runs[0].batch_bytes)
+    affordable = 1 + max(0, spare_bytes) // max(1, workers * runs[0].batch_bytes)
     hidden = f"It falls up to {behind:.1f} batches behind its mean pace; {wanted} ready in each "
     hidden += "worker hide that"
     if wanted <= affordable:

@@ -155,7 +155,7 @@ def test_one_candidate_can_be_chosen() -> None:
     """A choice between two candidates, and of a single one."""
     alone = _candidate(0, 5.0, 5.0, 5.0)
     assert _choose(alone, _candidate(1, 5.1, 5.1, 5.1)).workers == 0
-    assert _choose(alone).reason == "0 workers: 5 M tokens/s."
+    assert _choose(alone).reason.startswith("0 workers: 5 M tokens/s. It falls up to 1.0 batches")
 
 
 def test_only_open_candidates_are_judged() -> None:
