@@ -130,6 +130,7 @@ def expect_complete_epoch(
     shards: Iterable[Iterable[Any]],
     elements: int,
     key: Callable[[Any], Iterable[Hashable]] | None = None,
+    before: Iterable[Any] = (),
 ) -> None:
     """Assert that the shards of an epoch have each element once, and equally many batches.
 
@@ -137,14 +138,17 @@ def expect_complete_epoch(
         shards: The loader of each shard, which ends with the epoch.
         elements: How many different ones there are.
         key: Returns the names of a batch's elements; by default they are told apart by content.
+        before: The batches of the epoch that came before the shards were restored, of all shards
+            that there were then, however many.
 
     Raises:
         PipelineElementsError: They do not.
     """
     __tracebackhide__ = True
-    batches, seen = list[int](), Counter[Hashable]()
+    name = key or _digest_rows
+    batches, seen = list[int](), Counter(chain.from_iterable(map(name, before)))
     for shard in shards:
-        names = list(map(key or _digest_rows, shard))
+        names = list(map(name, shard))
         batches.append(len(names))
         seen.update(chain(*names))
     repeats = seen.total() - len(seen)

@@ -1,6 +1,7 @@
 """Tests of exact resume, and what a run with them says."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,24 @@ def test_a_complete_epoch() -> None:
     """Each element is on one shard, and each shard has as many batches."""
     expect_complete_epoch([shard(0, 3, 1, 4), shard(2, 5, 6, 7)], 8)
     expect_complete_epoch(iter([iter(shard(0, 1))]), 2)
+
+
+@pytest.mark.parametrize(
+    ("restored", "found"),
+    [
+        ([shard(4, 5), shard(6, 7), shard(8, 9)], None),
+        ([shard(4, 5), shard(6, 7), shard(2, 9)], "found 9 and 1 repetitions"),
+        ([shard(4, 5), shard(6, 7)], "found 8 and 0 repetitions"),
+    ],
+    ids=["complete", "repeated", "lost"],
+)
+def test_two_shards_become_others(
+    restored: list[list[dict[str, np.ndarray]]], found: str | None
+) -> None:
+    """Batches that came before count; they need not be as many on each shard as afterwards."""
+    before = [*shard(0, 1), *shard(2, 3)]
+    with pytest.raises(PipelineElementsError, match=found) if found else nullcontext():
+        expect_complete_epoch(restored, 10, before=before)
 
 
 @pytest.mark.parametrize(
