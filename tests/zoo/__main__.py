@@ -1,0 +1,68 @@
+"""Try pipelines in their tox environments, and write the table: `python -m tests.zoo [NAME...]`.
+
+NAME is an environment, all of them by default; `table` tries none. Trials are kept in trials.jsonl
+as they end.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from perf_tests.studies.records import read_records
+from tests.zoo.catalogue import PIPELINES
+from tests.zoo.trial import Trial
+
+RESULTS: Final = Path(__file__).parent / "trials.jsonl"
+_DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "zoo.md"
+_COLUMNS: Final = (
+    "pipeline", "versions", "lint", "starved", "fed", "bottleneck", "gain predicted", "made",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Try what the command line asks for, and put the table into the document."""
+    environments = dict.fromkeys(each.environment for each in PIPELINES.values())
+    for environment in sys.argv[1:] or environments:
+        if environment != "table":
+            keep = ["--zoo-keep", str(RESULTS)]
+            subprocess.run(["tox", "-e", f"zoo-{environment}", "--", *keep], check=False)
+    trials = latest_trials()
+    text = _DOCUMENT.read_text()
+    table = next(block for block in text.split("\n\n") if block.startswith("| pipeline"))
+    _DOCUMENT.write_text(text.replace(table, write_table(trials.values())))
+
+
+def latest_trials() -> dict[str, Trial]:
+    """Return the latest trial of each pipeline; a verdict that was left open gives way."""
+    trials = dict[str, Trial]()
+    for trial in read_records(RESULTS, Trial):
+        before = trials.get(trial.pipeline)
+        if trial.is_decided or before is None or not before.is_decided:
+            trials[trial.pipeline] = trial
+    return trials
+
+
+def write_table(trials: Iterable[Trial]) -> str:
+    """Return a row for each trial, in the order of the catalogue."""
+    order = list(PIPELINES)
+    rows = [_row(trial) for trial in sorted(trials, key=lambda each: order.index(each.pipeline))]
+    lines = [_COLUMNS, ["---"] * len(_COLUMNS), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(trial: Trial) -> list[str]:
+    versions = ", ".join(f"{name} {number}" for name, number in trial.versions.items())
+    lint = ", ".join(f"`{rule}`" for rule in trial.lint) or "-"
+    gains = [f"{gain:.2f} x" for gain in (trial.predicted_gain, trial.made_gain)]
+    if not trial.change:
+        gains = ["nothing tried", "-"]
+    else:
+        gains[0] += f" ({trial.change})"
+    bottleneck = f"{trial.stage}, {trial.resource}"
+    return [f"`{trial.pipeline}`", versions, lint, trial.starved, trial.fed, bottleneck, *gains]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""Options of the zoo's own tox environments."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what the environments give."""
+    group = parser.getgroup("zoo", "the zoo of upstream pipelines")
+    group.addoption("--zoo", default="", help="the environment whose pipelines are tried")
+    group.addoption("--zoo-keep", default="", help="a file to which each trial is added")
