@@ -90,7 +90,7 @@ def run(*words: str | Path) -> str:
     """Run Python and return all its output."""
     finished = subprocess.run(
         [sys.executable, *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout
     return finished.stdout
