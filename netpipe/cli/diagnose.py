@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @measure_options(
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
+    of_maxtext="dataset",
 )
 def diagnose(
     loader: str,

@@ -1,7 +1,9 @@
 """`netpipe measure`: measure a loader with a step and say why training waits."""
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +26,7 @@ from netpipe.cli.console import (
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
+from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.verdict import clear, decision
@@ -38,15 +41,19 @@ from netpipe.verdict.report import (
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
+_Decorator = Callable[[_Command], _Command]
 
 _TARGET_OPTIONS: Final = (
-    click.option(
-        "--loader", type=target_type, required=True, metavar="TARGET", help="Makes the loader."
-    ),
+    click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]..."),
+    click.option("--loader", type=target_type, metavar="TARGET", help="Makes the loader."),
     click.option("--step", type=target_type, metavar="TARGET", help="Makes (state, step)."),
     click.option(
         "--loop", type=target_type, metavar="TARGET",
         help="Your training loop(batches, state, step).",
+    ),
+    click.option(
+        "--maxtext", type=path_type, metavar="CONFIG.yml",
+        help="The loader and the step of MaxText, whose configuration KEY=VALUE changes.",
     ),
     click.option(
         "--accelerator", default="auto", show_default=True,
@@ -80,16 +87,28 @@ _LIMIT_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def measure_options(budget_s: float, budget_help: str) -> Callable[[_Command], _Command]:
-    """Give a command the options of a measurement; --budget has a default and a help text."""
+def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader") -> _Decorator:
+    """Give a command these options; with --maxtext, `of_maxtext` is the name of its loader."""
     budget = click.option(
         "--budget", "budget_s", type=float, default=budget_s, show_default=True, help=budget_help
     )
 
     def decorate(command: _Command) -> _Command:
+        @wraps(command)
+        def decorated(maxtext: Path | None, overrides: Sequence[str], **named: Any) -> None:
+            if maxtext is not None:
+                words = shlex.join([str(maxtext), *overrides])
+                named["loader"] = named["loader"] or f"netpipe.maxtext:{of_maxtext} {words}"
+                # An emulated accelerator would make the whole state on this host, to trace it.
+                if "auto" in parse_accelerators(named["accelerator"]):
+                    named["step"] = named["step"] or f"netpipe.maxtext:step {words}"
+            elif overrides or not named["loader"]:
+                raise click.UsageError("Missing option '--loader', or '--maxtext' for KEY=VALUE.")
+            command(**named)
+
         for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):
-            command = option(command)
-        return command
+            decorated = option(decorated)
+        return decorated
 
     return decorate
 
@@ -130,7 +149,6 @@ def measure(
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
     accelerators may be given, separated by commas.
     """
-    from netpipe.device.emulated_names import accelerator_label, parse_accelerators
     from netpipe.measuring.child import child_command
     from netpipe.session.parent import run_measurement
 

@@ -1,6 +1,7 @@
 """Targets: `package.module:name` or `path/to/file.py:name`, and the callables behind them."""
 
 import importlib
+import re
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -26,7 +27,10 @@ def split(target: str) -> tuple[str, str]:
     Raises:
         MisuseError: It has neither form, or its file or module can have no such name.
     """
-    where, _, name = target.rpartition(":")
+    # A name may have arguments behind it, with colons of their own: see `netpipe.maxtext`.
+    found = re.match(r"[\w.]+(?=:\w+ )", target)
+    where = found[0] if found else target.rpartition(":")[0]
+    name = target[len(where) + 1 :]
     constraint = "be package.module:name or path/to/file.py:name"
     if where and name:
         constraint = find_path_problem(where)

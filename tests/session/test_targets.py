@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.session.targets import resolve
+from netpipe.session.targets import resolve, split
 
 SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
 
@@ -51,6 +51,23 @@ def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
     assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
     assert sys.path.index(str(tmp_path)) < sys.path.index(sysconfig.get_path("purelib"))
     assert sys.path.count(str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "where", "name"),
+    [
+        (
+            "pipelines.text:loader my.yml files=gs://a",
+            "pipelines.text",
+            "loader my.yml files=gs://a",
+        ),
+        ("a:b/pipe.py:loader", "a:b/pipe.py", "loader"),
+        ("my folder/pipe.py:loader", "my folder/pipe.py", "loader"),
+    ],
+)
+def test_the_colon_before_the_name_is_found(target: str, where: str, name: str) -> None:
+    """Neither one in the name of a folder, nor one in a factory's arguments."""
+    assert split(target) == (where, name)
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
