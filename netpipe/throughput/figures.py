@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -46,7 +47,7 @@ def count_tokens(batch: object) -> Counted:
     leaf: Any = batch
     while isinstance(leaf, Mapping | list | tuple) and len(leaf):
         leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
-    elements = int(np.size(leaf))
+    elements = prod(np.shape(leaf))
     return Counted(_rows(leaf), elements, elements, BY_ELEMENTS)
 
 
@@ -57,11 +58,13 @@ def _rows(array: Any) -> int:
 
 def describe_arrays(batch: object) -> dict[str, str]:
     """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
-    return {
-        name: f"{getattr(leaf, 'dtype', type(leaf).__name__)}"
-        f"[{','.join(map(str, getattr(leaf, 'shape', ())))}]"
-        for name, leaf in _name_arrays(batch, "the batch")
-    }
+    return {name: _describe(leaf) for name, leaf in _name_arrays(batch, "the batch")}
+
+
+def _describe(leaf: object) -> str:
+    # torch's types have the names of NumPy's.
+    dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
+    return f"{dtype}[{','.join(map(str, getattr(leaf, 'shape', ())))}]"
 
 
 def size_in_bytes(batch: object) -> int:

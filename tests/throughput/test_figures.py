@@ -130,3 +130,22 @@ def test_the_size_of_a_batch_is_that_of_its_arrays() -> None:
     """Arrays count wherever they are, other leaves do not."""
     batch = {"inputs": np.zeros((2, 3), np.int32), "rest": [np.zeros(5, np.int8), "text"]}
     assert size_in_bytes(batch) == 24 + 5
+
+
+class Tensor:
+    """Has what torch's tensors have: `size` is a method, and types have torch's names."""
+
+    dtype = "torch.float32"
+    shape = (2, 3)
+    nbytes = 24
+
+    def size(self) -> tuple[int, ...]:
+        """Return the shape."""
+        return self.shape
+
+
+def test_tensors_count_as_arrays() -> None:
+    """Their elements are counted, and their types are those of equal arrays."""
+    assert count_tokens([Tensor()]) == Counted(2, 6, 6, BY_ELEMENTS)
+    assert describe_arrays(Tensor()) == describe_arrays(np.zeros((2, 3), np.float32))
+    assert size_in_bytes(Tensor()) == 24
