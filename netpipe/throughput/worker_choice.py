@@ -10,11 +10,11 @@ from typing import Final, Literal
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
 from netpipe.results.units import format_amount, format_megabytes
-from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
+from netpipe.throughput.figures import BY_SEGMENTATION, FIGURES, Tally, over_rounds, ratio
 
 MAX_ROUNDS: Final = 6
 
-# The part of another's tokens per second from which on a candidate counts as fast as it.
+# The part of another's speed from which on a candidate counts as fast as it.
 _AS_FAST: Final = 0.95
 # Of the fastest; runs of one candidate were seen to differ by a factor of 1.7.
 _HOPELESS_FRACTION: Final = 1 / 3
@@ -44,14 +44,20 @@ class Candidate:
     reason: str = ""
 
     @property
-    def speeds(self) -> list[float]:
-        """Its tokens per second, one value per run."""
-        return [FIGURES["tokens_per_s"](run) for run in self.runs]
+    def figure(self) -> str:
+        """The figure that tells its speed: of tokens if its batches say what is one."""
+        counts_tokens = self.runs[0].counted_by == BY_SEGMENTATION
+        return "tokens_per_s" if counts_tokens else "examples_per_s"
 
     @property
-    def tokens_per_s(self) -> float:
+    def speeds(self) -> list[float]:
+        """Its tokens or examples per second, one value per run."""
+        return [FIGURES[self.figure](run) for run in self.runs]
+
+    @property
+    def speed(self) -> float:
         """The median over its runs, of which there must be at least one."""
-        return over_rounds("tokens_per_s", self.runs).median
+        return over_rounds(self.figure, self.runs).median
 
     @property
     def peak_pss_bytes(self) -> int:
@@ -229,7 +235,9 @@ def drop_hopeless(candidates: Sequence[Candidate]) -> list[Candidate]:
             pairs = list(zip(candidate.speeds, fastest, strict=True))
             if all(own < _HOPELESS_FRACTION * most for own, most in pairs):
                 own, most = map(format_amount, pairs[-1])
-                reason = f"{own} tokens/s, less than a third of {most} in round {len(pairs)}"
+                reason = (
+                    f"{own} {_unit(candidate)}, less than a third of {most} in round {len(pairs)}"
+                )
                 candidate = replace(candidate, status="slower", reason=reason)
         judged.append(candidate)
     return judged
@@ -245,7 +253,7 @@ def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
     judged = []
     for candidate in candidates:
         if candidate.status == "open" and _has_lower_median(candidate, fastest):
-            relative = ratio("tokens_per_s", candidate.runs, fastest.runs)
+            relative = ratio(fastest.figure, candidate.runs, fastest.runs)
             if relative is not None and relative.high < 1:
                 reason = f"clearly slower than {fastest.label}"
                 candidate = replace(candidate, status="slower", reason=reason)
@@ -254,11 +262,11 @@ def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Candidate:
-    return max(candidates, key=lambda candidate: candidate.tokens_per_s)
+    return max(candidates, key=lambda candidate: candidate.speed)
 
 
 def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
-    return candidate.tokens_per_s < _AS_FAST * fastest.tokens_per_s
+    return candidate.speed < _AS_FAST * fastest.speed
 
 
 def choose(
@@ -275,7 +283,7 @@ def choose(
     more = [candidate for candidate in judged if candidate.workers > chosen.workers]
     rivals = open_candidates(more[1:])
     others = more[:1] + ([_fastest(rivals)] if rivals else []) + fewer[-1:]
-    sentence = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
+    sentence = f"{chosen.label}: {format_amount(chosen.speed)} {_unit(chosen)}"
     reason = "; ".join([sentence, *(_compare(other, chosen) for other in others)]) + "."
     unneeded = f"not clearly faster than {chosen.label}"
     for index, candidate in enumerate(judged):
@@ -303,15 +311,19 @@ def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, st
     return affordable, f"{hidden}, of which the memory budget allows {affordable}."
 
 
+def _unit(candidate: Candidate) -> str:
+    return candidate.figure.replace("_per_", "/")
+
+
 def _compare(other: Candidate, chosen: Candidate) -> str:
     if other.status in ("over budget", "failed"):
         return f"{other.workers} left out: {other.reason.splitlines()[0].rstrip(':')}"
     verb = "gives" if other.workers == 1 else "give"
-    gain = other.tokens_per_s / chosen.tokens_per_s - 1
+    gain = other.speed / chosen.speed - 1
     more = f"{abs(gain):.0%} {'more' if gain >= 0 else 'less'}"
     if _has_lower_median(chosen, other):
         more += ", but not in every round"
-    text = f"{other.workers} {verb} {format_amount(other.tokens_per_s)} ({more})"
+    text = f"{other.workers} {verb} {format_amount(other.speed)} ({more})"
     extra_bytes = other.peak_pss_bytes - chosen.peak_pss_bytes
     if other.workers > chosen.workers and extra_bytes > 0:
         text += f" for {format_megabytes(extra_bytes)} more"

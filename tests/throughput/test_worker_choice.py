@@ -8,7 +8,7 @@ from itertools import cycle
 import pytest
 
 from netpipe.errors import InputError, MisuseError, SessionError
-from netpipe.throughput.figures import Tally
+from netpipe.throughput.figures import BY_ELEMENTS, Tally
 from netpipe.throughput.worker_choice import (
     Candidate,
     WorkerChoice,
@@ -54,6 +54,12 @@ TWO, FOUR = _candidate(2, 13.9, 13.8, 14.0), _candidate(4, 14.1, 14.2, 14.0, meg
 def test_the_candidates_end_at_the_cores(cores: int, counts: list[int]) -> None:
     """The candidates are the powers of two up to the cores, and the cores."""
     assert worker_counts(cores) == counts
+
+
+def test_batches_without_tokens_are_counted_in_examples() -> None:
+    """An element of an image is no token to anyone."""
+    runs = tuple(replace(run, examples=50, counted_by=BY_ELEMENTS) for run in TWO.runs)
+    assert _choose(replace(TWO, runs=runs)).reason.startswith("2 workers: 50 examples/s.")
 
 
 @pytest.mark.parametrize(
