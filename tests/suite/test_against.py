@@ -229,6 +229,44 @@ def test_a_test_that_the_ref_lacks_has_no_base(
     result.stdout.fnmatch_lines([reason])
 
 
+def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
+    """They pass, and say that nothing was judged; nothing of the ref is run, or fails the run."""
+    own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
+    for path in own:
+        path.unlink()
+    commit_files(project.pytester.path, {"input.py": "", "README": "netpipe comes"})
+    for path, text in own.items():
+        path.write_text(text)
+    result = project.run(*AGAINST)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["nothing was compared: HEAD has no test with netpipe at all.*"])
+    line_with(result, "test_load_time", "NO_BASELINE against HEAD")
+    assert is_base(project) == [False]
+    assert project.run(*AGAINST, "--netpipe-missing", "fail").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_tests_under_another_name_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """A renamed test is judged by nothing, which fails the run."""
+    result = base_raises(NoSuchTestError("no such test")).run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
+def test_tests_that_git_ignores_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """No version of them is in git, so later changes could not be compared with them either."""
+    project = base_raises(NoSuchTestError("no such test"))
+    git(project.pytester.path, "rm", "--quiet", "--cached", "-r", ".")
+    commit_files(project.pytester.path, {".gitignore": "*.py"})
+    result = project.run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
 def test_without_a_base_the_baseline_decides(
     versioned: Project, base_raises: Callable[[BaseException], Project]
 ) -> None:
