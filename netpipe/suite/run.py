@@ -147,6 +147,9 @@ class Run:
         key = subject.full_key
         sessions = self.sessions.get(key, ())
         while len(sessions) < wanted:
+            if self.options.record and sessions and not judge(sessions[-1]).passes(sessions[-1]):
+                self.say("that session cannot be a baseline: the others are left out")
+                break
             which = f"session {len(sessions) + 1} of {wanted}"
             confirmed = self._raise_again(key, partial(self._measure_confirmed, subject, which))
             self.sessions[key] = sessions = (*sessions, confirmed)
