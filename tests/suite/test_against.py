@@ -56,6 +56,16 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     assert len(document["against"]["duets"]) == 3
 
 
+@pytest.mark.parametrize("flag", [AGAINST, ("--netpipe-against=HEAD", "--benchmark-compare")])
+def test_the_command_that_repeats_it_names_the_ref(
+    versioned: Project, flag: tuple[str, ...]
+) -> None:
+    """Without the ref it would compare with a baseline that need not be there, and pass."""
+    versioned.sessions = side_by_side(recorded(), costly())
+    again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
+    assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
+
+
 def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
     """Messages shorten a full hash; what programs read does not."""
     sha = git(versioned.pytester.path, "rev-parse", "HEAD")
