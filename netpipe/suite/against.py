@@ -123,6 +123,7 @@ class Against:
         """
         if self.has_no_tests:
             return None
+        self.say(f"counting the work of {self.commit.label}")
         version, folder = self.prepare(), self.config.invocation_params.dir
         moved = self._move_command(version, command, folder)
         request, place = version.request_there(request), version.place(folder)

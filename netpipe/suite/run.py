@@ -257,7 +257,6 @@ class Run:
         against_ref, stored = list[GateResult](), list[GateResult]()
         if self.against is not None:
             label = self.against.commit.label
-            self.say(f"counting the work of {label}")
             count = partial(self.against.count_work, subject.command, self._work_request(subject))
             then = self._raise_again((subject.full_key, "work against"), count)
             compared = compare_work(now, then) if then else ()

@@ -241,6 +241,8 @@ def test_a_test_that_the_ref_lacks_has_no_base(
 
 def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
     """They pass, and say that nothing was judged; nothing of the ref is run, or fails the run."""
+    work = "def test_work(netpipe_work): netpipe_work.compare()"
+    project.has(f"{LOAD_TIME}\n    {work}")
     own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
     for path in own:
         path.unlink()
@@ -248,11 +250,12 @@ def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
     for path, text in own.items():
         path.write_text(text)
     result = project.run(*AGAINST)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["nothing was compared: HEAD has no test with netpipe at all.*"])
     line_with(result, "test_load_time", "NO_BASELINE against HEAD")
-    assert is_base(project) == [False]
+    assert not any(is_base(project))
+    result.stdout.no_fnmatch_line("*counting the work of HEAD*")
     assert project.run(*AGAINST, "--netpipe-missing", "fail").ret == pytest.ExitCode.TESTS_FAILED
 
 
