@@ -165,7 +165,7 @@ def _prepare_other_version(run: Run, config: pytest.Config) -> None:
     if run.options.against == BASELINE and run.against is None:
         key = _device_key(run, run.options.accelerators[0])
         _find_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
-    if run.against is not None:
+    if run.against is not None and not run.adds_first_tests:
         run.against.prepare()
 
 

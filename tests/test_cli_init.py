@@ -1,6 +1,7 @@
 """`netpipe init` in repositories of several layouts."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -71,7 +72,11 @@ def test_the_pipeline_is_found_through_functions(
     for name in FILES[:2]:
         ast.parse((src_layout / name).read_text())
     assert 'accelerator="emulated:30ms")\n\n\ndef' in (src_layout / FILES[1]).read_text()
-    assert 'pip install "$NETPIPE" -e .\n' in (src_layout / FILES[2]).read_text()
+    workflow = (src_layout / FILES[2]).read_text()
+    command = next(line for line in workflow.splitlines() if "run: pip" in line).partition(": ")[2]
+    assert command.endswith('}" -e .')
+    told = subprocess.run(["bash", "-c", command], env={}, capture_output=True, text=True)
+    assert "NETPIPE: set this variable of the repository" in told.stderr
     assert f"git add {' '.join(FILES)}" in result.stdout
     assert "shop.input" not in sys.modules
 
@@ -92,7 +97,7 @@ def test_a_flat_repository_with_a_step(tmp_path: Path, netpipe: Netpipe, step: s
     assert "from model import start as state_and_step  #" in conftest
     assert '["."]' in conftest
     assert "pytestmark" not in (tmp_path / FILES[1]).read_text()
-    assert 'pip install "$NETPIPE"  -r requirements.txt\n' in (tmp_path / FILES[2]).read_text()
+    assert '}"  -r requirements.txt\n' in (tmp_path / FILES[2]).read_text()
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,9 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> Compar
         if kind.name == "calls":
             largest_first = _find_origins({part: rises[part] for part in risen}, now, then)
         causes = list(_describe(kind, largest_first, after, before, now, then))
-    figures = f"{kind.name}: {kind.format(total)} per batch instead of {kind.format(total_before)}"
+    more, less = kind.format(total), kind.format(total_before)
+    change = ", as before" if more == less else f" instead of {less}"
+    figures = f"{kind.name}: {more} per batch{change}"
     ratio = total / total_before if total_before else 1.0 if not total else inf
     return Comparison(
         outcome, kind.name, total, total_before, "; ".join((figures, *causes)),

@@ -322,7 +322,9 @@ def make_step(factory: StepFactory) -> tuple[State, Step]:
     made = factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise MisuseError(
-            f"the step factory must return (state, step); found {type(made).__name__}"
+            f"the step factory {getattr(factory, '__name__', '')} must return (state, step); found "
+            f"{type(made).__name__}. Name a function that returns the first state and the function "
+            "that is called as step(state, batch)"
         )
     return made
 

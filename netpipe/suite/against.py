@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from netpipe.gate.baseline import Baseline
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide_in_duets
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
+from netpipe.git import GitError, git
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.work_profile import WorkProfile
 from netpipe.suite.gate_results import GateResult
@@ -48,6 +49,19 @@ class Against:
     _missing: set[tuple[str, ...]] = field(default_factory=set)
     _version: Version | None = None
 
+    @cached_property
+    def has_no_tests(self) -> bool:
+        """Whether Python files name netpipe here and none does in the other version."""
+
+        def finds(*words: str) -> bool:
+            try:
+                git(self.commit.repository, "grep", "--quiet", *words, "--", "*.py")
+            except GitError as error:
+                return bool(str(error))  # git says nothing where it finds nothing.
+            return True
+
+        return finds("--untracked", "netpipe") and not finds("netpipe", self.commit.sha)
+
     def prepare(self) -> Version:
         """Check the other version out and find its environment, once, until the end of the run.
 
@@ -73,7 +87,7 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
-        if tuple(command) in self._missing:
+        if self.has_no_tests or tuple(command) in self._missing:
             return None
         duets = self.duets.setdefault((key, quantity), [])
         limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
@@ -107,6 +121,9 @@ class Against:
         Raises:
             NetpipeError: A session has failed.
         """
+        if self.has_no_tests:
+            return None
+        self.say(f"counting the work of {self.commit.label}")
         version, folder = self.prepare(), self.config.invocation_params.dir
         moved = self._move_command(version, command, folder)
         request, place = version.request_there(request), version.place(folder)

@@ -311,7 +311,8 @@ def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> N
     if worst.against and run.against:
         node.user_properties.append(("netpipe_against", run.against.commit.ref))
     if worst.fails:
-        command = session_nodes.repeating_command(node.config, node.nodeid)
+        ref = run.options.against if worst.against else ""
+        command = session_nodes.repeating_command(node.config, node.nodeid, ref)
         if worst.now is None:
             raise make_failure(gate_results.render_work_failure(results, command))
         baselines = run.baselines_of(worst.device) if run.compares else ()

@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
@@ -13,11 +14,17 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from netpipe.errors import InputError
+from netpipe.git import git
 from netpipe.paths import exists
 from netpipe.session.parent import ProcessEnvironment
 from netpipe.session.request import SessionRequest
 from netpipe.suite.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 from netpipe.temporary_folders import temporary_folder
+
+_NO_DATA: Final = re.compile(
+    r"\..*|__pycache__|build|dist|node_modules|.*\.(egg-info|py|pyc|so)", re.IGNORECASE
+)
+"""Names of ignored files and folders that hold code or what tools make of it, or are hidden."""
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -97,7 +104,19 @@ def open_version(
             say(f"{commit.label} runs its own checkout, in this environment")
             path = _moved_path(checkout, [*sys.path, *_editable_roots()])
             version = Version(checkout, sys.executable, path)
+        _link_data(checkout)
         yield replace(version, others=checkout.other_folders())
+
+
+def _link_data(checkout: Checkout) -> None:
+    """Link data that git ignores into the other checkout, whose code looks for them there."""
+    words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    for name in filter(None, git(checkout.commit.repository, *words).split("\0")):
+        there = checkout.folder / name
+        if not any(map(_NO_DATA.fullmatch, there.relative_to(checkout.folder).parts)):
+            with suppress(OSError):  # The other version has a file there, or above.
+                there.parent.mkdir(parents=True, exist_ok=True)
+                there.symlink_to(checkout.commit.repository / name)
 
 
 def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:
@@ -109,8 +128,21 @@ def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Ve
         wanted = ["-e", f"{there}[{extras}]" if extras else str(there)]
     _run([sys.executable, "-m", "venv", str(folder)], checkout.commit)
     _run([python, "-m", "pip", "install", "--quiet", *wanted], checkout.commit)
-    _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
+    try:
+        _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
+    except InputError:  # Only this environment's maker knows of netpipe, not the project.
+        _run([python, "-m", "pip", "install", "--quiet", _own_requirement()], checkout.commit)
+        _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
     return Version(checkout, python, path)
+
+
+def _own_requirement() -> str:
+    """Return what pip installs this very netpipe from."""
+    found = metadata.distribution("netpipe")
+    direct = json.loads(found.read_text("direct_url.json") or "{}")
+    if vcs := direct.get("vcs_info"):
+        return f"netpipe @ {vcs['vcs']}+{direct['url']}@{vcs['commit_id']}"
+    return direct.get("url") or f"netpipe=={found.version}"
 
 
 def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:

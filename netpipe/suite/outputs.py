@@ -96,6 +96,8 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
 
 
 def _why_not_recorded(run: Run, exitstatus: int) -> str:
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        return "the run was interrupted"
     if exitstatus != pytest.ExitCode.OK:
         return "a test failed"
     if not run.recorded and not run.recorded_work:

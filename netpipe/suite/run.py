@@ -116,10 +116,16 @@ class Run:
         )
 
     @property
+    def adds_first_tests(self) -> bool:
+        """Whether the other version has nothing to compare with, whatever its tests are named."""
+        return self.against is not None and self.against.has_no_tests
+
+    @property
     def compares_nothing(self) -> bool:
         """Whether something was to be compared, and nothing was, for whatever reason.
 
-        Metrics that were not judged do not count with a ref, nor where a missing baseline fails.
+        Metrics that were not judged do not count where a missing baseline fails, nor with a ref
+        that has any test with netpipe.
         """
         if not self.compares and not self.options.against:
             return False
@@ -130,7 +136,8 @@ class Run:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work do not stand in for times, nor times for counts.
-            return (fails or bool(self.options.against)) and not unjudged <= judged
+            fails |= bool(self.options.against) and not self.adds_first_tests
+            return fails and not unjudged <= judged
         has_measured = self.sessions or self.lints or self.resumes
         is_unmeasured = bool(self.timed or fails) and not has_measured
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
@@ -140,6 +147,9 @@ class Run:
         key = subject.full_key
         sessions = self.sessions.get(key, ())
         while len(sessions) < wanted:
+            if self.options.record and sessions and not judge(sessions[-1]).passes(sessions[-1]):
+                self.say("that session cannot be a baseline: the others are left out")
+                break
             which = f"session {len(sessions) + 1} of {wanted}"
             confirmed = self._raise_again(key, partial(self._measure_confirmed, subject, which))
             self.sessions[key] = sessions = (*sessions, confirmed)
@@ -237,7 +247,9 @@ class Run:
             start_limit_s=limits.start_limit_s,
             batch_limit_s=limits.batch_limit_s,
         )
-        return request if self.against is None else self.against.prepare().request_here(request)
+        if self.against is None or self.adds_first_tests:
+            return request
+        return self.against.prepare().request_here(request)
 
     def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
         """Compare the work of a subject as `decide` compares its times."""
@@ -245,7 +257,6 @@ class Run:
         against_ref, stored = list[GateResult](), list[GateResult]()
         if self.against is not None:
             label = self.against.commit.label
-            self.say(f"counting the work of {label}")
             count = partial(self.against.count_work, subject.command, self._work_request(subject))
             then = self._raise_again((subject.full_key, "work against"), count)
             compared = compare_work(now, then) if then else ()

@@ -58,11 +58,12 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
     return [*command, *_forwarded(config)]
 
 
-def repeating_command(config: pytest.Config, node_id: str) -> str:
-    """Return the command line that compares one benchmark with its baseline again."""
+def repeating_command(config: pytest.Config, node_id: str, against: str) -> str:
+    """Return the command line that compares one benchmark with a ref, or its baseline, again."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
-    command = ["pytest", f"{here}{colons}{name}", "--benchmark-compare"]
+    compares = ["--netpipe-against", against] if against else ["--benchmark-compare"]
+    command = ["pytest", f"{here}{colons}{name}", *compares]
     if config.option.markexpr:  # Another one in addopts would deselect the test.
         command += ["-m", config.option.markexpr]
     return shlex.join([*command, *_forwarded(config)])

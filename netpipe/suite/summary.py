@@ -33,6 +33,10 @@ _SHOWN_WORK: Final = ("calls", "allocated_bytes", "batch_bytes")
 _NOTHING_JUDGED: Final = (
     "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
 )
+_FIRST_TESTS: Final = (
+    "nothing was compared: {} has no test with netpipe at all. A slowdown in this change is not "
+    "found; later changes are compared with it"
+)
 
 # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 _ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
@@ -149,6 +153,8 @@ def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
 
 def _comparison_lines(run: Run) -> Iterator[str]:
     """Yield why a comparison did not PASS, which benchmarks were lost, and what changed."""
+    if run.against is not None and run.adds_first_tests and not run.compares_nothing:
+        yield _FIRST_TESTS.format(run.against.commit.label)
     if run.compares_nothing:
         yield _NOTHING_JUDGED if run.results else _NOTHING_COMPARED
     yield from dict.fromkeys(

@@ -54,6 +54,16 @@ def test_one_call_of_thousands_is_seen() -> None:
     found = find(now, "calls", then)
     assert found.outcome is Outcome.REGRESSED
     assert "rows.batch: 2 calls" in found.reason
+    assert "calls: 5202 calls per batch instead of 5201 calls" in found.reason
+
+
+def test_a_rise_below_three_digits_is_no_rise_of_the_total() -> None:
+    """Figures that would read the same twice are not set against each other."""
+    then = with_count("allocated_bytes", a=80_000_000.0, b=1_000.0)
+    now = with_count("allocated_bytes", a=80_000_000.0, b=2_000.0)
+    assert (
+        "allocated_bytes: 80 MB per batch, as before; " in find(now, "allocated_bytes", then).reason
+    )
 
 
 def test_a_rise_within_the_bound_passes() -> None:

@@ -133,8 +133,13 @@ def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
 @pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
 def test_a_step_factory_makes_a_pair(made: Any) -> None:
     """Anything but (state, callable) is misuse."""
-    with pytest.raises(MisuseError, match=r"\(state, step\); found"):
-        make_step(lambda: made)
+
+    def init() -> Any:
+        return made
+
+    said = rf"init must return \(state, step\); found {type(made).__name__}. Name a function"
+    with pytest.raises(MisuseError, match=said):
+        make_step(init)
 
 
 @pytest.mark.parametrize(("batches", "count"), [([], 0), (HOST_BATCHES[:1], 1)])

@@ -56,6 +56,16 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     assert len(document["against"]["duets"]) == 3
 
 
+@pytest.mark.parametrize("flag", [AGAINST, ("--netpipe-against=HEAD", "--benchmark-compare")])
+def test_the_command_that_repeats_it_names_the_ref(
+    versioned: Project, flag: tuple[str, ...]
+) -> None:
+    """Without the ref it would compare with a baseline that need not be there, and pass."""
+    versioned.sessions = side_by_side(recorded(), costly())
+    again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
+    assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
+
+
 def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
     """Messages shorten a full hash; what programs read does not."""
     sha = git(versioned.pytester.path, "rev-parse", "HEAD")
@@ -227,6 +237,47 @@ def test_a_test_that_the_ref_lacks_has_no_base(
     result = project.run(*AGAINST, "--netpipe-missing", "fail")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([reason])
+
+
+def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
+    """They pass, and say that nothing was judged; nothing of the ref is run, or fails the run."""
+    work = "def test_work(netpipe_work): netpipe_work.compare()"
+    project.has(f"{LOAD_TIME}\n    {work}")
+    own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
+    for path in own:
+        path.unlink()
+    commit_files(project.pytester.path, {"input.py": "", "README": "netpipe comes"})
+    for path, text in own.items():
+        path.write_text(text)
+    result = project.run(*AGAINST)
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["nothing was compared: HEAD has no test with netpipe at all.*"])
+    line_with(result, "test_load_time", "NO_BASELINE against HEAD")
+    assert not any(is_base(project))
+    result.stdout.no_fnmatch_line("*counting the work of HEAD*")
+    assert project.run(*AGAINST, "--netpipe-missing", "fail").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_tests_under_another_name_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """A renamed test is judged by nothing, which fails the run."""
+    result = base_raises(NoSuchTestError("no such test")).run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
+def test_tests_that_git_ignores_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """No version of them is in git, so later changes could not be compared with them either."""
+    project = base_raises(NoSuchTestError("no such test"))
+    git(project.pytester.path, "rm", "--quiet", "--cached", "-r", ".")
+    commit_files(project.pytester.path, {".gitignore": "*.py"})
+    result = project.run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
 
 
 def test_without_a_base_the_baseline_decides(

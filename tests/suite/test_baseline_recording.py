@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from netpipe.results.measurement import Measurement
+from netpipe.session import parent
 from tests.suite.project import LOAD_TIME, Project, line_with
 from tests.suite.recorded import costly, loader_bound, recorded
 
@@ -85,6 +86,27 @@ def test_a_run_that_cannot_be_a_baseline_records_nothing(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     line_with(result, "no baseline", reason)
     assert project.baselines == []
+
+
+def test_a_session_that_cannot_be_recorded_is_the_last(project: Project) -> None:
+    """The others would take minutes and be refused with it."""
+    project.sessions = [recorded(), loader_bound(), loader_bound(), recorded()]
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "9")
+    line_with(result, "no baseline", "cpu-testing-4 was loader-bound")
+    assert len(project.requests) == 3
+
+
+def test_an_interrupted_recording_says_so(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not said that a test failed."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        pytest.exit("enough")
+
+    monkeypatch.setattr(parent, "run_measurement", interrupted)
+    result = project.run("--netpipe-record", "first")
+    line_with(result, "no baseline was recorded: the run was interrupted")
 
 
 def test_a_name_must_be_one_of_a_file(project: Project) -> None:

@@ -1,5 +1,6 @@
 """Another version beside this one: its code, its environment, and that both go again."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -144,6 +146,25 @@ def test_paths_are_moved_and_data_are_not(
             f"--netpipe-data={repository}/data", f"--netpipe-data={repository}/data",
             f"{repository}/data", "flat", "--netpipe-budget", "5", "-n0", "", "/usr/nowhere",
         ]  # fmt: skip
+
+
+def test_data_that_git_ignores_are_there(repository: Path, said: list[str]) -> None:
+    """Files and folders of data are linked; code, hidden files and the ref's own are not."""
+    ignored = ["kept/", "flat/words.txt", "made.py", ".venv/", "build/", "own.txt"]
+    commit_files(repository, {"own.txt": "there"})
+    git(repository, "rm", "--quiet", "own.txt")
+    commit_files(repository, {".gitignore": "\n".join(ignored)})
+    for name in ("kept/x.bin", *ignored[1:3], ".venv/x", "build/x", "own.txt"):
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).write_text("here")
+    with open_version(
+        find_commit(repository, "HEAD~1", "--netpipe-against"), repository, "", said.append
+    ) as version:
+        there = version.checkout.folder
+        links = {str(path.relative_to(there)) for path in there.rglob("*") if path.is_symlink()}
+        assert links == {"kept", "flat/words.txt"}
+        assert (there / "kept/x.bin").read_text() == "here"
+    assert (repository / "kept/x.bin").exists()
 
 
 def test_paths_through_links_are_moved(
@@ -301,6 +322,40 @@ def test_other_dependencies_need_another_environment(
         assert commands[1][1:] == ["-m", "pip", "install", "--quiet", "-e", f"{there}[cuda12,dev]"]
     assert len(said) == 1
     assert "HEAD~1 declares other dependencies" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("direct", "wanted"),
+    [
+        ({"url": "file:///netpipe.whl", "archive_info": {}}, "file:///netpipe.whl"),
+        ({"url": "https://at/n", "vcs_info": {"vcs": "git", "commit_id": "12ab"}},
+         "netpipe @ git+https://at/n@12ab"),
+        ({}, "netpipe==3"),
+    ],
+)  # fmt: skip
+def test_a_project_need_not_declare_netpipe(
+    repository: Path,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    direct: dict[str, object],
+    wanted: str,
+) -> None:
+    """What declares other dependencies gets this netpipe too, from where it was installed here."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], *_: object) -> None:
+        commands.append(command)
+        if commands.count(command) == 1 and command[1] == "-c":
+            raise InputError("", "", "", "")
+
+    monkeypatch.setattr(other_version, "_run", run)
+    monkeypatch.setattr(metadata, "distributions", list)
+    installed = SimpleNamespace(version="3", read_text=lambda _: json.dumps(direct))
+    monkeypatch.setattr(metadata, "distribution", lambda _: installed)
+    commit_files(repository, {"pyproject.toml": ALIKE.replace("numpy", "numpy>2")})
+    with open_version(find_commit(repository, "HEAD~1", "ab"), repository, "", said.append):
+        assert commands[-2][1:] == ["-m", "pip", "install", "--quiet", wanted]
+        assert commands[-1] == commands[2]
 
 
 def test_an_environment_that_cannot_be_made_is_an_error(

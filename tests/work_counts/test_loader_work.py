@@ -65,6 +65,20 @@ def test_allocations_count_also_what_is_freed_again() -> None:
     assert doubled == pytest.approx(TOKENS_BYTES, rel=0.1)
 
 
+def test_allocations_of_grains_metrics_are_not_counted() -> None:
+    """How many there are depends on how long an element took."""
+    metrics: dict[str, Any] = {}
+    code = "def observe(): return bytes(100_000)"
+    exec(compile(code, "site-packages/prometheus_client/metrics.py", "exec"), metrics)
+
+    def loader() -> Any:
+        while True:
+            metrics["observe"]()
+            yield np.ones(3)
+
+    assert 0 < sum(count(loader).totals["allocated_bytes"].values()) < 100_000
+
+
 def test_elements_and_their_bytes_are_counted_by_stage() -> None:
     """A batch takes eight rows of 4 kB."""
     work = count(targets.loader)
