@@ -1,7 +1,8 @@
 """What the tests of the plugin share: a project that runs in this process."""
 
+import jax  # noqa: F401  # a run within a run forgets what it imports; this can be once only
 import pytest
-import scipy.stats  # noqa: F401  # a run within a run forgets what it imports; this can be once only
+import scipy.stats  # noqa: F401  # this too
 
 import netpipe.run_plugin  # a run within a run forgets it too
 import netpipe.suite.session_plugin  # noqa: F401  # imported once only, as the run is
