@@ -77,7 +77,7 @@ class CpuBalance:
     def __init__(self, puller: Puller) -> None:
         self._puller = puller
         self._restarts = puller.restarts
-        self._begun = self.now()
+        self._drained = self.now()
 
     def now(self) -> tuple[float, int]:
         """Return the CPU seconds of the workers and the batches pulled so far."""
@@ -86,12 +86,17 @@ class CpuBalance:
     def covers(self, before: tuple[float, int]) -> bool:
         """Return whether the workers spent on the batches since then about what a batch costs.
 
-        Workers that were started again cannot be compared.
+        What one costs follows from all since the last block that was covered, which left the
+        buffers empty. Workers that were started again cannot be compared.
         """
-        (cpu_s, pulled), (begun_s, begun) = self.now(), self._begun
-        spent_s, cost_s = cpu_s - before[0], (cpu_s - begun_s) / (pulled - begun)
+        now = self.now()
+        (cpu_s, pulled), (drained_s, drained) = now, self._drained
+        spent_s, cost_s = cpu_s - before[0], (cpu_s - drained_s) / (pulled - drained)
         covered_s = _MADE_FRACTION * cost_s * (pulled - before[1])
-        return self._puller.restarts != self._restarts or spent_s >= covered_s
+        if self._puller.restarts == self._restarts and spent_s < covered_s:
+            return False
+        self._restarts, self._drained = self._puller.restarts, now
+        return True
 
 
 class RoundRunner:
