@@ -1,4 +1,4 @@
-"""Where a training goes on: with the batches that would have come, whatever its workers."""
+"""Where a training goes on: with the batches that would have come, and with other workers."""
 
 from collections.abc import Callable
 from dataclasses import replace

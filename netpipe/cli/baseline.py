@@ -52,7 +52,7 @@ def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool
         print_json(document)
     for part in () if as_json else parts:
         output.print(bold_first(part))
-        for name, value in (document[part] or {"": "unknown"}).items():
+        for name, value in (document[part] or {"all of it": "unknown"}).items():
             output.print(f"  {name}: {value}")
 
 
@@ -60,7 +60,7 @@ def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool
 @_baselines_option
 @json_option
 def doctor(baselines: Path, as_json: bool) -> None:
-    """Print what is here, what of it disturbs measurements, and what to do about that."""
+    """Print what is here, what disturbs measurements, and what to do about that."""
     from netpipe.device import detection, machine
     from netpipe.device.host import this_host
     from netpipe.gate.history import list_compared

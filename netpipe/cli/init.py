@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +15,7 @@ import click
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
 from netpipe.session.targets import split
-from netpipe.whole_file import write_whole
+from netpipe.whole_file import refuse_unwritable, write_whole
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
 _OTHER_CODE: Final = re.compile(
@@ -26,7 +27,7 @@ FILES: Final = (
 
 
 class Candidate(NamedTuple):
-    """A top-level name that makes a pipeline, why a loader it cannot be, and the names it uses."""
+    """A top-level name that makes a pipeline, why it cannot be a loader, and the names it uses."""
 
     target: str
     name: str
@@ -156,6 +157,9 @@ def init(folder: Path, loader: str | None, step: str | None, no_run: bool) -> No
     targets = {"batches": _locate(folder, loader or _choose(folder))}
     if step:
         targets["state_and_step"] = _locate(folder, step)
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        refuse_unwritable(folder / name, "FOLDER")
     places = sorted({place for _, _, places in targets.values() for place in places}, reverse=True)
     python = "{}.{}".format(*sys.version_info)
     templates = Environment(
@@ -164,12 +168,14 @@ def init(folder: Path, loader: str | None, step: str | None, no_run: bool) -> No
     for name in FILES:
         template = templates.get_template(f"{Path(name).name}.jinja")
         content = template.render(targets=targets, places=places, folder=folder, python=python)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, content, "FOLDER")
     # -P: the tests must find the pipeline where pytest is started by its own name, too.
     command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
     code = 0 if no_run else run_child([*command, "--netpipe-budget=5"], folder, {})
-    output.print(f"commit: git add {' '.join(FILES)}", soft_wrap=True)
-    output.print("keep a baseline of this machine: pytest perf --netpipe-record first")
+    at = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    output.print(f"commit: {at}git add {' '.join(FILES)}", soft_wrap=True)
+    output.print(
+        f"keep a baseline of this machine: {at}pytest perf --netpipe-record first", soft_wrap=True
+    )
     output.print("in CI: set the repository variable NETPIPE to what pip installs netpipe from")
     sys.exit(FAILED if code else 0)

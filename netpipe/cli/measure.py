@@ -102,8 +102,10 @@ def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader
                 # An emulated accelerator would make the whole state on this host, to trace it.
                 if "auto" in parse_accelerators(named["accelerator"]):
                     named["step"] = named["step"] or f"netpipe.maxtext:step {words}"
-            elif overrides or not named["loader"]:
-                raise click.UsageError("Missing option '--loader', or '--maxtext' for KEY=VALUE.")
+            elif overrides:
+                raise click.UsageError(f"KEY=VALUE needs '--maxtext'; found {overrides[0]!r}.")
+            elif not named["loader"]:
+                raise click.UsageError("Missing option '--loader' or '--maxtext'.")
             command(**named)
 
         for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):

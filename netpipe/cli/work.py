@@ -136,9 +136,17 @@ def _print_profile(profile: "WorkProfile") -> None:
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,
     help="Batches to compare, or all of a loader that ends before.",
 )  # fmt: skip
+@click.option(
+    "--batch-limit", "batch_limit_s", type=float, default=10.0, show_default=True,
+    help="A loader that gives no batch for so many seconds hangs.",
+)  # fmt: skip
+@click.option(
+    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
+    help="Seconds until its first batch must be there.",
+)  # fmt: skip
 @quiet_option
 @json_option
-def resume(target: str, batches: int, quiet: bool, as_json: bool) -> None:
+def resume(target: str, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Check that a loader goes on from its states as if nothing had interrupted it.
 
     Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
@@ -150,7 +158,7 @@ def resume(target: str, batches: int, quiet: bool, as_json: bool) -> None:
 
     command = targets_command("netpipe.resuming.child", target)
     with show_progress("resuming", quiet=quiet) as progress:
-        report = check_resume(command, ResumeRequest(batches=batches), progress)
+        report = check_resume(command, ResumeRequest(**settings), progress)
     if as_json:
         print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": target})
     else:

@@ -53,9 +53,6 @@ class PulledBatches:
     cpu_s: float
     group: int
 
-    def __add__(self, more: "PulledBatches") -> "PulledBatches":
-        return PulledBatches(self.gaps_s + more.gaps_s, self.cpu_s + more.cpu_s, self.group)
-
     @property
     def s_per_batch(self) -> float:
         """Wall seconds per batch."""

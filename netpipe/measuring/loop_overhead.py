@@ -82,6 +82,7 @@ class _ReadyStep:
 
     def __init__(self, stepper: StepRunner) -> None:
         self.spent_s = 0.0
+        self.wait = stepper.wait
         self._stepper = stepper
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:

@@ -199,11 +199,11 @@ def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterat
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
             f"{puller.restarts} times, {where}",
         )
-    used_s = [
-        cpu_s - log.worker_cpu_s.get(pid, 0.0)
-        for pid, cpu_s in puller.processes.worker_cpu_s().items()
-    ]
-    used_s += [0.0] * (puller.wanted_workers - len(used_s))
+    now_s, before_s = puller.processes.worker_cpu_s(), log.worker_cpu_s
+    # A worker that has ended has used 0 seconds: what it did is not known.
+    used_s = [now_s[pid] - before_s.get(pid, 0.0) for pid in now_s]
+    used_s = [cpu_s for cpu_s in used_s if cpu_s >= 0]
+    used_s += [0.0] * (puller.wanted_workers - len(now_s))
     idle = sum(cpu_s < _IDLE_SHARE * max(used_s) for cpu_s in used_s)
     if idle and max(used_s) >= _MIN_WORKER_CPU_S:
         yield Finding(

@@ -11,6 +11,7 @@ from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
+from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
@@ -51,9 +52,6 @@ _MAX_CALIBRATION_BLOCKS = 8
 DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
-# Share of the CPU time of a batch that the batches of a load block must have taken; with less, they
-# were made before.
-_MADE_FRACTION = 0.7
 # Load times that are measured, at least, before one that agrees with the last is believed.
 _MIN_LOAD_ESTIMATES = 4
 # Seconds beyond the budget that may be spent to reach the least number of rounds.
@@ -65,38 +63,6 @@ _MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_REPEATS = 5
 _MAX_SAMPLED_STEPS = 100
-
-
-class CpuBalance:
-    """Compares the CPU time of workers for the batches of a block with that for all batches.
-
-    A loader that only looks drained, because its deep buffers give a batch about as slowly as its
-    workers make one, gives batches that have cost them next to nothing.
-    """
-
-    def __init__(self, puller: Puller) -> None:
-        self._puller = puller
-        self._restarts = puller.restarts
-        self._drained = self.now()
-
-    def now(self) -> tuple[float, int]:
-        """Return the CPU seconds of the workers and the batches pulled so far."""
-        return self._puller.processes.children_cpu_s(), self._puller.pulled
-
-    def covers(self, before: tuple[float, int]) -> bool:
-        """Return whether the workers spent on the batches since then about what a batch costs.
-
-        What one costs follows from all since the last block that was covered, which left the
-        buffers empty. Workers that were started again cannot be compared.
-        """
-        now = self.now()
-        (cpu_s, pulled), (drained_s, drained) = now, self._drained
-        spent_s, cost_s = cpu_s - before[0], (cpu_s - drained_s) / (pulled - drained)
-        covered_s = _MADE_FRACTION * cost_s * (pulled - before[1])
-        if self._puller.restarts == self._restarts and spent_s < covered_s:
-            return False
-        self._restarts, self._drained = self._puller.restarts, now
-        return True
 
 
 class RoundRunner:
@@ -135,7 +101,7 @@ class RoundRunner:
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
         # All workers have started by now, and their buffers hold little.
-        self._balance = CpuBalance(self.puller)
+        self._balance = CpuBalance(self.puller, self._clock)
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
@@ -258,13 +224,13 @@ class RoundRunner:
         def pull_drained() -> tuple[bool, float, PulledBatches]:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
-            until_s = self._clock() + _DRAIN_SHARE * self._budget_s
-            before, pulled = self._balance.now(), PulledBatches((), 0.0, puller.group)
-            is_made = False
-            while not is_made and self._clock() <= until_s:
-                pulled += puller.pull_flat_out(sizes.load_s, in_epoch=True)
-                is_made = self._balance.covers(before) or not puller.epoch_has(puller.group)
-            return drained and is_made, buffered, pulled
+            limit_s = _DRAIN_SHARE * self._budget_s
+            before, pulled = self._balance.now(), puller.pull_flat_out(sizes.load_s, in_epoch=True)
+            if not self._balance.covers(before):
+                drained &= self._balance.drain(sizes.load_s, limit_s)
+                buffered += len(pulled.gaps_s)
+                pulled = puller.pull_flat_out(sizes.load_s, in_epoch=True)
+            return drained, buffered, pulled
 
         batches = ceil(2 * sizes.load_s / self._estimates.load_s)
         drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)

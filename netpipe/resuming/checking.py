@@ -54,7 +54,11 @@ class Restored:
     first_batch_s: float | None
 
     def __str__(self) -> str:
-        workers = "" if self.workers is None else f" with {self.workers} workers"
+        workers = (
+            ""
+            if self.workers is None
+            else f" with {self.workers} worker{'s' * (self.workers != 1)}"
+        )
         result = self.difference.partition("\n")[0] or "exact"
         costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
         if self.first_batch_s is not None:
@@ -64,7 +68,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class ResumeReport:
-    """What became of each state; if it is `undecided` why, none was restored."""
+    """What became of each state; `undecided` is why none was restored, empty if they were."""
 
     batches: int
     ended: bool
@@ -137,7 +141,7 @@ def find_difference(expected: Sequence[str], found: Sequence[str], offset: int =
     came = found[batch - offset]
     known = [number for number, digest in enumerate(expected) if digest == came]
     if not known:
-        return f"altered: batch {batch} is another one"
+        return f"altered: batch {batch} is no batch of the uninterrupted run"
     instead = min(known, key=lambda number: abs(number - batch))
     moved = "skipped" if instead > batch else "repeated"
     kind = "reordered" if sorted(rest) == sorted(found) else moved

@@ -79,7 +79,7 @@ class CallingThread:
         return done
 
     def end(self, limit_s: float = 0.0) -> None:
-        """End the thread after the calls so far, and wait for it so long."""
+        """End the thread after the calls so far, and wait up to `limit_s` seconds for it."""
         self._calls.put(None)
         self._thread.join(limit_s)
 

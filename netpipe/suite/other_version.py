@@ -130,7 +130,7 @@ def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Ve
     _run([python, "-m", "pip", "install", "--quiet", *wanted], checkout.commit)
     try:
         _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
-    except InputError:  # Only this environment's maker knows of netpipe, not the project.
+    except InputError:  # The project does not declare netpipe.
         _run([python, "-m", "pip", "install", "--quiet", _own_requirement()], checkout.commit)
         _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
     return Version(checkout, python, path)

@@ -50,7 +50,10 @@ def _measure(
         loader, clock = _loader(arguments), MonotonicClock()
         if request.channel >= 0:
             with open_channel(request) as channel:
-                run_in_turns(loader, channel, clock, closing, watch, arguments.same_batches)
+                run_in_turns(
+                    loader, channel, clock, closing, watch,
+                    arguments.seconds, arguments.same_batches,
+                )  # fmt: skip
             return {request.kind: {}}
         tally = run(loader, arguments.seconds, clock, closing, watch)
     return {request.kind: asdict(tally)}

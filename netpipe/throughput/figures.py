@@ -150,6 +150,11 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 }
 
 
+def speed_figure(runs: Sequence[Tally]) -> str:
+    """Return the name of the figure that tells a speed: of tokens if batches say what is one."""
+    return "tokens_per_s" if runs[0].counted_by == BY_SEGMENTATION else "examples_per_s"
+
+
 def over_rounds(name: str, runs: Sequence[Tally]) -> Interval:
     """Return a figure's median over the runs, at least one, with its 95% interval."""
     interval = median_interval([FIGURES[name](run) for run in runs])

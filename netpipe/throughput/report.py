@@ -17,7 +17,14 @@ from netpipe.results.units import (
     format_seconds,
     scale_of,
 )
-from netpipe.throughput.figures import BY_SEGMENTATION, FIGURES, Tally, over_rounds, ratio
+from netpipe.throughput.figures import (
+    BY_SEGMENTATION,
+    FIGURES,
+    Tally,
+    over_rounds,
+    ratio,
+    speed_figure,
+)
 from netpipe.throughput.sessions import Subject, Target
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
@@ -56,8 +63,8 @@ class Throughput:
 
     @property
     def best(self) -> int:
-        """The index of the combination with the most tokens per second."""
-        medians = [over_rounds("tokens_per_s", runs).median for runs in self.runs]
+        """The index of the fastest combination."""
+        medians = [over_rounds(speed_figure(runs), runs).median for runs in self.runs]
         return medians.index(max(medians))
 
 
@@ -144,7 +151,9 @@ def throughput_table(found: Throughput) -> Table:
 def remarks(found: Throughput) -> Iterator[str]:
     """Explain the marks in the table, and the choice of the number of workers."""
     if len(found.combinations) > 1:
-        yield f"{_MARK.strip()} most tokens per second: {found.combinations[found.best].label}"
+        counted = speed_figure(found.runs[0]).partition("_")[0]
+        fastest = found.combinations[found.best].label
+        yield f"{_MARK.strip()} most {counted} per second: {fastest}"
     if found.against is not None:
         counted_by = found.against.all_runs[0].counted_by
         yield f"{_OTHER}: {found.against.target}; its tokens are {counted_by}"

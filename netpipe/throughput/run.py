@@ -9,6 +9,7 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
+from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.footprint import bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -43,6 +44,7 @@ class LoaderRun:
         self._counted: list[Counted] = []
         self._wall_s = self._cpu_s = self._behind = 0.0
         self._read_bytes = 0
+        self._drained = True
         self.puller = Puller(loader, clock, watch)
         closing.callback(close_with_timeout, self.puller.close)
         watch.begin_rounds()
@@ -50,9 +52,9 @@ class LoaderRun:
     def warm_up(self, seconds: float) -> None:
         """Pull without counting until two looks in a row agree, for `seconds` at most.
 
-        From the first batch on the loader is pulled without a pause, so its buffers never fill
-        unless it is faster than this process can take batches. When looks agree, the buffers lose
-        as many batches as they gain, and hold as many at the end of a count as at its start.
+        The loader is pulled without a pause, so its buffers never fill unless it is faster than
+        this process can take batches. When looks agree, the buffers lose as many batches as they
+        gain, and hold as many at the end of a count as at its start.
         """
         started, before_s = self._clock(), 0.0
         for look in count():
@@ -62,6 +64,7 @@ class LoaderRun:
             if agrees or self._clock() - started > seconds:
                 break
             before_s = now_s
+        self._balance = CpuBalance(self.puller, self._clock)
 
     def count(self, seconds: float) -> None:
         """Count batches for some seconds; the clock stops when every worker has delivered one."""
@@ -89,6 +92,7 @@ class LoaderRun:
         """Count from drained buffers, and let them fill again: the loader then rests."""
         load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
         self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
+        self._drained &= self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
         self.count(seconds)
         self.puller.wait_for_full_buffers(_MAX_FILLING_S)
 
@@ -98,8 +102,13 @@ class LoaderRun:
         Reading the memory costs too much CPU time to be part of a count.
 
         Raises:
-            MisuseError: There are no tokens in the batches.
+            MisuseError: There are no tokens in the batches, or they came from buffers.
         """
+        if not self._drained:
+            raise MisuseError(
+                f"the loader's buffers must run empty within {_MAX_DRAINING_S:g} s of pulling, "
+                "because their speed is not its own; they did not. Give it smaller buffers"
+            )
         peak_pss_bytes, peak_rss_bytes = _peak_memory(self.puller, self._clock)
         counted, tokens = self._counted, sum(batch.tokens for batch in self._counted)
         if not tokens:
@@ -147,20 +156,18 @@ def run_in_turns(
     clock: Clock,
     closing: ExitStack,
     watch: Watch,
+    seconds: float,
     compared: int = 0,
 ) -> None:
     """Do what the parent orders, by the name of a method of `LoaderRun`, until it is gone.
 
-    The first answer holds the arrays of the first batch, and the digests of the first `compared`
-    batches. Raises as `run` does.
+    The first answer comes after a warm-up of `seconds` at most. It holds the arrays of the first
+    batch, and the digests of the first `compared` batches. Raises as `run` does.
     """
     running = LoaderRun(loader, clock, closing, watch)
-    channel.send(
-        {
-            "arrays": describe_arrays(running.puller.first_batch),
-            "digests": _digest_batches(running.puller, compared),
-        }
-    )
+    digests = _digest_batches(running.puller, compared)
+    running.warm_up(seconds)
+    channel.send({"arrays": describe_arrays(running.puller.first_batch), "digests": digests})
     for method, *arguments in read_orders(channel, watch):
         channel.send(getattr(running, method)(*arguments) or {})
 

@@ -179,7 +179,7 @@ def _run_duet(
     request, compared = _request(2 * seconds), ["--same-batches", str(same_batches)]
     sides = [Side(each.label, [*_command(each, seconds), *compared], request) for each in subjects]
     turns = ceil(seconds / _TURN_S)
-    orders = [("warm_up", seconds), *[("take_turn", seconds / turns)] * turns, ("tally",)]
+    orders = [*[("take_turn", seconds / turns)] * turns, ("tally",)]
     with open_sides(sides) as players:
         _require_same(*subjects, *receive_all(players))
         for turn, order in enumerate(orders, start=number):

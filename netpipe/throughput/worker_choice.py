@@ -10,7 +10,7 @@ from typing import Final, Literal
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
 from netpipe.results.units import format_amount, format_megabytes
-from netpipe.throughput.figures import BY_SEGMENTATION, FIGURES, Tally, over_rounds, ratio
+from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio, speed_figure
 
 MAX_ROUNDS: Final = 6
 
@@ -45,9 +45,8 @@ class Candidate:
 
     @property
     def figure(self) -> str:
-        """The figure that tells its speed: of tokens if its batches say what is one."""
-        counts_tokens = self.runs[0].counted_by == BY_SEGMENTATION
-        return "tokens_per_s" if counts_tokens else "examples_per_s"
+        """The figure that tells its speed."""
+        return speed_figure(self.runs)
 
     @property
     def speeds(self) -> list[float]:
@@ -304,8 +303,8 @@ def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, st
     wanted = ceil(behind / workers)
     spare_bytes = memory_budget_bytes - chosen.peak_pss_bytes
     affordable = 1 + max(0, spare_bytes) // max(1, workers * runs[0].batch_bytes)
-    hidden = f"It falls up to {behind:.1f} batches behind its mean pace; {wanted} ready in each "
-    hidden += "worker hide that"
+    hidden = f"It falls up to {behind:.1f} batches behind its mean pace; "
+    hidden += f"buffers of {wanted} in each worker hide that"
     if wanted <= affordable:
         return wanted, f"{hidden}."
     return affordable, f"{hidden}, of which the memory budget allows {affordable}."

@@ -151,7 +151,7 @@ def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
     serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
     error = error_of(request_)
     assert error["kind"] == "misuse"
-    assert error["message"].endswith("(state, step); found int")
+    assert "bad_step must return (state, step); found int. Name a function" in error["message"]
 
 
 def run_main(

@@ -11,6 +11,7 @@ import pytest
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training_loop import late_reading_loop
 from tests.fakes import FakeClock
 from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
 
@@ -41,6 +42,20 @@ def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
     before = stepper.state
     assert measure_host_s_per_step(stepper, working_loop, 4) == pytest.approx(0.75)
     assert stepper.state == before
+
+
+def test_the_loop_waits_for_a_step_in_its_own_way() -> None:
+    """The loop of netpipe itself takes the step's `wait`, also of a step that does nothing."""
+    waited: list[Any] = []
+
+    def step(state: int, _: Any) -> tuple[int, str]:
+        return state + 1, "no array"
+
+    step.wait = waited.append  # type: ignore[attr-defined]
+    stepper = warm_stepper(FakeClock(), step)
+    waited.clear()
+    assert measure_host_s_per_step(stepper, late_reading_loop, 4) == 0.0
+    assert waited == ["no array"] * len(waited) != []
 
 
 def test_a_loop_may_change_the_batch_it_is_given() -> None:

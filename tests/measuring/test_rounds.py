@@ -8,9 +8,10 @@ from typing import Any, cast
 import jax.numpy as jnp
 import pytest
 
+from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
-from netpipe.measuring.rounds import CpuBalance, RoundRunner
+from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
 from netpipe.session.processes import ProcessTree
@@ -220,26 +221,26 @@ def test_batches_made_before_do_not_pass_for_loading(
     monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
     found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, compiling_step))
     assert found.drained is is_drained
-    assert is_drained is (found.load_s_per_batch.median > 0.7 * make_s)
+    assert is_drained is (found.load_s_per_batch.median > 0.9 * make_s)
     assert [finding.name for finding in found.findings] == ["undrained-buffers"][is_drained:]
 
 
 @pytest.mark.parametrize(
-    ("restarts", "covered"), [(0, [True, True, False]), (1, [True, True, True])]
+    ("restarts", "covered"), [(0, [True, True, False]), (1, [True, False, False])]
 )
 def test_batches_are_compared_with_those_since_the_last_block(
     restarts: int, covered: list[bool]
 ) -> None:
-    """Batches may become cheaper once and for all; two blocks later they come from a buffer."""
+    """Batches may become cheaper once and for all; after a restart, those before it count."""
     cpu_s = 5.0
     processes = SimpleNamespace(children_cpu_s=lambda: cpu_s)
     puller = SimpleNamespace(pulled=10, restarts=0, processes=processes)
-    balance, found = CpuBalance(cast(Puller, puller)), list[bool]()
+    balance, found = CpuBalance(cast(Puller, puller), FakeClock()), list[bool]()
     for between_s, block_s in ((9.0, 1.0), (1.0, 0.1), (1.0, 0.05)):
         cpu_s, puller.pulled = cpu_s + between_s, puller.pulled + 90
+        puller.restarts = restarts * len(found)
         before = balance.now()
         cpu_s, puller.pulled = cpu_s + block_s, puller.pulled + 10
-        puller.restarts = restarts * len(found)
         found.append(balance.covers(before))
     assert found == covered
 

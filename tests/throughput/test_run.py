@@ -1,6 +1,6 @@
 """One run: warm-up, steady state, memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain, repeat
 
@@ -11,8 +11,10 @@ from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.processes import ProcessTree
 from netpipe.throughput import run as runs
 from netpipe.throughput.figures import Tally
+from netpipe.throughput.run import LoaderRun
 from tests.fakes import FakeClock
 
 Batch = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]
@@ -38,6 +40,30 @@ def paced(clock: FakeClock, gaps_s: Iterator[float], tokens: Iterator[int]) -> L
             yield batch_of(count)
 
     return batches
+
+
+@pytest.fixture
+def deep_buffers(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], LoaderRun]:
+    """Starts a run of a loader that makes a batch in 10 ms, and gives a buffered one in 3 ms."""
+
+    def start(most: int) -> LoaderRun:
+        given, made_at_s = 0, clock()
+
+        def gaps_s() -> Iterator[float]:
+            nonlocal given, made_at_s
+            while True:
+                made_at_s = max(made_at_s, clock() - most * 0.010) + 0.010
+                given += 1
+                yield max(0.003, made_at_s - clock())
+
+        def children_cpu_s(_: ProcessTree) -> float:
+            return given * 0.010 + min(most * 0.010, max(0.0, clock() - made_at_s))
+
+        monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
+        monkeypatch.setattr(ProcessTree, "worker_cpu_s", lambda _: {1: 0.0})
+        return LoaderRun(paced(clock, gaps_s(), repeat(10)), clock, ExitStack(), UNWATCHED)
+
+    return start
 
 
 @pytest.fixture
@@ -160,3 +186,28 @@ def test_the_rounds_begin_after_the_first_batch(
     monkeypatch.setattr(type(UNWATCHED), "begin_rounds", lambda _: begun_s.append(clock()))
     run(paced(clock, chain([3.0], repeat(0.25)), repeat(10)), 4.0, clock)
     assert begun_s == [3.0]
+
+
+def test_a_turn_counts_what_the_loader_makes(
+    clock: FakeClock, deep_buffers: Callable[[int], LoaderRun]
+) -> None:
+    """Batches that were made while the other side had its turn are pulled first, uncounted."""
+    running = deep_buffers(500)
+    running.warm_up(1.0)
+    for _ in range(2):
+        clock.sleep(10.0)
+        running.take_turn(0.5)
+    tally = running.tally()
+    assert tally.batches / tally.wall_s == pytest.approx(100, rel=0.05)
+
+
+def test_a_turn_does_not_count_what_buffers_give(
+    clock: FakeClock, deep_buffers: Callable[[int], LoaderRun]
+) -> None:
+    """Buffers that cannot be drained in time end the comparison, which would be one of buffers."""
+    running = deep_buffers(50_000)
+    running.warm_up(1.0)
+    clock.sleep(100.0)
+    running.take_turn(0.5)
+    with pytest.raises(MisuseError, match="buffers must run empty"):
+        running.tally()

@@ -88,7 +88,7 @@ def test_workers_without_gain_are_not_chosen() -> None:
     assert choice.reason == (
         "2 workers: 13.9 M tokens/s; 4 give 14.1 M (1% more) for 210 MB more; "
         "1 gives 11.2 M (19% less). "
-        "It falls up to 1.0 batches behind its mean pace; 1 ready in each worker hide that."
+        "It falls up to 1.0 batches behind its mean pace; buffers of 1 in each worker hide that."
     )
     assert (choice.memory_budget_bytes, choice.seconds) == (4000 * MB, 1.0)
     assert all(candidate.reason for candidate in choice.candidates)
