@@ -4,6 +4,7 @@ Each instrument would count the others, so each has a run of its own: the same b
 loader, made anew.
 """
 
+import gc
 import pickle
 import sys
 import sysconfig
@@ -182,12 +183,17 @@ def _count_read_bytes(work: LoaderWork) -> int | None:
 
 
 def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
+    # Garbage is collected whenever it is due, and jax is called back then.
+    was_enabled = gc.isenabled()
+    gc.disable()
     sys.setprofile(note)
     try:
         for _ in range(batches):
             puller.pull()
     finally:
         sys.setprofile(None)
+        if was_enabled:
+            gc.enable()
 
 
 def _name_builtin(function: Any) -> str:

@@ -1,6 +1,7 @@
 """What a loader does for a batch: each kind of work, counted on small loaders."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -45,6 +46,25 @@ def test_the_harness_is_not_counted() -> None:
         ours = [part for part in work.totals[kind] if part.startswith("netpipe")]
         assert not ours
     assert not any("_Wait" in name for pair in work.calls for name in pair)
+
+
+def test_the_garbage_collector_is_not_counted() -> None:
+    """It runs when it is due, not for a batch, and calls back whoever asked for it."""
+
+    def called_back(phase: str, _: dict[str, int]) -> None:
+        """Be called before and after a collection."""
+
+    def loader() -> Iterator[list[Any]]:
+        for _ in range(100):
+            yield [[] for _ in range(10_000)]
+
+    gc.callbacks.append(called_back)
+    try:
+        work = count(loader)
+    finally:
+        gc.callbacks.remove(called_back)
+    assert not any("called_back" in name for name in work.totals["calls"])
+    assert gc.isenabled()
 
 
 def test_one_more_call_for_each_row_is_counted() -> None:
