@@ -29,6 +29,7 @@ from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
+from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
@@ -42,6 +43,11 @@ from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
 _Decorator = Callable[[_Command], _Command]
+
+
+def _check_storage(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    return parse_storage(name).name if name else None
+
 
 _TARGET_OPTIONS: Final = (
     click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]..."),
@@ -58,6 +64,10 @@ _TARGET_OPTIONS: Final = (
     click.option(
         "--accelerator", default="auto", show_default=True,
         help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",
+    ),
+    click.option(
+        "--storage", metavar="NAME", callback=_check_storage,
+        help="Place the loader in a storage, as object-store or object-store,latency=50ms.",
     ),
     click.option(
         "--flops-per-step", type=float,
@@ -95,7 +105,9 @@ def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
-        def decorated(maxtext: Path | None, overrides: Sequence[str], **named: Any) -> None:
+        def decorated(
+            maxtext: Path | None, overrides: Sequence[str], storage: str | None, **named: Any
+        ) -> None:
             if maxtext is not None:
                 words = shlex.join([str(maxtext), *overrides])
                 named["loader"] = named["loader"] or f"netpipe.maxtext:{of_maxtext} {words}"
@@ -106,6 +118,8 @@ def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader
                 raise click.UsageError(f"KEY=VALUE needs '--maxtext'; found {overrides[0]!r}.")
             elif not named["loader"]:
                 raise click.UsageError("Missing option '--loader' or '--maxtext'.")
+            if storage:
+                named["loader"] = f"netpipe.storage.loaders:place {storage} {named['loader']}"
             command(**named)
 
         for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):
@@ -199,6 +213,8 @@ def print_verdicts(measurements: list[Measurement]) -> None:
         verdict, device = decision.judge(measurement), measurement.device
         output.print(bold_first(device_label(device), f": {verdict.message}"))
         lines = [f"S0 is derived: {device.kind}"] if device.emulated else []
+        if measurement.storage:
+            lines.append(f"L and R are derived: the loader reads from {measurement.storage}")
         lines += verdict.evidence
         if verdict.kind != VerdictKind.INCONCLUSIVE:
             lines.append(sizing_line(measurement))

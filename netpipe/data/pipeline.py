@@ -84,13 +84,18 @@ def build(
     return _load(sequences_of_batches(data, config, position, source), config, widen)
 
 
-def open_rows(data: Path, config: PipelineConfig) -> RowSource:
+def open_rows(
+    data: Path, config: PipelineConfig, wrap: Callable[[RowSource], RowSource] | None = None
+) -> RowSource:
     """Open the rows of a split, and keep as many in memory as the configuration allows.
+
+    `wrap` takes the source that reads them and returns the one to read from instead.
 
     Raises:
         InputError: As `open_source` does.
     """
     source = open_source(data, config.split)
+    source = wrap(source) if wrap else source
     return KeptRows(source, config.ram_budget_mb << 20) if config.ram_budget_mb else source
 
 

@@ -100,14 +100,15 @@ def _summarize(
 ) -> Measurement:
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
     device = device_of(len(stepper.devices))
-    step_s = median(rounds.step_s)
+    step_s, storage = median(rounds.step_s), getattr(runner.subject.loader, "storage", "")
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
         **_describe_buffers(log),
         **environment,
         device=device,
-        fingerprint=device.complete_fingerprint(runner.subject.fingerprint),
+        fingerprint=device.complete_fingerprint(runner.subject.fingerprint, storage),
+        storage=storage,
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],

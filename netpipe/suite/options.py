@@ -15,6 +15,7 @@ from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
+from netpipe.storage.profiles import parse_storage
 
 BASELINE: Final = "baseline"
 """The ref that names the commit at which the baseline in use was recorded."""
@@ -27,6 +28,8 @@ _FLAGS: Final = {
     "against_extras": ("", "EXTRAS",
         "extras to install with REF where it declares other dependencies"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
+    "storage": ("", "NAME",
+        "a stand-in that loaders read from, as object-store or object-store,latency=50ms"),
     "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
@@ -67,6 +70,7 @@ class Options:
         accelerators: The accelerators to measure with: "auto" or emulated ones.
         request: The limits, FLOPs, MFU and trace folder of every session that measures.
         lint_request: The start limit, intent and silences of every session that lints.
+        storage: The stand-in for a storage that loaders are placed in; "" for none.
         record: The name of the baseline to write; "" to write none.
         json: The file for all results; None for no file.
         report: The file for the HTML page; None for no page.
@@ -80,6 +84,7 @@ class Options:
     lint_request: LintRequest
     fail_when_missing: bool
     fail_when_inconclusive: bool
+    storage: str
     record: str
     sessions: int
     baselines: Path
@@ -98,6 +103,11 @@ class Options:
         with as_usage_error():
             request, lint_request = _make_requests(values, config.rootpath)
             accelerators = parse_accelerators(values["accelerator"])
+            if values["storage"]:
+                parse_storage(values["storage"])
+        if values["storage"] and values["record"]:
+            raise _usage("storage", "be left out of a recording: its times are derived",
+                         values["storage"])  # fmt: skip
         sessions = _number(values, "sessions")
         if sessions < 1 or not sessions.is_integer():
             raise _usage("sessions", "be a whole number above 0", values["sessions"])
@@ -110,6 +120,7 @@ class Options:
             lint_request=lint_request,
             fail_when_missing=values["missing"] == "fail",
             fail_when_inconclusive=values["inconclusive"] == "fail",
+            storage=values["storage"],
             record=values["record"],
             sessions=int(sessions),
             baselines=config.rootpath / values["baselines"],

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from netpipe.session.child import run_job
 from netpipe.session.cleanup import adopt_orphans
 from netpipe.session.request import REQUEST_VARIABLE, SessionRequest
 from netpipe.session.result_files import error_document, write_result
-from netpipe.suite.options import as_usage_error
+from netpipe.suite.options import Options, as_usage_error
 from netpipe.suite.session_nodes import SUBJECT_FIXTURES
 
 # Options that concern only the run that started this session: they would leave its test out, or
@@ -63,6 +64,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _netpipe_session(request: pytest.FixtureRequest) -> None:
     """Measure or lint with the fixtures of this node, instead of running the test."""
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    if storage := Options.from_config(request.config).storage:
+        from netpipe.storage.loaders import place
+
+        factories = replace(factories, loader=place(factories.loader, storage))
     lint = LintRequest.from_environment()
     if lint is not None and lint.kind == "lint":
         from netpipe.linting.child import lint_loader

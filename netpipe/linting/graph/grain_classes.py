@@ -267,7 +267,8 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
     """
     for attribute in ("_map_fn", "_batch_fn", "_source"):
         value = vars(dataset).get(attribute)
-        if value is not None and not _is_grain_class(type(value)):
+        is_source = attribute == "_source" and not is_dataset(value)
+        if value is not None and (is_source or not _is_grain_class(type(value))):
             setattr(dataset, attribute, by(value))
             return True
     return False
