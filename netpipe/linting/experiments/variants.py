@@ -34,7 +34,8 @@ class Variant:
             elements in the order that the number of workers may change.
         keeps_init: Whether a worker stays where workers run a user's function as they start.
         read_threads: Threads of every `to_iter_dataset` and DataLoader.
-        read_buffer: The most elements that such a reader may hold; smaller buffers stay.
+        read_buffer: The most elements that such a reader may hold; smaller buffers stay, unless
+            its threads change too.
         workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
             the last of them.
         thread_prefetch: Whether a thread makes batches ahead at the end.
@@ -169,7 +170,7 @@ class _Calls:
             given = read_options or grain.ReadOptions()
             read_options = grain.ReadOptions(
                 given.num_threads if threads is None else threads,
-                min(given.prefetch_buffer_size, inf if buffer is None else buffer),
+                min(inf if threads and buffer else given.prefetch_buffer_size, buffer or inf),
             )
         return original(dataset, read_options, **named)
 
