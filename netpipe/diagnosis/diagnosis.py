@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
+from netpipe.results.start_up import StartUp
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -173,6 +174,7 @@ class Findings:
         interventions: Those with the clearest effect first.
         unverified: Why no prediction was tried; "" if one was.
         remarks: The parts that were left out, and why.
+        start_up: The parts of a start; None in an older document.
     """
 
     load_s_per_batch: Interval
@@ -190,6 +192,7 @@ class Findings:
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
+    start_up: StartUp | None = None
 
     @property
     def why_untried(self) -> str:

@@ -273,6 +273,12 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
     return False
 
 
+def replace_source(dataset: object, by: Callable[[Any], Any]) -> None:
+    """Replace the source that a dataset reads, if it reads one: Grain's own or the user's."""
+    if _shape(dataset)[0] == "Source" and "_source" in vars(dataset):
+        vars(dataset)["_source"] = by(vars(dataset)["_source"])
+
+
 def _unwrap_user_code(value: object) -> object:
     """Return the user's function or object from a wrapper that a DataLoader made around it."""
     module = _attribute(value, "__module__")
