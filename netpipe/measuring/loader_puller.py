@@ -75,7 +75,7 @@ class Puller:
 
     Attributes:
         pulled: Batches that the loader has given so far.
-        making_s: Seconds that `loader()` and `iter` took the first time.
+        making_s: Seconds that `loader()` took the first time.
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
@@ -99,7 +99,7 @@ class Puller:
         except BaseException:
             watch.note_wait(None)
             raise
-        self.making_s = clock() - started
+        self.making_s = self._made_s - started
         self.first_batch = self._next()
         self.longest_start_s = self.first_batch_s = clock() - started
         self._find_processes()
@@ -143,6 +143,7 @@ class Puller:
 
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()
+        self._made_s = self._clock()
         if not isinstance(loader, Iterable):
             raise MisuseError(
                 f"loader() must return an iterable of batches; found {type(loader).__name__}"

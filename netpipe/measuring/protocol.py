@@ -16,15 +16,13 @@ from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
+from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-# Seconds until the first batch, above which a start is called slow.
-_SLOW_START_S = 10.0
 # A worker that used less than this share of the busiest one's CPU time was idle.
 _IDLE_SHARE = 0.02
 # Of the busiest worker; with less, none can be called idle.
@@ -101,6 +99,8 @@ def _summarize(
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
     device = device_of(len(stepper.devices))
     step_s, storage = median(rounds.step_s), getattr(runner.subject.loader, "storage", "")
+    rest_s = puller.first_batch_s - puller.making_s
+    start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
@@ -119,9 +119,10 @@ def _summarize(
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=runner.batch_bytes,
         first_batch_s=puller.first_batch_s,
+        start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=tuple(_list_findings(puller, log, stepper)),
+        findings=tuple(_list_findings(runner, start_up)),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
@@ -183,14 +184,10 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     }
 
 
-def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:
-    if puller.longest_start_s > _SLOW_START_S:
-        yield Finding(
-            "slow-start",
-            f"the loader took {puller.longest_start_s:.0f} s from its start to its first batch "
-            f"({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of them in "
-            "loader()); every start of the training waits as long. Build an index once and keep it",
-        )
+def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
+    puller, log, stepper = runner.puller, runner.log, runner.stepper
+    if why_slow := start_up.why_slow(puller.longest_start_s):
+        yield Finding("slow-start", why_slow)
     if puller.restarts:
         where = "outside all timed windows"
         if not log.within_epochs:

@@ -206,6 +206,24 @@ def test_a_failed_import_of_a_target_is_explained(
     assert "stranger_failing.py" in error["message"]
 
 
+def test_the_import_of_targets_is_timed(
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
+) -> None:
+    """It is a part of each start of a training."""
+    module = tmp_path_factory.mktemp("stranger") / "stranger_slow.py"
+    module.write_text("import time\ntime.sleep(0.2)\ndef loader(): ...\n")
+    seen: list[Factories] = []
+
+    def measure_factories(_: object, factories: Factories, __: object) -> dict[str, Any]:
+        seen.append(factories)
+        return {}
+
+    monkeypatch.setattr(child, "measure_factories", measure_factories)
+    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    assert seen[0].import_s is not None
+    assert seen[0].import_s >= 0.2
+
+
 def test_a_child_that_is_started_by_hand_refuses_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
