@@ -36,6 +36,7 @@ MAY_BE_ABSENT = (
     *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
     *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
     *("epoch_batches", "within_epochs"),
+    *("peak_pss_bytes", "growth_bytes_per_batch", "growing_process"),
 )
 ERROR = {"kind": "failed", "message": "disk gone"}
 MEASUREMENTS = [
