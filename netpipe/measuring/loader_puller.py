@@ -157,8 +157,12 @@ class Puller:
         self._ignored_pids = pids
         self._find_processes()
 
+    def list_processes(self) -> ProcessTree:
+        """Return this process's children of this moment, without those that do not count."""
+        return ProcessTree(without=self._ignored_pids)
+
     def _find_processes(self) -> None:
-        self.processes = ProcessTree(without=self._ignored_pids)
+        self.processes = self.list_processes()
         self._watch.note_workers(self.processes.worker_pids)
 
     def _next(self) -> Batch:
@@ -295,17 +299,22 @@ class Puller:
         wait_until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
-        """Stop the loader's workers, if its iterator has a `close`."""
-        close = getattr(self._iterator, "close", None)
+        """Stop the loader's workers, if its iterator has a `close`, and let go of it."""
+        iterator, self._iterator = self._iterator, iter(())
+        close = getattr(iterator, "close", None)
         if close is not None:
             close()
 
 
-def close_with_timeout(close: Callable[[], None]) -> None:
-    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang."""
+def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) -> bool:
+    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang.
+
+    Return whether they stopped, or their `close` failed, within the limit.
+    """
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
-    closing.join(_CLOSE_TIMEOUT_S)
+    closing.join(_CLOSE_TIMEOUT_S if limit_s is None else limit_s)
+    return not closing.is_alive()
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:

@@ -1,6 +1,7 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -11,6 +12,7 @@ from netpipe.clock import Clock
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.request import Factories
@@ -21,10 +23,13 @@ from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Wa
 from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
+from netpipe.session.bounded_calls import call_in_thread
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 # A worker that used less than this share of the busiest one's CPU time was idle.
 _IDLE_SHARE = 0.02
+# The parent waits for 5 s once the result is written; a worker may take a second to stop.
+_LAST_CLOSE_S = 3.0
 # Of the busiest worker; with less, none can be called idle.
 _MIN_WORKER_CPU_S = 0.2
 # Smallest undonated state worth reporting, in bytes.
@@ -45,14 +50,16 @@ def measure(
     watch: Watch = UNWATCHED,
     trace: Callable[[str], Path] | None = None,
     is_decided: Callable[[Measurement], bool] | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
 ) -> Iterator[Measurement]:
     """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
 
     They end earlier where `is_decided` says so of the measurement so far.
 
-    The caller closes `closing`, which closes the loaders, once the measurement is safe. `trace`
-    returns the file for a profiler's trace of some real steps, by the device's key: with it the
-    measurement is yielded once before the trace is taken and once after.
+    The caller closes `closing`, which closes the loaders, once the measurement is safe; `report` is
+    then given what remains of the loader. `trace` returns the file for a profiler's trace of some
+    real steps, by the device's key: with it the measurement is yielded once before the trace is
+    taken and once after.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -60,6 +67,7 @@ def measure(
     # A loader or a step may later keep this process to some of the cores.
     environment = {"host": this_host(), "versions": measured_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
+    footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
@@ -70,7 +78,7 @@ def measure(
         return _summarize(runner, device_of, environment, clock() - started, busy)
 
     decided = None if is_decided is None else lambda: is_decided(summarize())
-    runner = RoundRunner(subject, puller, clock, budget_s, watch, decided)
+    runner = RoundRunner(subject, puller, clock, budget_s, watch, footprints, decided)
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run()
     if trace is not None:
@@ -87,6 +95,22 @@ def measure(
         else:
             runner.log.trace, runner.log.no_trace = str(file), ""
     yield summarize()
+    closing.callback(_close, runner, report)
+
+
+def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
+    """Close both loaders at the same time, and report what remains of the one that was measured."""
+    reference = call_in_thread(runner.reference.close)
+    if close_with_timeout(runner.puller.close, _LAST_CLOSE_S):
+        wait([reference], _LAST_CLOSE_S)
+        left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
+    else:
+        left = Finding(
+            "slow-close",
+            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known",
+        )
+    if left:
+        report(left)
 
 
 def _summarize(
@@ -122,7 +146,7 @@ def _summarize(
         start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=tuple(_list_findings(runner, start_up)),
+        findings=(*_list_findings(runner, start_up), *runner.footprints.findings()),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
@@ -132,6 +156,7 @@ def _summarize(
         trace=log.trace,
         epoch_batches=puller.epoch_batches,
         within_epochs=log.within_epochs,
+        **runner.footprints.describe(),
     )
 
 

@@ -274,7 +274,7 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
 
 
 def replace_source(dataset: object, by: Callable[[Any], Any]) -> bool:
-    """Replace the source that a dataset reads, Grain's own or the user's; return if it reads one."""
+    """Replace the source that a dataset reads, Grain's own too; return whether it reads one."""
     reads_one = _shape(dataset)[0] == "Source" and "_source" in vars(dataset)
     if reads_one:
         vars(dataset)["_source"] = by(vars(dataset)["_source"])
