@@ -79,18 +79,7 @@ KINDS: Final = {
 class WorkProfile:
     """What a loader does for a batch, and a step with it; exact, and the same on any host.
 
-    Attributes:
-        versions: Of Python and of the packages that do the work, by name.
-        batches: The loader's counts are means over this many batches.
-        fingerprint: Names the data and the configuration; only equal ones are compared.
-        step_backend: The versions and the platform that the step was compiled with; "" without
-            a step.
-        counts: The reproducible counts per batch, by kind and part; a kind without parts has the
-            part "".
-        callers: The calls of each function per batch, by the function that calls it.
-        arrays: The arrays of a batch: dtype and shape by name, as `int32[128,1024]`.
-        dropped: By kind and part, the lowest and the highest count where processes differ.
-        not_counted: By kind, why it cannot be counted on this machine or for this loader.
+    `netpipe/schemas/work.1.json` describes its fields.
     """
 
     versions: Mapping[str, str]

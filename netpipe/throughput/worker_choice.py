@@ -71,15 +71,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """The number of workers to use, and why not another.
-
-    Attributes:
-        buffer: The batches that each worker should have ready.
-        reason: A sentence that compares it with its neighbors.
-        memory_budget_bytes: What all processes together may take.
-        seconds: How long each trial measured the steady state.
-        candidates: The fewest workers first.
-    """
+    """The workers to use, and why; `netpipe/schemas/throughput.1.json` describes its fields."""
 
     workers: int
     buffer: int

@@ -53,15 +53,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Index:
-    """The contents of a folder of prepared data.
-
-    Attributes:
-        seed: Chose the probes of the splits.
-        eval_fraction: The fraction of the probes that is chosen for evaluation.
-        row_bytes: The largest size of a row's arrays.
-        fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
-        parquet: The files that `generate` made the rows from, in the folder `parquet`.
-    """
+    """The contents of a folder of prepared data; see `netpipe/schemas/index.1.json`."""
 
     layout_version: int
     seed: int
