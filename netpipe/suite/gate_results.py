@@ -41,10 +41,8 @@ class GateResult:
     """One metric of a benchmark, compared with a baseline or with another version.
 
     Attributes:
-        benchmark: The benchmark's full name.
         comparison: The comparison, before any waiver.
         now: The last session of this version; None for a count of work, which has no device.
-        waiver: The waiver under which a regression does not fail.
         against: The label of the other version; "" for the baseline.
     """
 

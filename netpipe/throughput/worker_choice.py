@@ -28,14 +28,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and what is known of it.
-
-    Attributes:
-        finished_bytes: About what its finished batches take while they wait.
-        runs: What its trials counted, in the order of the rounds.
-        status: "open" while it can still be chosen.
-        reason: Why it has this status; empty while it is open.
-    """
+    """A number of workers, and what is known of it; see `netpipe/schemas/throughput.1.json`."""
 
     workers: int
     finished_bytes: int
