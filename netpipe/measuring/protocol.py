@@ -22,6 +22,7 @@ from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Wa
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
 from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.shared_storages import list_shared_storages
 
 # Seconds until the first batch, above which a start is called slow.
 _SLOW_START_S = 10.0
@@ -100,15 +101,15 @@ def _summarize(
 ) -> Measurement:
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
     device = device_of(len(stepper.devices))
-    step_s, storage = median(rounds.step_s), getattr(runner.subject.loader, "storage", "")
+    step_s = median(rounds.step_s)
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
         **_describe_buffers(log),
         **environment,
         device=device,
-        fingerprint=device.complete_fingerprint(runner.subject.fingerprint, storage),
-        storage=storage,
+        fingerprint=device.complete_fingerprint(runner.subject.fingerprint),
+        storage=" and ".join(list_shared_storages()),
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],

@@ -34,7 +34,7 @@ SCHEMAS = Path(netpipe.__file__).parent / "schemas"
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
 MAY_BE_ABSENT = (
     *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
-    *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
+    *("timeline", "distributions", "trace", "storage"),  # nor has a baseline, or an older document
     *("epoch_batches", "within_epochs"),
 )
 ERROR = {"kind": "failed", "message": "disk gone"}
