@@ -173,6 +173,7 @@ class Findings:
         interventions: Those with the clearest effect first.
         unverified: Why no prediction was tried; "" if one was.
         remarks: The parts that were left out, and why.
+        storage: As in `Measurement`.
     """
 
     load_s_per_batch: Interval
@@ -190,6 +191,7 @@ class Findings:
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
+    storage: str = ""
 
     @property
     def why_untried(self) -> str:

@@ -19,6 +19,7 @@ from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.report import subject_label
 from netpipe.verdict.tables import (
     Cell,
     Figure,
@@ -69,9 +70,11 @@ def _describe_rate(
 ) -> str:
     load_s = findings.load_s_per_batch.median
     if measurement is None or verdict is None:
-        return f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each."
-    device = measurement.device
-    kind = f"{verdict.kind.capitalize()} on {device.key}{' (derived)' * device.emulated}"
+        derived = f" (derived: in {findings.storage})" if findings.storage else ""
+        return (
+            f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each{derived}."
+        )
+    kind = f"{verdict.kind.capitalize()} on {subject_label(measurement)}"
     if verdict.kind not in _LOADING_KINDS:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
