@@ -38,13 +38,12 @@ class Device:
         """Whether the step runs on the cores that the loader needs."""
         return self.platform == "cpu"
 
-    def complete_fingerprint(self, fingerprint: str, storage: str = "") -> str:
-        """Return the name of what is measured, with those of an emulated step and a storage.
+    def complete_fingerprint(self, fingerprint: str) -> str:
+        """Return the name of what is measured, with that of an emulated step.
 
         The FLOPs of such a step are part of the device's kind: at another MFU it is another step.
         """
-        stand_ins = [self.kind] * self.emulated + [f"in {storage}"] * bool(storage)
-        return " ".join([fingerprint, *stand_ins])
+        return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Acceptance:
     """The baselines and waivers that a run is compared with.
 
     Attributes:
-        shown: The path of that folder in the working tree, from the root.
+        shown: The path of the folder of baselines in the working tree, from the root.
         commit: The commit of the baselines; None for those of the working tree.
         added: The waivers that the commit does not have.
     """
