@@ -1,7 +1,7 @@
 """Work profiles: exact counts of what a loader and a step do for one batch. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -131,16 +131,9 @@ def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
         every = [profile.counts.get(kind, {}) for profile in profiles]
         for part in dict.fromkeys(part for parts in every for part in parts):
             amounts = [parts.get(part, 0.0) for parts in every]
-            if _agree(KINDS[kind], amounts):
+            allowed = max(KINDS[kind].resolution, UNSTABLE_FRACTION * max(amounts))
+            if max(amounts) - min(amounts) <= allowed:
                 counts[kind][part] = amounts[0]
             else:
                 dropped.setdefault(kind, {})[part] = (min(amounts), max(amounts))
-    return WorkProfile(
-        versions=first.versions, batches=first.batches, fingerprint=first.fingerprint,
-        step_backend=first.step_backend, counts=counts, callers=first.callers,
-        arrays=first.arrays, dropped=dropped, not_counted=not_counted,
-    )  # fmt: skip
-
-
-def _agree(kind: WorkKind, values: Sequence[float]) -> bool:
-    return max(values) - min(values) <= max(kind.resolution, UNSTABLE_FRACTION * max(values))
+    return replace(first, counts=counts, dropped=dropped, not_counted=not_counted)

@@ -99,7 +99,8 @@ def load_index(folder: Path) -> Index:
     try:
         index = cattrs.structure(document, Index)
     except Exception as error:  # cattrs lets through whatever a converter raises
-        raise _damaged(path, error) from error
+        reason = str(error).splitlines()[0]
+        raise InputError(path, "index", "be a whole index", reason, _AGAIN) from error
     check_layout_version(index.layout_version, path)
     _check_files(index, path)
     return index
@@ -124,8 +125,3 @@ def _check_files(index: Index, path: Path) -> None:
         if split.probes > split.rows:
             constraint = f"be at most {split.rows}, the number of rows"
             raise InputError(path, f"{name}.probes", constraint, split.probes, _AGAIN)
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0]
-    return InputError(path, "index", "be a whole index", reason, _AGAIN)
