@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,9 @@ from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
 from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
+
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
 
 FINE: Final = 0
 FAILED: Final = 1
@@ -90,6 +93,17 @@ html_option = click.option(
 )  # fmt: skip
 quiet_option = click.option(
     "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
+)
+
+
+def seconds_option(flag: str, default: float, text: str) -> Decorator:
+    """Return an option for a number of seconds, whose parameter is the flag's name with `_s`."""
+    name = f"{flag.removeprefix('--').replace('-', '_')}_s"
+    return click.option(flag, name, type=float, default=default, show_default=True, help=text)
+
+
+batch_limit_option = seconds_option(
+    "--batch-limit", 10.0, "A loader that gives no batch for so many seconds hangs."
 )
 
 
@@ -166,8 +180,10 @@ def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) ->
             raise
 
 
-def write_html(document: Mapping[str, Any], path: Path) -> None:
-    """Write the page of a command's document."""
+def write_html(document: Mapping[str, Any], path: Path | None) -> None:
+    """Write the page of a command's document, if there is a file for it."""
+    if path is None:
+        return
     from netpipe.page.rendering import render_page
 
     write_whole(path, render_page([document], repeat=command_line()), "--html")

@@ -40,7 +40,8 @@ class ProcessTree:
         self._without = frozenset(without)
         self._parents = list_descendants(os.getpid())
         counted = _without_subtrees(self._parents, self._without)
-        self.pids = tuple(pid for pid in counted if not _is_zombie(pid))
+        # A zombie has ended, and nobody has waited for it, as for an orphan's end.
+        self.pids = tuple(pid for pid in counted if _stat_fields(pid)[:1] != [b"Z"])
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
@@ -144,11 +145,6 @@ def _children_of(pid: int) -> list[int]:
         for thread in tasks:
             found += map(int, _read(f"{thread.path}/children").split())
     return found
-
-
-def _is_zombie(pid: int) -> bool:
-    """Return whether a process has ended and nobody has waited for it, as for an orphan's end."""
-    return _stat_fields(pid)[:1] == [b"Z"]
 
 
 def _stat_fields(pid: int) -> list[bytes]:

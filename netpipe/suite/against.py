@@ -24,7 +24,7 @@ from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit
 from netpipe.work_counts import counting
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
 """The most sessions, each of both versions at once, that one subject takes."""

@@ -37,7 +37,7 @@ from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
 from netpipe.work_counts import counting
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest
 
 _Result = TypeVar("_Result")
 

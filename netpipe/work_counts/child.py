@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netpipe.measuring.request import Factories
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.work_counts.counting import WorkRequest
 
 
 def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str, Any]:
@@ -59,15 +59,8 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
     return {"work": profile.to_document()}
 
 
-def child_command(loader: str, step: str | None) -> list[str]:
-    """Return the command of a session that counts the work of targets."""
-    from netpipe.measuring.targets import targets_command
-
-    return targets_command("netpipe.work_counts.child", loader, step)
-
-
 if __name__ == "__main__":
     from netpipe.measuring.targets import run_on_targets
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.work_counts.counting import WorkRequest
 
     run_on_targets(WorkRequest, lambda request, factories, _: count_factories(request, factories))
