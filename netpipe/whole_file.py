@@ -14,12 +14,14 @@ from netpipe.temporary_folders import temporary_folder
 _CANNOT_REPLACE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 
 
-def refuse_unwritable(path: Path, option: str) -> None:
-    """Refuse a file that cannot be written, before there is a result to lose.
+def refuse_unwritable(path: Path | None, option: str) -> None:
+    """Refuse a file, if one is given, that cannot be written, before there is a result to lose.
 
     Raises:
         InputError: The file, which an option named, cannot be written.
     """
+    if path is None:
+        return
     try:
         target = _find_target(path)
         _require_writable(target)

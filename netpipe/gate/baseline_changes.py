@@ -19,14 +19,9 @@ from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
 FIGURES: Final = (
-    "load_s_per_batch",
-    "load_cpu_ratio",
-    "step_s",
-    "train_s_per_step",
-    "accelerator_utilisation",
-    "headroom",
-    "stall_fraction",
-)
+    "load_s_per_batch", "load_cpu_ratio", "step_s", "train_s_per_step", "accelerator_utilisation",
+    "headroom", "stall_fraction",
+)  # fmt: skip
 """The figures shown of a baseline: fields of a Measurement that hold intervals."""
 
 Kind = Literal["added", "removed", "replaced"]
@@ -178,9 +173,7 @@ def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
 
 def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
     """Return one row for each figure of two baselines."""
-    table = new_table(title)
-    for heading in ("figure", "before", "after", "after / before"):
-        table.add_column(heading, no_wrap=True)
+    table = new_table(title, "figure", "before", "after", "after / before", no_wrap=True)
     for name, change in difference.figures.items():
         ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
         before, after = format_metric(name, change.before), format_metric(name, change.after)

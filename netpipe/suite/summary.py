@@ -117,9 +117,8 @@ def _order_lines(run: Run) -> Iterator[str]:
 def comparison_tables(run: Run) -> Iterator[Table]:
     """Yield the comparisons in duets, those with the baseline, and changed baselines."""
     for against in dict.fromkeys(result.against for result in run.results):
-        table = new_table(f"against {against or 'the baseline'}")
-        for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
-            table.add_column(heading)
+        headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
+        table = new_table(f"against {against or 'the baseline'}", *headings)
         for result, alike in _group_work(run.results):
             if result.against == against:
                 table.add_row(*_comparison_cells(result, alike))
