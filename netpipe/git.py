@@ -23,11 +23,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def git_bytes(folder: Path, *words: str) -> bytes:
-    """Run git in a folder and return its output as it is.
-
-    Raises:
-        GitError: git failed, or is not installed.
-    """
+    """Run git in a folder and return its output as it is; raise a GitError as `git` does."""
     environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     command = ["git", "-C", str(folder), *words]
     try:

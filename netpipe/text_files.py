@@ -58,11 +58,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        InputError: The file cannot be read, is too large, or is not TOML.
-    """
+    """Read a TOML file; raise an InputError if it is unreadable, too large, or not TOML."""
     import tomllib  # pytest loads this module in every run, and seldom reads TOML here.
 
     try:

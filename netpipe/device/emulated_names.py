@@ -71,22 +71,14 @@ class EmulatedAccelerator:
 
 
 def check_flops(flops: float) -> float:
-    """Return the FLOPs of a step.
-
-    Raises:
-        MisuseError: They are not above 0, or not finite.
-    """
+    """Return the FLOPs of a step; raise a MisuseError unless they are above 0, and finite."""
     if not 0 < flops < inf:
         raise MisuseError(f"the FLOPs of a step must be above 0, and finite; found {flops:g}")
     return flops
 
 
 def parse_accelerator(text: str) -> EmulatedAccelerator | None:
-    """Parse an accelerator's name; None stands for `auto`, the device that jax finds.
-
-    Raises:
-        MisuseError: The name is unknown.
-    """
+    """Parse an accelerator's name, None for `auto`; raise a MisuseError if it is unknown."""
     if text == "auto":
         return None
     match = _SPEC.fullmatch(text)
@@ -101,11 +93,7 @@ def parse_accelerator(text: str) -> EmulatedAccelerator | None:
 
 
 def parse_accelerators(text: str) -> tuple[str, ...]:
-    """Split a list of accelerators' names, `auto, emulated:36ms`.
-
-    Raises:
-        MisuseError: One of the names is unknown.
-    """
+    """Split a list as `auto, emulated:36ms`; raise a MisuseError for an unknown name."""
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         parse_accelerator(name)

@@ -148,11 +148,7 @@ def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Ba
 
 
 def load(path: Path) -> Baseline:
-    """Read one baseline file.
-
-    Raises:
-        InputError: It is not a baseline of this version.
-    """
+    """Read one baseline file; raise an InputError if it is not a baseline of this version."""
     document = read_json(path, RECORD_AGAIN)
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
@@ -195,11 +191,7 @@ def _check(document: Any, path: Path) -> None:
 
 
 def check_digest(document: Mapping[str, Any], path: Path) -> None:
-    """Refuse a baseline that was edited by hand.
-
-    Raises:
-        InputError: The digest is not that of the content.
-    """
+    """Raise an InputError for a baseline that was edited: its digest is another one."""
     digest, found = compute_digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {RECORD_AGAIN}"

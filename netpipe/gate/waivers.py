@@ -81,11 +81,7 @@ def apply_waivers(
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
-    """Read the waivers of a file; none where there is no file.
-
-    Raises:
-        InputError: It is not TOML, holds other keys than waivers, or two waivers that overlap.
-    """
+    """Read the waivers of a file, none without a file; raise an InputError if it is invalid."""
     if not path.exists():
         return ()
     document = read_toml(path)

@@ -314,11 +314,7 @@ def _arrays(tree: Any) -> list[jax.Array]:
 
 
 def make_step(factory: StepFactory) -> tuple[State, Step]:
-    """Call a step factory.
-
-    Raises:
-        MisuseError: The factory does not return `(state, step)`.
-    """
+    """Call a step factory; raise a MisuseError unless it returns `(state, step)`."""
     made = factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise MisuseError(

@@ -42,11 +42,7 @@ _GLOBAL_SELECTOR: Final = "*{"
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read one of netpipe's JSON documents.
-
-    Raises:
-        InputError: The file cannot be read, is not JSON, or does not fit its schema.
-    """
+    """Read one of netpipe's JSON documents; raise an InputError if it is not valid."""
     document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
     schema = document.get("schema") if isinstance(document, dict) else None
     check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)

@@ -37,11 +37,7 @@ class Limits:
     growth_bytes_per_batch: float = inf
 
     def __post_init__(self) -> None:
-        """Check the limits that were set.
-
-        Raises:
-            MisuseError: A limit is not a number, or outside its range.
-        """
+        """Check the limits; raise a MisuseError if one is no number, or out of range."""
         for field in fields(self):
             value, end = getattr(self, field.name), 1.0 if field.name == "stall_fraction" else inf
             is_number = isinstance(value, int | float) and 0 <= value < end

@@ -86,11 +86,7 @@ class Options:
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
-        """Read flags, then ini keys, then defaults.
-
-        Raises:
-            pytest.UsageError: A value is not one of those allowed.
-        """
+        """Read flags, then ini keys, then defaults; raise a UsageError for a wrong value."""
         values = _read_values(config)
         with as_usage_error():
             request, lint_request = _make_requests(values, config.rootpath)

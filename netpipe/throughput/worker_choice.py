@@ -79,11 +79,7 @@ Say = Callable[[int, Candidate], None]
 
 
 def parse_budget(text: str) -> int:
-    """Return the bytes that a number and its unit stand for: `4GB`.
-
-    Raises:
-        InputError: The text is something else, or 0.
-    """
+    """Return the bytes in a text such as `4GB`; raise an InputError for any other text, or 0."""
     found = _AMOUNT.fullmatch(text.strip())
     budget_bytes = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if not budget_bytes:

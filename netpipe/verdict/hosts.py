@@ -45,11 +45,7 @@ class HostsVerdict:
 
 
 def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
-    """Judge hosts by their measurements, of which there are at least two.
-
-    Raises:
-        InputError: They measured other batches, or with another device.
-    """
+    """Judge two hosts or more; raise an InputError if their batches or devices differ."""
     first, *others = measurements
     for aspect in ("device.key", "batch_bytes"):
         wanted = _read(measurements[first], aspect)

@@ -82,11 +82,7 @@ def save_index(index: Index, folder: Path) -> None:
 
 
 def load_index(folder: Path) -> Index:
-    """Read the index of a folder.
-
-    Raises:
-        InputError: It is missing, damaged, or of a newer version.
-    """
+    """Read the index of a folder; raise an InputError if it is missing, damaged or too new."""
     # The workers of a loader import this module, and read no index.
     from netpipe.results.documents import check_document, check_schema
 

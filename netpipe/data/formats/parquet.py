@@ -160,11 +160,7 @@ def find_parquet(sources: Sequence[Path]) -> list[Path]:
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths without those that lead to the file of an earlier one.
-
-    Raises:
-        InputError: A path does not lead to a regular file.
-    """
+    """Return the first path of each file; raise an InputError for what is no regular file."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         try:
@@ -179,11 +175,7 @@ def distinct_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a file and check its columns.
-
-    Raises:
-        InputError: It is not a complete parquet file, is empty, or lacks a column.
-    """
+    """Open a file; raise an InputError if it is damaged, is empty, or lacks a column."""
     try:
         check_columns(path, pq.read_schema(path))
         file = pq.ParquetFile(path, read_dictionary=["src_addr", "dst_addr"])

@@ -47,11 +47,7 @@ class ShardWriter:
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[Shard, ...]:
-        """Finish the files and give them their names.
-
-        Raises:
-            OSError: A file could not be written.
-        """
+        """Finish the files and name them; raise an OSError if one could not be written."""
         filled, rows = sum(map(bool, self._counts)), self._hash.hexdigest()
         shards = []
         for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
@@ -85,11 +81,7 @@ class SameFiles:
         self._states = {path: _state(path) for path in paths}
 
     def require(self, path: Path) -> None:
-        """Refuse a file that is gone or another one now.
-
-        Raises:
-            InputError: It is; a training would go on with other data.
-        """
+        """Raise an InputError for a file that is gone, or that was replaced."""
         if (found := _state(path)) != self._states[path]:
             constraint = "be the file that was there when the data were opened"
             way_out = "Put it back, or begin a new training"

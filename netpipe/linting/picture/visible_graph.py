@@ -19,12 +19,8 @@ SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
 # Grain puts these around the transformations that a user calls.
 _ADDED_BY_GRAIN: Final = (
-    "DataLoader",
-    "DataLoaderState",
-    "Options",
-    "WorkerContext",
-    "WorkerSlice",
-)
+    "DataLoader", "DataLoaderState", "Options", "WorkerContext", "WorkerSlice",
+)  # fmt: skip
 _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 
 
