@@ -14,11 +14,7 @@ class GitError(Exception):
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in a folder and return its output as text, without surrounding whitespace.
-
-    Raises:
-        GitError: git failed, or is not installed.
-    """
+    """Run git in a folder and return its output, stripped; raise a GitError if it fails."""
     return git_bytes(folder, *words).decode(errors="replace").strip()
 
 

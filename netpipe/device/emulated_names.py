@@ -28,12 +28,9 @@ class EmulatedAccelerator:
     """An accelerator whose steps only take time.
 
     Attributes:
-        name: As the user wrote it, `emulated:36ms` or `emulated:8xh100@25GB/s`.
         key: `emulated-h100-x8-25gb-s`.
-        count: Devices that one host feeds.
         set_step_s: The time of every step; None: it follows from the step's FLOPs.
         peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
-        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
     name: str

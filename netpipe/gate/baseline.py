@@ -69,11 +69,7 @@ def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measureme
 
 
 def baseline_paths(folder: Path) -> list[Path]:
-    """Return the baseline files in `<baselines>/<device key>`, the latest last.
-
-    Raises:
-        InputError: The folder exists and cannot be read.
-    """
+    """List the baselines of a folder, the latest last; raise an InputError if it is unreadable."""
     try:
         numbered = filter(read_number, folder.iterdir())
         return sorted(numbered, key=lambda path: (read_number(path), path.name))

@@ -137,11 +137,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the differences of the accepted baselines and the proposed ones, by device and number.
-
-    Raises:
-        InputError: A proposed baseline is damaged, or two share a number.
-    """
+    """Yield the files that differ, by device and number; raise an InputError for a damaged one."""
     old, new = _files(before), _files(after)
     for file in sorted({*old, *new}):
         was, now = old.get(file), new.get(file)

@@ -23,13 +23,7 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be worse than its baseline for a while.
-
-    Attributes:
-        bound: The metric may be at most this many times as bad as the baseline; above 1.
-        expires: The last day of the waiver.
-        device: A device key or family; "" for every device.
-    """
+    """Permission for one metric of one benchmark to be `bound` times as bad for a while."""
 
     benchmark: str
     metric: str

@@ -36,11 +36,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array of a step's aux to wait for: the one called loss, or else the first.
-
-    Raises:
-        MisuseError: The aux holds no array.
-    """
+    """Return an aux's array called loss, or its first; raise a MisuseError if it has none."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
@@ -156,9 +152,7 @@ class StepRunner:
     Attributes:
         ready_aux: The aux of the first step of the warm-up, which is done.
         kept_state_bytes: Bytes of the old state that a step leaves alive.
-        wait: What waits for the step that returned an aux, if the step has an attribute `wait`.
-        asked_before_next: How often a step alone was followed by another.
-        ready_before_next: How often it was done by then.
+        ready_before_next: How often a step alone was done when another one followed.
     """
 
     def __init__(

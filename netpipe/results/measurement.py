@@ -204,11 +204,7 @@ class Measurement:
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
-    """Build a Measurement from what `to_document` returned; `where` is the file, for errors.
-
-    Raises:
-        InputError: The document is of another schema, or a field is missing or wrong.
-    """
+    """Build a Measurement from a document; an InputError names its file, `where`."""
     from cattrs import BaseValidationError, transform_error
 
     if document.get("schema") != SCHEMA:

@@ -21,9 +21,7 @@ class WorkKind:
     """A kind of work that is counted; more of it is worse.
 
     Attributes:
-        unit: "B", or what is counted, in the plural.
         parts: What the count is divided by: functions, stages or arrays; "" for nothing.
-        sentence: Says how a batch changed, with {part}, {now} and {then}.
     """
 
     name: str

@@ -214,11 +214,7 @@ def list_own_threads() -> frozenset[int]:
 
 
 def age_s(pid: int) -> float:
-    """Return the seconds since a process started, to a hundredth; psutil's are to a second.
-
-    Raises:
-        ProcessLookupError: The process is gone.
-    """
+    """Return a process's age in seconds, to a hundredth; raise a ProcessLookupError if gone."""
     fields = _stat_fields(pid)
     if not fields:
         raise ProcessLookupError(pid)

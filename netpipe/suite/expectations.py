@@ -204,11 +204,7 @@ def _digest_rows(batch: Any) -> Iterable[bytes]:
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:
-    """Assert that no finding of a `netpipe.lint/1` document is an error.
-
-    Raises:
-        PipelineOrderError: One is; the message holds each with its cost and its fix.
-    """
+    """Assert that a `netpipe.lint/1` document has no error; a PipelineOrderError holds each."""
     __tracebackhide__ = True
     lines = []
     for finding in lint["findings"]:

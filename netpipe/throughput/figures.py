@@ -18,14 +18,7 @@ _SEGMENTATION: Final = "inputs_segmentation"
 
 @dataclass(frozen=True)
 class Counted:
-    """The tokens of one batch.
-
-    Attributes:
-        examples: The rows of its first array; 1 where that has no rows.
-        tokens: Without padding.
-        slots: Token positions, padding included.
-        rule: `BY_SEGMENTATION` or `BY_ELEMENTS`.
-    """
+    """The tokens of one batch, and its token positions, padding included (`slots`)."""
 
     examples: int
     tokens: int

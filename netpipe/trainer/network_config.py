@@ -110,11 +110,7 @@ _NAMES: Final = {
 def read_network_config(
     settings: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> NetworkConfig:
-    """Return settings, of which some are overridden by words as `max_target_length=512`.
-
-    Raises:
-        InputError: A name is unknown, or a value has another type.
-    """
+    """Return settings with overrides as `packing=false`; raise an InputError if one is wrong."""
     merged = dict(settings)
     for word in overrides:
         name, equals, text = word.partition("=")

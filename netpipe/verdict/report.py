@@ -29,11 +29,7 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
 
 
 def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
-    """Return the measurement of a document that `measurement_document` returned.
-
-    Raises:
-        InputError: It is of another schema, or a field is missing or wrong.
-    """
+    """Return the measurement of a printed document; raise an InputError if it is invalid."""
     known = [field.name for field in fields(Measurement) if field.name in document]
     values = {name: document[name] for name in ("schema", *known) if name in document}
     if "device" in values:

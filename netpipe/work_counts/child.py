@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str, Any]:
-    """Count the work of what the factories make; return the document of the result.
-
-    Raises:
-        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
-    """
+    """Count the work of what factories make; raise a MisuseError if that is unsuitable."""
     from netpipe.device.detection import measured_versions
     from netpipe.device.emulated_names import parse_accelerator
     from netpipe.grain_workers import let_grain_start_workers

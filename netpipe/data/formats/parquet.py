@@ -43,11 +43,7 @@ _OPTIONAL = "prb_id"
 
 
 def check_columns(where: object, schema: pa.Schema) -> list[str]:
-    """Return the names of the columns to read; other columns are ignored.
-
-    Raises:
-        InputError: A required column is missing, or a column is there twice or has a wrong type.
-    """
+    """Return the names of the columns to read; raise an InputError if one is missing or wrong."""
     for name, (wanted, accepts) in _COLUMNS.items():
         kinds = [field.type for field in schema if field.name == name]
         if len(kinds) > 1 or not (kinds or name == _OPTIONAL):
@@ -75,8 +71,6 @@ class MeasurementColumns:
 
     Attributes:
         where: The file, and the record in it if there are records; errors name it.
-        first_row: The number of the first row in the file.
-        columns: Those that `check_columns` named.
     """
 
     where: object

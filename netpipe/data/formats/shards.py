@@ -106,11 +106,7 @@ class ShardReader:
         self._readers: dict[Path, ArrayRecordReader] = {}
 
     def read(self, numbers: Sequence[int]) -> list[tuple[bytes, str]]:
-        """Return these records, each with the file and number that errors name.
-
-        Raises:
-            InputError: A record is damaged, or a file was replaced before it was opened.
-        """
+        """Return records, each with its file and number; raise an InputError if one is damaged."""
         shards = np.searchsorted(self._ends, numbers, side="right")
         indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
         # One at a time: the reader reads several in threads, which takes four times the CPU time.

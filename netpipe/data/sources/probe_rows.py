@@ -36,11 +36,7 @@ class RowSource(Protocol):
 
 
 class ArrayRecordSource:
-    """The rows of one split of a folder that was prepared.
-
-    Raises:
-        InputError: The index or a shard is missing or damaged, or of a newer version.
-    """
+    """The rows of one split of a prepared folder; raises an InputError if it is damaged."""
 
     def __init__(self, folder: Path, split: str) -> None:
         index = load_index(folder)

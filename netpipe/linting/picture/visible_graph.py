@@ -57,9 +57,7 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        findings: The worst first; empty where it is repeated.
         number: Tells calls that several others read from each other; 0 for all other calls.
-        is_repeated: The call stands further up already, with the same number.
     """
 
     node: Node
