@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 import click
+from click.decorators import FC
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -24,9 +25,6 @@ from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
 from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
-
-Command = Callable[..., None]
-Decorator = Callable[[Command], Command]
 
 FINE: Final = 0
 FAILED: Final = 1
@@ -96,7 +94,7 @@ quiet_option = click.option(
 )
 
 
-def seconds_option(flag: str, default: float, text: str) -> Decorator:
+def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
     """Return an option for a number of seconds, whose parameter is the flag's name with `_s`."""
     name = f"{flag.removeprefix('--').replace('-', '_')}_s"
     return click.option(flag, name, type=float, default=default, show_default=True, help=text)

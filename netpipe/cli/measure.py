@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import ceil
 from pathlib import Path
@@ -14,8 +14,6 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    Command,
-    Decorator,
     batch_limit_option,
     bold_first,
     html_option,
@@ -44,6 +42,8 @@ from netpipe.verdict.report import (
     verdict_table,
 )
 from netpipe.whole_file import refuse_unwritable, writable_folder
+
+_Command = Callable[..., None]
 
 
 def _check_storage(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -95,11 +95,13 @@ _LIMIT_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader") -> Decorator:
+def measure_options(
+    budget_s: float, budget_help: str, of_maxtext: str = "loader"
+) -> Callable[[_Command], _Command]:
     """Give a command these options; with --maxtext, `of_maxtext` is the name of its loader."""
     budget = seconds_option("--budget", budget_s, budget_help)
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: _Command) -> _Command:
         @wraps(command)
         def decorated(
             maxtext: Path | None, overrides: Sequence[str], storage: str | None, **named: Any

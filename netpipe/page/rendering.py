@@ -55,10 +55,8 @@ def render_page(
 ) -> str:
     """Return documents as one HTML page that needs no other file and no network.
 
-    Args:
-        documents: At least one; each fits its schema, one of `parts.SCHEMAS`.
-        names: A name for each document; none if there is only one.
-        repeat: The command that makes the documents again; "" if it is not known.
+    Each document, at least one, fits its schema, one of `parts.SCHEMAS`, and has a name unless it
+    is the only one. `repeat` is the command that makes them again; "" if it is not known.
     """
     parts: list[Part] = []
     for document, name in zip(documents, names or [""] * len(documents), strict=True):

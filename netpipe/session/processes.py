@@ -30,10 +30,8 @@ _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 class ProcessTree:
     """This process and its current children, loader workers among them.
 
-    CPU time includes all descendants, also those that start later or have ended.
-
-    Args:
-        without: Children that are excluded, with their descendants.
+    CPU time includes all descendants, also those that start later or have ended, but not children
+    in `without` and their descendants.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
