@@ -111,7 +111,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read the tables `[pipeline]` and `[step]` of a TOML file; raise an InputError if invalid."""
+    """Read the tables `[pipeline]` and `[step]` of a file; raise an InputError if it is invalid."""
     document = read_toml(path)
     for name, table in document.items():
         if name not in _SECTIONS:

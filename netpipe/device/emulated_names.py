@@ -75,7 +75,7 @@ def check_flops(flops: float) -> float:
 
 
 def parse_accelerator(text: str) -> EmulatedAccelerator | None:
-    """Parse an accelerator's name, None for `auto`; raise a MisuseError if it is unknown."""
+    """Parse an accelerator, None for `auto`; raise a MisuseError if its name is unknown."""
     if text == "auto":
         return None
     match = _SPEC.fullmatch(text)
@@ -90,7 +90,7 @@ def parse_accelerator(text: str) -> EmulatedAccelerator | None:
 
 
 def parse_accelerators(text: str) -> tuple[str, ...]:
-    """Split a list as `auto, emulated:36ms`; raise a MisuseError for an unknown name."""
+    """Split a list such as `auto, emulated:36ms`; raise a MisuseError for an unknown name."""
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         parse_accelerator(name)

@@ -23,7 +23,7 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be `bound` times as bad for a while."""
+    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while."""
 
     benchmark: str
     metric: str
@@ -75,7 +75,7 @@ def apply_waivers(
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
-    """Read the waivers of a file, none without a file; raise an InputError if it is invalid."""
+    """Read the waivers of a file, if it exists; raise an InputError if it is invalid."""
     if not path.exists():
         return ()
     document = read_toml(path)

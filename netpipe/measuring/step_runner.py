@@ -36,7 +36,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return an aux's array called loss, or its first; raise a MisuseError if it has none."""
+    """Return the array of an aux called loss, or its first; raise a MisuseError without one."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)

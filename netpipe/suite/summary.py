@@ -263,7 +263,7 @@ def _command(level: str, message: str, path: str, title: str, line: int | None =
 
 
 def add_step_summary(run: Run, path: Path) -> None:
-    """Append the summary to GitHub's, as Markdown; raise an InputError if that is impossible."""
+    """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
     tables = [_verdict_table(run)] if run.sessions else []
     compared = _comparison_lines(run) if run.compares or run.options.against else ()
     lines = ["## netpipe"]

@@ -75,7 +75,7 @@ class Checkout:
 
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
-    """Return the commit that a ref names; raise an InputError, about `option`, if there is none."""
+    """Return the commit that a ref names; raise an InputError about `option` if there is none."""
     try:
         top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:

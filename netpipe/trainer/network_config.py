@@ -110,7 +110,7 @@ _NAMES: Final = {
 def read_network_config(
     settings: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> NetworkConfig:
-    """Return settings with overrides as `packing=false`; raise an InputError if one is wrong."""
+    """Return settings with overrides such as `packing=false`; raise an InputError if invalid."""
     merged = dict(settings)
     for word in overrides:
         name, equals, text = word.partition("=")

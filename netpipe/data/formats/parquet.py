@@ -169,7 +169,7 @@ def distinct_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a file; raise an InputError if it is damaged, is empty, or lacks a column."""
+    """Open a parquet file; raise an InputError if it is damaged or empty, or lacks a column."""
     try:
         check_columns(path, pq.read_schema(path))
         file = pq.ParquetFile(path, read_dictionary=["src_addr", "dst_addr"])
