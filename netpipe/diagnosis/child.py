@@ -67,6 +67,15 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
     return {request.kind: {"findings": findings, "flops_per_step": flops}}
 
 
+def main() -> None:
+    """Run this process's session on the targets that its command names."""
+    from netpipe.measuring.targets import run_on_targets
+
+    run_on_targets(
+        InvestigationRequest, lambda request, factories, _: investigate(request, factories)
+    )
+
+
 def count_flops(flops: Flops) -> float | None:
     """Return the FLOPs per step from the step factory's attribute: a number, a callable or None."""
     counted = flops() if callable(flops) else flops
@@ -158,8 +167,4 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
 
 
 if __name__ == "__main__":
-    from netpipe.measuring.targets import run_on_targets
-
-    run_on_targets(
-        InvestigationRequest, lambda request, factories, _: investigate(request, factories)
-    )
+    main()

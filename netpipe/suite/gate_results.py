@@ -22,13 +22,9 @@ _MAX_VERSIONS: Final = 6
 
 # Failures come before all of these; a regression among them is waived.
 _WORST_FIRST: Final = (
-    Outcome.INCONCLUSIVE,
-    Outcome.NO_BASELINE,
-    Outcome.REGRESSED,
-    Outcome.IMPROVED,
-    Outcome.PASS,
+    Outcome.INCONCLUSIVE, Outcome.NO_BASELINE, Outcome.REGRESSED, Outcome.IMPROVED, Outcome.PASS,
     Outcome.NOT_COMPARED,
-)
+)  # fmt: skip
 
 
 def gated_names(quantity: str) -> tuple[str, ...]:
