@@ -21,7 +21,7 @@ from netpipe.session import footprint
 from netpipe.session.cleanup import list_started
 from netpipe.session.processes import ProcessTree
 
-_PSS, _OWN, _SHARED, _OPEN = "pss", "memory", "shared memory", "open files"
+_OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
 # The least growth over all rounds that is a finding, and what to do.
 _FINDINGS: Final = {
     _OWN: ("memory-grows", 32e6, "find what is kept there from batch to batch"),
@@ -52,6 +52,7 @@ class FootprintLog:
         self._batches: list[int] = []
         self._held: list[dict[str, dict[int, int]]] = []
         self._files: dict[str, int] = {}
+        self._peak_bytes = 0
         self._names = {getpid(): "the training process"}
 
     def read(self, puller: Puller) -> None:
@@ -63,12 +64,12 @@ class FootprintLog:
         workers = {pid: f"worker {number}" for number, pid in enumerate(tree.worker_pids, 1)}
         self._names = {**dict.fromkeys(tree.pids, "a helper process"), **workers, **self._names}
         pids = (getpid(), *tree.pids)
-        pss = {pid: footprint.read_pss(pid) for pid in pids}
+        memory = {pid: footprint.read_pss(pid) for pid in pids}
+        self._peak_bytes = max(self._peak_bytes, sum(pss_bytes for pss_bytes, _ in memory.values()))
         self._files = self._list_lasting_files()
         self._held.append(
             {
-                _PSS: {pid: pss_bytes for pid, (pss_bytes, _) in pss.items()},
-                _OWN: {pid: own_bytes for pid, (_, own_bytes) in pss.items()},
+                _OWN: {pid: own_bytes for pid, (_, own_bytes) in memory.items()},
                 _SHARED: {getpid(): sum(self._files.values())},
                 _OPEN: {pid: footprint.count_open_files(pid) for pid in pids},
             }
@@ -92,11 +93,10 @@ class FootprintLog:
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of a Measurement; none where the kernel does not tell."""
-        peak = max((sum(held[_PSS].values()) for held in self._held), default=0)
-        if not peak:
+        if not self._peak_bytes:
             return {}
         return {
-            "peak_pss_bytes": peak,
+            "peak_pss_bytes": self._peak_bytes,
             "growth_bytes_per_batch": self._growth(_OWN),
             "growing_process": self._name_growing(_OWN),
         }

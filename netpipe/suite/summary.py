@@ -51,7 +51,7 @@ def summary_lines(run: Run) -> Iterator[str]:
     yield from _order_lines(run)
     yield from _work_lines(run)
     if run.sessions:
-        yield from _render(_verdict_table(run))
+        yield from _render(verdict_table(last for *_, last in run.sessions.values()))
         yield from _verdict_lines(run)
     elif not (run.lints or run.profiles or run.resumes):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
@@ -69,10 +69,6 @@ def _render(table: Table) -> Iterator[str]:
     # A test's name may look like markup: test_load[emulated:h100].
     Console(file=stream, width=_WIDTH, markup=False, emoji=False).print(table)
     yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
-
-
-def _verdict_table(run: Run) -> Table:
-    return verdict_table(sessions[-1] for sessions in run.sessions.values())
 
 
 def _verdict_lines(run: Run) -> Iterator[str]:
@@ -264,7 +260,8 @@ def _command(level: str, message: str, path: str, title: str, line: int | None =
 
 def add_step_summary(run: Run, path: Path) -> None:
     """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
-    tables = [_verdict_table(run)] if run.sessions else []
+    measured = [last for *_, last in run.sessions.values()]
+    tables = [verdict_table(measured)] if measured else []
     compared = _comparison_lines(run) if run.compares or run.options.against else ()
     lines = ["## netpipe"]
     for table in (*tables, *comparison_tables(run)):
