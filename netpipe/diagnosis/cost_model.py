@@ -159,8 +159,9 @@ class LoaderModel:
         """Return the seconds in one process, whose threads share the work and Python's lock."""
         in_order = 1.0
         if self.reads:
-            cost = cost.with_waiting(self.reads.growth_at(self.reads_in_flight))
-            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer)
+            in_flight = self.reads_in_flight
+            cost = cost.with_waiting(self.reads.growth_at(in_flight))
+            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer, in_flight)
         if not self.threads:
             return cost.wall_s
         return max(

@@ -126,12 +126,15 @@ class ReadScaling:
         transfer = min(1.0, max(0.0, slope * read_bytes / read_s))
         return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
 
-    def ordering_factor(self, threads: int, buffer: int) -> float:
+    def ordering_factor(self, threads: int, buffer: int, in_flight: int) -> float:
         """Return the time of reading in order over that without an order, simulated.
 
-        The threads read ahead until a slow element and those behind it fill the buffer.
+        The threads of a process read ahead until a slow element and those behind it fill the
+        buffer. Refused reads are the slowest, so the times are those of as many in flight.
         """
-        chosen = np.random.default_rng(_SEED).choice(np.array(self.alone_s), _SIMULATED_READS)
+        nearest = min(self.levels, key=lambda level: abs(log(level / in_flight)))
+        read_s = [read.element_s for read in self.levels[nearest]]
+        chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
         free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
         for number, read_s in enumerate(chosen.tolist()):
             room_s = taken_s[number - buffer] if number >= buffer else 0.0
