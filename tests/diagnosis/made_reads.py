@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.read_scaling import (
     LATENCY,
     LEVELS,
@@ -17,6 +18,7 @@ from netpipe.diagnosis.read_scaling import (
     name_limit,
     split_by_size,
 )
+from netpipe.storage import service as storage_service
 from netpipe.storage.profiles import parse_storage
 from netpipe.storage.service import Service
 
@@ -48,21 +50,20 @@ def read_in(
     service: Service, threads: int, numbers: Iterator[int], sizes: Sequence[int], starts_s: float
 ) -> list[Read]:
     """Read as that many threads do, each its next element as soon as it has one, in no time."""
-    reads, waiting = list[Read](), [(starts_s, thread) for thread in range(threads)]
-    # Of each thread: the element, when it was asked for, and how often it was refused.
-    asked = dict[int, tuple[int, float, int]]()
+    reads = list[Read]()
+    # When each thread asks next, for which element, since when, and how often it was refused.
+    asking = [(starts_s, next(numbers), starts_s, 0) for _ in range(threads)]
     while len(reads) < max(150, 3 * threads):
-        now_s, thread = heappop(waiting)
-        number, started_s, refusals = asked.pop(thread, None) or (next(numbers), now_s, 0)
-        over_s, is_served = service.request(sizes[number % len(sizes)], now_s)
+        now_s, number, since_s, refusals = heappop(asking)
+        size = sizes[number % len(sizes)]
+        over_s, is_served = service.request(size, now_s, refusals)
         if is_served:
-            took_s = over_s - started_s
-            reads.append(Read(number, took_s, took_s, 1, sizes[number % len(sizes)]))
+            reads.append(Read(number, over_s - since_s, over_s - since_s, 1, size))
+            heappush(asking, (over_s, next(numbers), over_s, 0))
         else:
-            over_s += service.profile.retry_s * 2**refusals
-            asked[thread] = number, started_s, refusals + 1
-        heappush(waiting, (over_s, thread))
-    return reads
+            heappush(asking, (over_s, number, since_s, refusals + 1))
+    # As read_scaling leaves out those that find an idle storage.
+    return reads[len(reads) // 4 :]
 
 
 def probe(
@@ -73,6 +74,7 @@ def probe(
     Elements that are read again take `cached` of their time.
     """
     service, numbers, starts = Service(parse_storage(settings)), count(), count(1)
+    storage_service._DRAW.seed(3)  # of latencies, failures, and when refused reads come back
 
     def read(threads: int, positions: Iterator[int]) -> list[Read]:
         return read_in(service, threads, positions, sizes, 1e3 * next(starts))
@@ -96,3 +98,14 @@ def spread_reads(seed: int, number: int, mean_s: float = READ_S, sigma: float = 
 def times_of(reads: Iterable[Read]) -> list[float]:
     """Return the seconds of each element."""
     return [read.element_s for read in reads]
+
+
+SLOW_READS = LoaderModel(
+    ((StageCost(READ_S, 0.0, READ_S, READ_S), True),),
+    workers=0,
+    threads=4,
+    cores=8,
+    reads=made_scaling(),
+    read_buffer=256,
+)
+"""A loader that waits 40 ms for each batch, which four threads share, and computes nothing."""
