@@ -33,8 +33,9 @@ _MIN_WAVES: Final = 3
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
-# A tenth of the reads is served as quickly as reads alone, up to noise.
-_MAX_QUICK_RATIO: Final = 1.2
+# The growth of the quickest tenth over that of the mean: 0.2 to 0.7 if reads are refused, and above
+# 1.2 if all of them wait their turn.
+_MAX_QUICK_RATIO: Final = 0.7
 # Records that are read again as much faster come from a cache.
 _CACHED_SPEEDUP: Final = 3.0
 # Of an element's time, what its reads take at least if the source is what waits.
@@ -282,11 +283,13 @@ def name_limit(
 ) -> str:
     """Return what limits a saturated storage, or "" if that is not clear.
 
-    Refused reads wait long beside others that are served at once. A bandwidth lets as many bytes
-    pass of large records as of small ones, a limit on requests as many records.
+    Refused reads wait long beside others that are served at once, so that the mean grows by more
+    than the quickest reads. A bandwidth lets as many bytes pass of large records as of small ones,
+    a limit on requests as many records.
     """
     crowded_s, usual_s = [read.element_s for read in crowded], list(alone_s)
-    if np.percentile(crowded_s, 10) < _MAX_QUICK_RATIO * np.percentile(usual_s, 10):
+    quick_growth = np.percentile(crowded_s, 10) / np.percentile(usual_s, 10)
+    if quick_growth < _MAX_QUICK_RATIO * fmean(crowded_s) / fmean(usual_s):
         return THROTTLING
     sizes, times = (
         [fmean(getattr(read, name) for read in half) for half in (smaller, larger)]
