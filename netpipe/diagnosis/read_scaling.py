@@ -67,14 +67,12 @@ class ReadScaling:
     Attributes:
         levels: The elements read, by their number in flight.
         growth: The factor by which the storage slows a read down, by the reads in flight.
-        alone_s: Seconds of elements that nothing slows down.
         limit: What limits the most reads in flight: one of the three names above, or "" if it is
             the bandwidth or a limit on requests, and the records are too alike to tell.
     """
 
     levels: Mapping[int, Sequence[Read]]
     growth: Mapping[int, float]
-    alone_s: Sequence[float]
     limit: str
 
     def growth_at(self, in_flight: float) -> float:
@@ -184,7 +182,7 @@ def measure_read_scaling(
             for half in split_by_size(chain(*levels.values()))
         ]
         limit = name_limit(levels[LEVELS[-1]], alone, *halves)
-    return ReadScaling(levels, growth, alone, limit)
+    return ReadScaling(levels, growth, limit)
 
 
 class _ObservedSource:

@@ -33,7 +33,6 @@ def made_read(read_s: float = READ_S, size: int = 20_000, reads: int = 1) -> Rea
 def made_scaling(
     growth: Sequence[float] = (1.0, 1.0, 1.0),
     limit: str = LATENCY,
-    alone_s: Sequence[float] = (READ_S,),
     reads: Sequence[Read] = (),
 ) -> ReadScaling:
     """Return reads of 40 ms, slowed down by the growth of each level."""
@@ -43,7 +42,7 @@ def made_scaling(
     }
     if reads:
         levels = {**levels, LEVELS[0]: reads}
-    return ReadScaling(levels, dict(zip(LEVELS, growth, strict=True)), alone_s, limit)
+    return ReadScaling(levels, dict(zip(LEVELS, growth, strict=True)), limit)
 
 
 def read_in(

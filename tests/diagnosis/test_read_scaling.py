@@ -243,29 +243,33 @@ def test_larger_records_help_where_requests_are_what_counts(limit: str, helps: b
 @pytest.mark.parametrize("threads", [1, 4, 64])
 def test_equal_reads_lose_nothing_in_order(threads: int) -> None:
     """Each is ready when those before it are."""
-    assert made_scaling().ordering_factor(threads, threads) == pytest.approx(1.0, abs=0.03)
+    assert made_scaling().ordering_factor(threads, threads, LEVELS[0]) == pytest.approx(
+        1.0, abs=0.03
+    )
 
 
 def test_a_slow_read_holds_up_those_behind_it() -> None:
     """The smaller the buffer and the heavier the tail, the more; a large buffer loses little."""
-    heavy = made_scaling(alone_s=times_of(spread_reads(0, 2000, sigma=1.0)))
-    light = made_scaling(alone_s=times_of(spread_reads(0, 2000, sigma=0.2)))
-    small, usual, large = (heavy.ordering_factor(16, buffer) for buffer in (16, 64, 1000))
+    heavy = made_scaling(reads=spread_reads(0, 2000, sigma=1.0))
+    light = made_scaling(reads=spread_reads(0, 2000, sigma=0.2))
+    small, usual, large = (
+        heavy.ordering_factor(16, buffer, LEVELS[0]) for buffer in (16, 64, 1000)
+    )
     assert small > 2.0
     assert small > usual > large
     assert large == pytest.approx(1.0, abs=0.1)
-    assert light.ordering_factor(16, 16) < 1.5
+    assert light.ordering_factor(16, 16, LEVELS[0]) < 1.5
 
 
 def test_a_buffer_smaller_than_the_threads_leaves_some_idle() -> None:
     """Two elements ahead keep two of eight threads busy."""
-    assert made_scaling().ordering_factor(8, 2) == pytest.approx(4.0, rel=0.01)
+    assert made_scaling().ordering_factor(8, 2, LEVELS[0]) == pytest.approx(4.0, rel=0.01)
 
 
 def test_the_simulation_is_reproducible() -> None:
     """The same reads give the same factor."""
-    spread = made_scaling(alone_s=times_of(spread_reads(5, 300)))
-    assert spread.ordering_factor(16, 32) == spread.ordering_factor(16, 32)
+    spread = made_scaling(reads=spread_reads(5, 300))
+    assert spread.ordering_factor(16, 32, LEVELS[0]) == spread.ordering_factor(16, 32, LEVELS[0])
 
 
 # --- measuring
