@@ -244,7 +244,8 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         reads=evidence.reads,
         read_buffer=count_read_buffer(evidence.graph),
         cores=evidence.cores,
-        gil_fraction=_estimate_gil_fraction(evidence.scaling),
+        # Two threads that wait show nothing of the lock: assume that Python code computes.
+        gil_fraction=1.0 if evidence.reads else _estimate_gil_fraction(evidence.scaling),
         contention=_estimate_contention(evidence.scaling, total.working_fraction),
     )
     trainer_s, workers_s = _median_cpu_s(evidence.variants.blocks[side])
