@@ -197,17 +197,19 @@ def describe_reads(model: LoaderModel) -> Reads | None:
     return Reads(model.reads_in_flight, tuple(levels), known_bytes, model.reads.limit)
 
 
-def _name_read_limit(model: LoaderModel, reads: ReadScaling, computing: str) -> tuple[str, str]:
+def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tuple[str, str]:
     """Return the resource that limits the loader's reads as they are, and why."""
-    now = model.reads_in_flight
-    least, *_, most = describe_reads(model).levels  # type: ignore[union-attr]
+    least, *_, most = reads.levels
+    kind = "elements" if reads.bytes_per_read is None else "reads"
     why = (
-        f"it {computing}; {least.in_flight} reads at the same time take "
+        f"it {computing}; {least.in_flight} {kind} at the same time take "
         f"{format_seconds(least.s_per_read)} each, {most.in_flight} take "
         f"{format_seconds(most.s_per_read)}"
     )
-    if reads.growth_at(now) < SATURATED_GROWTH:
-        return LATENCY, f"{why}, and it has {now}"
+    if reads.bytes_per_read is None:  # What waits is a map: maybe for a lock or another service.
+        return "waiting", f"{why}, and it has {reads.in_flight}"
+    if scaling.growth_at(reads.in_flight) < SATURATED_GROWTH:
+        return LATENCY, f"{why}, and it has {reads.in_flight}"
     if not reads.limit:
         alike = "a bandwidth or a limit on requests, which records of about one size do not tell"
         return "waiting", f"{why}: {alike}"
@@ -235,8 +237,9 @@ def _find_resource(
     if read > _MIN_READ_BYTES_PER_BATCH:
         return "disk", f"it {computing} and {read / 1e6:.2g} MB a batch come from a disk"
     node = evidence.times[index].node
-    if evidence.reads and node and node.random_access:
-        return _name_read_limit(loader.model, evidence.reads, computing)
+    reads = describe_reads(loader.model)
+    if evidence.reads and reads and node and node.random_access:
+        return _name_read_limit(evidence.reads, reads, computing)
     return "waiting", f"it {computing} and reads nothing from a local disk"
 
 

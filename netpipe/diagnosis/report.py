@@ -50,9 +50,11 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
         is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
         subject = "What would limit it first: stage" if is_healthy else "Stage"
         sentences.append(_describe_bottleneck(bottleneck, subject))
-        # If the resource is unknown, `bottleneck.why` already states the clearest effect.
+        # If the resource is unknown, `bottleneck.why` already states the clearest effect; and
+        # without reads that wait, any loader is much faster.
         clearest = next(iter(findings.interventions), None)
-        if clearest and clearest.clear_factor and bottleneck.resource != "unknown":
+        is_news = bottleneck.resource != "unknown" and findings.reads is None
+        if clearest and clearest.clear_factor and is_news:
             sentences.append(f"Clearest effect: {clearest.effect}.")
         sentences += _describe_help(findings)
     else:
@@ -178,8 +180,8 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
 
 def build_read_table(reads: Reads) -> Table:
     """Return how long reads take with more and more of them in flight."""
-    size = f", {format_amount(reads.bytes_per_read)}B each" if reads.bytes_per_read else ""
-    now = f"the loader has {reads.in_flight}{size}"
+    size = f", of {format_amount(reads.bytes_per_read)}B each" if reads.bytes_per_read else ""
+    now = f"the loader has {reads.in_flight} in flight{size}"
     rows = [
         {
             "in flight": Figure(str(level.in_flight)),

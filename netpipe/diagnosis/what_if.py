@@ -194,9 +194,12 @@ def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Ite
 
 def _has_enough_workers(change: Change, step_s: float | None) -> bool:
     """Return whether the workers of a change keep the step fed."""
-    if not step_s or not change.workers:
-        return False
-    return enough_workers(change.workers * change.load_s, step_s) <= change.workers
+    return bool(change.workers) and _keeps_fed(change.load_s, step_s)
+
+
+def _keeps_fed(load_s: float, step_s: float | None) -> bool:
+    """Return whether batches that take so long to load keep the step fed."""
+    return step_s is not None and enough_workers(load_s, step_s) <= 1
 
 
 def choose_change(
@@ -209,7 +212,9 @@ def choose_change(
     reads = [change for change in helpful if change.kind == READS]
     best_s = min((change.load_s for change in reads), default=0.0)
     few_reads = [
-        change for change in reads if change.load_s <= max(step_s or 0.0, _NEAR_BEST * best_s)
+        change
+        for change in reads
+        if change.load_s <= _NEAR_BEST * best_s or _keeps_fed(change.load_s, step_s)
     ]
     stages = [change for change in helpful if change.stage in removable]
     enough = [change for change in workers if _has_enough_workers(change, step_s)]

@@ -272,7 +272,7 @@ def test_reads_have_their_time_and_their_rate() -> None:
     """The caption says how many the loader has in flight, and how large they are."""
     scaling = made_scaling((1.0, 1.0, 4.0))
     text = print_findings(reads=describe_reads(replace(SLOW_READS, reads=scaling)))[2]
-    assert "the loader has 4, 20 kB each" in text
+    assert "the loader has 4 in flight, of 20 kB each" in text
     assert "4 40 ms 100 16 40 ms 400 64 160 ms 400" in text
 
 
@@ -290,7 +290,7 @@ def test_reads_of_unknown_size_are_elements() -> None:
     assert reads is not None
     assert reads.bytes_per_read is None
     text = print_findings(reads=reads)[2]
-    assert "the loader has 4." in text
+    assert "the loader has 4 in flight." in text
     assert "4 40 ms 100" in text
 
 

@@ -57,7 +57,7 @@ class Planted:
 
 def waits(stage: str) -> Planted:
     """Return a stage that waits, as for storage."""
-    return Planted((stage,), ("waiting",))
+    return Planted((stage,), ("read-latency" if stage == SOURCE else "waiting",))
 
 
 def holds_the_lock(stage: str) -> Planted:

@@ -48,9 +48,9 @@ def test_a_question_names_what_the_case_has() -> None:
 def test_stage_and_resource_must_both_be_right(set_answer: SetAnswer) -> None:
     """Each is judged by itself, and the trial by both."""
     case = find("slow-source")
-    set_answer(answer())
+    set_answer(answer(resource="read-latency"))
     assert run(case, 1, 5.0).is_right
-    set_answer(answer(stage="Batch"))
+    set_answer(answer(stage="Batch", resource="read-latency"))
     wrong = run(case, 1, 5.0)
     assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (False, True, False)
     set_answer(answer(resource="gil"))

@@ -70,7 +70,7 @@ def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> N
         resource for case in PLANTED if case.planted for resource in case.planted.resources
     } == {
         *("cpu", "gil", "disk", "memory"),
-        *("process-transfer", "device-transfer", "waiting"),
+        *("process-transfer", "device-transfer", "waiting", "read-latency"),
     }
 
 
