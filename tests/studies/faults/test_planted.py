@@ -77,9 +77,11 @@ def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> N
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_only_what_loads_slowly_has_a_stage(case: Case) -> None:
     """Controls, syncs, compilations and donation are no stage's fault; slow loading always is."""
-    loads_slowly = case.family in {"loading", "buffers", "resources", "jitter", "at-risk"}
-    beside = case.family in {"transfer-bound", "contention"}
-    assert bool(case.planted) is (loads_slowly or beside)
+    slow = {"loading", "buffers", "resources", "jitter", "at-risk"}
+    stored = {"latency", "bandwidth", "throttling", "cold-cache", "slow-shard"}
+    beside = {"transfer-bound", "contention"}
+    is_planted = case.family in {*slow, *stored, *beside} and not case.is_control
+    assert bool(case.planted) is is_planted
 
 
 def test_rows_of_a_disk_are_read_whole() -> None:
