@@ -1,19 +1,22 @@
 """What the measurements show: the effect of each intervention, and what limits the loader. Pure."""
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Final
 
-from netpipe.diagnosis.cost_model import Evidence, with_stage_times
+from netpipe.diagnosis.cost_model import Evidence, LoaderModel, with_stage_times
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Intervention,
     Prediction,
+    Reads,
+    ReadsInFlight,
     Stage,
     Verification,
     clear_factor,
 )
 from netpipe.diagnosis.loader_variants import section_of
+from netpipe.diagnosis.read_scaling import LATENCY, SATURATED_GROWTH, ReadScaling
 from netpipe.diagnosis.turns import Side, SideBlocks, divide, log_interval
 from netpipe.diagnosis.what_if import MeasuredLoader
 from netpipe.results.measurement import Interval
@@ -180,6 +183,37 @@ def _find_sending_fraction(variants: SideBlocks) -> float:
     return 1 - 1 / speedup.median
 
 
+def describe_reads(model: LoaderModel) -> Reads | None:
+    """Return how reads scale, if that was measured."""
+    if model.reads is None:
+        return None
+    read_s, read_bytes, reads_per_element = model.reads.count_source_reads()
+    per_element = reads_per_element if read_s else 1.0
+    levels = []
+    for in_flight, elements in model.reads.levels.items():
+        s_per_read = fmean(element.element_s for element in elements) / per_element
+        levels.append(ReadsInFlight(in_flight, s_per_read, in_flight / s_per_read))
+    known_bytes = read_bytes if read_s else None
+    return Reads(model.reads_in_flight, tuple(levels), known_bytes, model.reads.limit)
+
+
+def _name_read_limit(model: LoaderModel, reads: ReadScaling, computing: str) -> tuple[str, str]:
+    """Return the resource that limits the loader's reads as they are, and why."""
+    now = model.reads_in_flight
+    least, *_, most = describe_reads(model).levels  # type: ignore[union-attr]
+    why = (
+        f"it {computing}; {least.in_flight} reads at the same time take "
+        f"{format_seconds(least.s_per_read)} each, {most.in_flight} take "
+        f"{format_seconds(most.s_per_read)}"
+    )
+    if reads.growth_at(now) < SATURATED_GROWTH:
+        return LATENCY, f"{why}, and it has {now}"
+    if not reads.limit:
+        alike = "a bandwidth or a limit on requests, which records of about one size do not tell"
+        return "waiting", f"{why}: {alike}"
+    return reads.limit, why
+
+
 def _find_resource(
     loader: MeasuredLoader, index: int, evidence: Evidence
 ) -> tuple[str, str] | None:
@@ -200,6 +234,9 @@ def _find_resource(
     computing = f"computes {format_percent(working_fraction)} of its time"
     if read > _MIN_READ_BYTES_PER_BATCH:
         return "disk", f"it {computing} and {read / 1e6:.2g} MB a batch come from a disk"
+    node = evidence.times[index].node
+    if evidence.reads and node and node.random_access:
+        return _name_read_limit(loader.model, evidence.reads, computing)
     return "waiting", f"it {computing} and reads nothing from a local disk"
 
 

@@ -14,7 +14,8 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.loader_variants import count_threads, count_workers
+from netpipe.diagnosis.loader_variants import count_read_buffer, count_threads, count_workers
+from netpipe.diagnosis.read_scaling import ReadScaling
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, SideBlocks
 from netpipe.linting.graph.nodes import Graph
@@ -35,6 +36,7 @@ class Evidence:
         scaling: The single-thread run in turns with its variants.
         variants: The unmodified loader in turns with its variants.
         load_s: Seconds per batch of the unmodified loader, as every report states it.
+        reads: How its reads scale; None if they do not wait, or were not measured.
     """
 
     graph: Graph
@@ -44,24 +46,36 @@ class Evidence:
     scaling: SideBlocks
     variants: SideBlocks
     load_s: Interval
+    reads: ReadScaling | None = None
 
 
 @dataclass(frozen=True)
 class StageCost:
     """Seconds per batch of one stage or of several, in one thread.
 
-    Reader threads can share `threaded_wall_s` of the wall time.
+    Reader threads can share `threaded_wall_s` of the wall time; `waiting_s` of that is no CPU time.
     """
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
     threaded_wall_s: float = 0.0
+    waiting_s: float = 0.0
 
     def __add__(self, other: "StageCost") -> "StageCost":
         return StageCost(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, factor: float) -> "StageCost":
-        return StageCost(self.wall_s * factor, self.cpu_s * factor, self.threaded_wall_s * factor)
+        return StageCost(*(seconds * factor for seconds in astuple(self)))
+
+    def with_waiting(self, factor: float) -> "StageCost":
+        """Return the cost with `factor` times the waiting."""
+        less_s = self.waiting_s * (1 - factor)
+        return replace(
+            self,
+            wall_s=self.wall_s - less_s,
+            threaded_wall_s=self.threaded_wall_s - less_s,
+            waiting_s=self.waiting_s - less_s,
+        )
 
     @property
     def working_fraction(self) -> float:
@@ -81,6 +95,8 @@ class LoaderModel:
         gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
         contention: The fraction by which each further computing process slows the others.
         worker_overhead_s: Wall seconds of a worker that no stage accounts for.
+        reads: How the storage answers more reads in flight; None: as fast as single ones.
+        read_buffer: Elements that the reader threads of a process read ahead.
     """
 
     stages: tuple[tuple[StageCost, bool], ...]
@@ -95,6 +111,13 @@ class LoaderModel:
     contention: float = 0.0
     worker_overhead_s: float = 0.0
     trainer_overhead_s: float = 0.0
+    reads: ReadScaling | None = None
+    read_buffer: int = 0
+
+    @property
+    def reads_in_flight(self) -> int:
+        """Reads at the same time, in all processes."""
+        return max(1, self.workers) * max(1, self.threads)
 
     @property
     def worker_cost(self) -> StageCost:
@@ -134,10 +157,14 @@ class LoaderModel:
 
     def _process_s(self, cost: StageCost) -> float:
         """Return the seconds in one process, whose threads share the work and Python's lock."""
+        in_order = 1.0
+        if self.reads:
+            cost = cost.with_waiting(self.reads.growth_at(self.reads_in_flight))
+            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer)
         if not self.threads:
             return cost.wall_s
         return max(
-            cost.threaded_wall_s / self.threads,
+            in_order * cost.threaded_wall_s / self.threads,
             cost.wall_s - cost.threaded_wall_s,
             self.gil_fraction * cost.cpu_s,
         )
@@ -153,10 +180,11 @@ class LoaderModel:
         """Return the model with the overhead that makes it as slow as the measured loader.
 
         That overhead, such as late wake-ups, stays when a stage is removed. If the cores are the
-        limit, no overhead is added: other programs may have used them too.
+        limit, no overhead is added: other programs may have used them too. Neither is it if reads
+        wait, because what makes them slower than expected is shared by more of them too.
         """
         missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
-        if missing_s <= 0 or limit == "cores":
+        if missing_s <= 0 or limit == "cores" or self.reads:
             return self
         if limit == "trainer":
             return replace(self, trainer_overhead_s=missing_s)
@@ -207,6 +235,8 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         stages,
         workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
         threads=count_threads(evidence.graph),
+        reads=evidence.reads,
+        read_buffer=count_read_buffer(evidence.graph),
         cores=evidence.cores,
         gil_fraction=_estimate_gil_fraction(evidence.scaling),
         contention=_estimate_contention(evidence.scaling, total.working_fraction),
@@ -266,8 +296,10 @@ def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
     stages = []
     for time in times:
         stage_s, node = time.s_per_batch * wall_scale, time.node
-        is_threaded = count_threads(evidence.graph) > 0 and node is not None and node.random_access
-        cost = StageCost(stage_s, time.cpu_s_per_batch * cpu_scale, stage_s if is_threaded else 0.0)
+        stage_cpu_s = time.cpu_s_per_batch * cpu_scale
+        cost = StageCost(stage_s, stage_cpu_s)
+        if node is not None and node.random_access:
+            cost = StageCost(stage_s, stage_cpu_s, stage_s, max(0.0, stage_s - stage_cpu_s))
         # A stage that Grain added to the single-thread run has no node in the unmodified loader.
         stages.append((cost, not count_workers(evidence.graph) or node is None or node.in_worker))
     return tuple(stages)

@@ -25,6 +25,9 @@ RESOURCES: Final = {
     "memory": "bound by the memory that all cores share",
     "process-transfer": "bound by sending between processes",
     "device-transfer": "bound by copying to the device",
+    "read-latency": "bound by the latency of reads",
+    "read-bandwidth": "bound by the bandwidth of the storage",
+    "read-throttling": "bound by a limit on requests to the storage",
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
     "none": "no bottleneck",
     "unknown": "bottleneck unknown",
@@ -151,6 +154,32 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class ReadsInFlight:
+    """What reads take while so many are in flight, in this process alone."""
+
+    in_flight: int
+    s_per_read: float
+    reads_per_s: float
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How reads that wait scale.
+
+    Attributes:
+        in_flight: Reads at the same time of the unmodified loader, in all processes.
+        levels: What was measured with more and more of them.
+        bytes_per_read: None if it is not the source that waits: then a read is an element.
+        limit: The resource that limits the most reads in flight; "" if that is not clear.
+    """
+
+    in_flight: int
+    levels: tuple[ReadsInFlight, ...]
+    bytes_per_read: float | None
+    limit: str
+
+
+@dataclass(frozen=True)
 class Untried:
     """Why no prediction was tried, and the change that was chosen, if there was one."""
 
@@ -171,6 +200,8 @@ class Findings:
         lane_s_per_batch: Wall seconds of the single-thread run.
         stages: The slowest first.
         interventions: Those with the clearest effect first.
+        reads: None if reads do not wait, or were not measured.
+        storage: The stand-in that the loader read from, whose times are derived; "" for none.
         unverified: Why no prediction was tried; "" if one was.
         remarks: The parts that were left out, and why.
     """
@@ -190,6 +221,8 @@ class Findings:
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
+    reads: Reads | None = None
+    storage: str = ""
 
     @property
     def why_untried(self) -> str:

@@ -12,6 +12,7 @@ from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_bl
 from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
+    describe_reads,
     find_bottleneck,
     list_interventions,
     list_stages,
@@ -24,12 +25,12 @@ from netpipe.diagnosis.loader_variants import (
     count_workers,
     on_half_the_cores,
     single_thread_variant,
+    with_read_threads,
     with_tiny_payload,
     with_workers,
-    without_read_threads,
     without_stage,
 )
-from netpipe.diagnosis.single_thread_run import END_FRACTION, SingleThreadRun
+from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import (
     MIN_ROUNDS,
@@ -80,6 +81,7 @@ class Investigation:
         self._started_s = self.clock()
         self._single_thread, self._graph = single_thread_variant(self.loader)
         self._remarks: list[str] = []
+        self._reads_wait = False
 
     def run(self) -> Findings:
         """Measure and conclude everything.
@@ -113,6 +115,8 @@ class Investigation:
             unverified=str(outcome) if isinstance(outcome, Untried) else "",
             elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
+            reads=describe_reads(loader.model),
+            storage=getattr(self.loader, "storage", ""),
         )
 
     def _measure(self) -> tuple[SingleThreadRun, Evidence]:
@@ -122,19 +126,21 @@ class Investigation:
         min_start_s = _MIN_WORKERS_START_S if self._graph.nodes else 0.0
         look = look._replace(start_s=max(look.start_s, min_start_s))
         self._schedule = Schedule(self.clock, self.request.wanted_s, self.watch, self.clock())
-        run, times, scaling = self._run_single_thread(look)
+        run, (times, reads, scaling) = self._run_single_thread(look)
         self._look = look._replace(batch_s=run.look.batch_s)
+        self._reads_wait = reads is not None
         variants = self._measure_variants(can_add_workers=run.is_rebuilt)
         load_s = variants.interval(Side.UNMODIFIED)
         if self.request.load_s is not None:
             load_s = Interval(*self.request.load_s)
         rebuilt = run.is_rebuilt
-        return run, Evidence(self._graph, self.cores, rebuilt, times, scaling, variants, load_s)
+        evidence = Evidence(
+            self._graph, self.cores, rebuilt, times, scaling, variants, load_s, reads
+        )
+        return run, evidence
 
-    def _run_single_thread(
-        self, unmodified: FirstLook
-    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
-        """Return the single-thread run, its stage times and its scaling.
+    def _run_single_thread(self, unmodified: FirstLook) -> tuple[SingleThreadRun, Measured]:
+        """Return the single-thread run, and what was measured of it.
 
         If the loader cannot be rebuilt to run in one thread, the run is the unmodified loader.
         """
@@ -155,21 +161,23 @@ class Investigation:
                 look = call_within(start, slot.remaining_s())
                 # Not watched: the watchdog would blame the loader for a variant that hangs.
                 rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
-                return rebuilt, *rebuilt.measure()
+                return rebuilt, rebuilt.measure()
             except Exception as error:  # noqa: BLE001  # then the loader is measured as it is
                 why = describe_error(error)
                 self._remarks.append(
                     f"the loader does not run in one thread ({why}): it was diagnosed as it is"
                 )
-        return run, *run.measure()
+        return run, run.measure()
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
-        if self._graph.nodes and count_workers(self._graph):
+        if self._reads_wait:  # No core is short then, and the time is for trying other reads.
+            pass
+        elif self._graph.nodes and count_workers(self._graph):
             variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
         elif can_add_workers and not count_workers(self._graph):
-            variants[Side.ONE_WORKER] = with_workers(self.loader, self._graph, 1)
-        if self.cores > 1:
+            variants[Side.ONE_WORKER] = self._with_workers(1)
+        if self.cores > 1 and not self._reads_wait:
             variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
         slot = self._schedule.slot(_VARIANTS_BUDGET_FRACTION, _VARIANTS_END_FRACTION)
         turns = self._measure_in_turns(variants, slot, "the unmodified loader")
@@ -196,8 +204,11 @@ class Investigation:
         if change.stage is not None:
             return ablated[change.stage]
         if change.workers is not None:
-            return with_workers(self.loader, self._graph, change.workers)
-        return without_read_threads(self.loader)
+            return self._with_workers(change.workers)
+        return with_read_threads(self.loader, change.threads or 0)
+
+    def _with_workers(self, workers: int) -> LoaderFactory:
+        return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)
 
     def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
         """Return, by the index of a stage, the loader without that stage."""

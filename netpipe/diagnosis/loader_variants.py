@@ -30,6 +30,7 @@ KEPT: Final = 4
 """Results that an ablated stage computes before it repeats them."""
 
 _DEFAULT_READER_THREADS: Final = 16
+_DEFAULT_READ_BUFFER: Final = 500
 
 
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
@@ -60,17 +61,19 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     return make, graph
 
 
-def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFactory:
+def with_workers(
+    loader: LoaderFactory, graph: Graph, workers: int, *, keeps_threads: bool = False
+) -> LoaderFactory:
     """Return the factory of the same loader with another number of workers.
 
     A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
-    them at its end, each without reader threads.
+    them at its end, each without reader threads unless it keeps them.
     """
     if takes_workers(loader):
         return give_workers(loader, workers)
     if graph.of_kind("ProcessPrefetch", "DataLoader"):
         return lambda: build_variant(loader, Variant(workers=workers))
-    variant = Variant(read_threads=0 if _has_reader(graph) else None)
+    variant = Variant(read_threads=0 if _has_reader(graph) and not keeps_threads else None)
     options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=BATCHES_AHEAD)
     return lambda: build_variant(loader, variant).mp_prefetch(options)
 
@@ -106,9 +109,9 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
     return loader if has_none and not workers else with_workers(loader, graph, workers)
 
 
-def without_read_threads(loader: LoaderFactory) -> LoaderFactory:
-    """Return the factory of the same pipeline without reader threads."""
-    return lambda: build_variant(loader, Variant(read_threads=0))
+def with_read_threads(loader: LoaderFactory, threads: int) -> LoaderFactory:
+    """Return the factory of the same pipeline with so many reader threads in each process."""
+    return lambda: build_variant(loader, Variant(read_threads=threads))
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
@@ -262,6 +265,12 @@ def count_threads(graph: Graph) -> int:
     # Grain iterates a MapDataset with its default options.
     is_map = bool(graph.nodes) and graph.nodes[0].random_access
     return threads or (_DEFAULT_READER_THREADS if is_map else 0)
+
+
+def count_read_buffer(graph: Graph) -> int:
+    """Return the elements that the reader threads of each process read ahead."""
+    buffers = [node.integer("prefetch_buffer_size") for node in graph.of_kind("ToIter")]
+    return max((size or 0 for size in buffers), default=_DEFAULT_READ_BUFFER)
 
 
 def section_of(node: Node | None, graph: Graph) -> str:

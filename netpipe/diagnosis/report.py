@@ -12,12 +12,13 @@ from netpipe.diagnosis.diagnosis import (
     Intervention,
     Need,
     Prediction,
+    Reads,
     Stage,
 )
 from netpipe.diagnosis.turns import NO_TIME
-from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
+from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO, READS
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import format_number, format_percent, format_seconds
+from netpipe.results.units import format_amount, format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.tables import (
     Cell,
@@ -68,8 +69,11 @@ def _describe_rate(
     findings: Findings, measurement: Measurement | None, verdict: Verdict | None
 ) -> str:
     load_s = findings.load_s_per_batch.median
+    derived = f" (derived: it reads from {findings.storage})" if findings.storage else ""
     if measurement is None or verdict is None:
-        return f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each."
+        return (
+            f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each{derived}."
+        )
     device = measurement.device
     kind = f"{verdict.kind.capitalize()} on {device.key}{' (derived)' * device.emulated}"
     if verdict.kind not in _LOADING_KINDS:
@@ -105,7 +109,7 @@ def _describe_help(findings: Findings) -> Iterator[str]:
         return
     helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
     helpful = [guess for guess in findings.what_if if guess.load_s_per_batch.median < helpful_s]
-    simple = [guess for guess in helpful if guess.kind in ("no-threads", "workers")]
+    simple = [guess for guess in helpful if guess.kind in ("no-threads", READS, "workers")]
     for best in (*simple, *helpful)[:1]:
         yield f"{_describe_prediction(best)} (not tried: {findings.why_untried})."
 
@@ -131,6 +135,8 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
         yield replace(stages, rows=stages.rows[:_MAX_STAGES])
     if findings.interventions:
         yield build_intervention_table(findings.interventions)
+    if findings.reads:
+        yield build_read_table(findings.reads)
     if findings.what_if:
         yield build_prediction_table(findings)
     if diagnosis.needs:
@@ -172,6 +178,21 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
         for made in interventions
     ]
     return Table("Interventions", caption, rows)
+
+
+def build_read_table(reads: Reads) -> Table:
+    """Return how long reads take with more and more of them in flight."""
+    size = f", {format_amount(reads.bytes_per_read)}B each" if reads.bytes_per_read else ""
+    now = f"the loader has {reads.in_flight}{size}"
+    rows = [
+        {
+            "in flight": Figure(str(level.in_flight)),
+            "time of a read": Figure(format_seconds(level.s_per_read)),
+            "reads/s": Figure(format_number(level.reads_per_s)),
+        }
+        for level in reads.levels
+    ]
+    return Table("Reads at the same time", f"Measured in one process; {now}.", rows)
 
 
 def build_prediction_table(findings: Findings) -> Table:

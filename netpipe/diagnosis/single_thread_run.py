@@ -8,12 +8,12 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 import psutil
 
@@ -26,7 +26,8 @@ from netpipe.diagnosis.blocks import (
 )
 from netpipe.diagnosis.child import SecondProcess
 from netpipe.diagnosis.diagnosis import clear_factor
-from netpipe.diagnosis.loader_variants import KEPT, without_stage
+from netpipe.diagnosis.loader_variants import KEPT, OneThread, without_stage
+from netpipe.diagnosis.read_scaling import ReadScaling, measure_read_scaling
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
 from netpipe.diagnosis.turns import (
     MIN_ROUNDS,
@@ -51,6 +52,8 @@ END_FRACTION: Final = 0.6
 _STAGES_FRACTION: Final = 0.08
 _SCALING_FRACTION: Final = 0.25
 _DISK_FRACTION: Final = 0.10
+_READS_FRACTION: Final = 0.20
+_MIN_WAITING_FRACTION: Final = 0.5
 _ROUNDS: Final = 5
 _MIN_BLOCK_S: Final = 0.2
 _MIN_BATCHES: Final = 4
@@ -70,6 +73,14 @@ _SYSTEM_FOLDERS: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
 _CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 
 
+class Measured(NamedTuple):
+    """The stages of a single-thread run, the largest first, its reads if they wait, its scaling."""
+
+    times: tuple[StageTime, ...]
+    reads: ReadScaling | None
+    scaling: SideBlocks
+
+
 @dataclass(frozen=True)
 class SingleThreadRun:
     """The single-thread run of a loader.
@@ -86,10 +97,15 @@ class SingleThreadRun:
     watch: Watch
     remarks: list[str]
 
-    def measure(self) -> tuple[tuple[StageTime, ...], SideBlocks]:
-        """Return the stages and the scaling; raise a SessionError if the run failed."""
+    def measure(self) -> "Measured":
+        """Measure the stages, reads that wait, and the scaling.
+
+        Raises:
+            SessionError: The run failed.
+        """
         times = self.stage_times()
-        return times, self.measure_scaling(times)
+        reads = self.measure_reads(times)
+        return Measured(times, reads, self.measure_scaling(times))
 
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
@@ -125,6 +141,23 @@ class SingleThreadRun:
             sides = self._start_sides(stack, slot, block_s, ablated)
             turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
         return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns))
+
+    def measure_reads(self, times: Sequence[StageTime]) -> ReadScaling | None:
+        """Return how the elements that reader threads could read scale, if reading them waits."""
+        reading = [time for time in times if time.node and time.node.random_access]
+        wall_s, cpu_s = (
+            sum(getattr(time, name) for time in reading)
+            for name in ("s_per_batch", "cpu_s_per_batch")
+        )
+        if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * self.look.batch_s:
+            return None
+        scaling = list[ReadScaling | None]()
+        with note_failure(self.remarks, "reads at the same time could not be measured"):
+            slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
+            dataset = cast("OneThread", self.loader()).dataset
+            measure = partial(measure_read_scaling, dataset, times, slot.clock, slot.budget_s)
+            scaling.append(call_within(measure, slot.remaining_s()))
+        return scaling[0] if scaling else None
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
         """Pull the first batches from the disk and from the page cache, in turns.

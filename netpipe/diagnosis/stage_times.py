@@ -48,6 +48,7 @@ class StageTime:
     Attributes:
         node: Its node in the graph of the unmodified loader; None if it has none.
         single_thread_node: Its id in the graph of the single-thread run; None without a graph.
+        calls_per_batch: Elements that it makes for a batch; 0 without a graph.
     """
 
     name: str
@@ -57,6 +58,7 @@ class StageTime:
     made_at: str
     s_per_batch: float
     cpu_s_per_batch: float
+    calls_per_batch: float = 0.0
 
 
 def measure_stage_times(
@@ -97,7 +99,10 @@ def _time_nodes(
         original = unmodified.get(number)
         made_at = original.made_at if original else ""
         wall_s, cpu_s = spent.wall_s / batches, spent.cpu_s / batches
-        times.append(StageTime(str(node), original, number, str(function), made_at, wall_s, cpu_s))
+        calls = raw.calls / batches
+        times.append(
+            StageTime(str(node), original, number, str(function), made_at, wall_s, cpu_s, calls)
+        )
     return times
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from statistics import median
 from typing import Final
 
@@ -17,19 +18,26 @@ from netpipe.diagnosis.cost_model import (
 )
 from netpipe.diagnosis.diagnosis import Prediction
 from netpipe.diagnosis.loader_variants import count_threads, count_workers
+from netpipe.diagnosis.read_scaling import LEVELS
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, divide
+from netpipe.linting.experiments.variants import READ_AHEAD
 from netpipe.results.measurement import Interval
 from netpipe.verdict.worker_sizing import enough_workers
 
 WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"
 NO_THREADS: Final = "no-threads"
+READS: Final = "reads-in-flight"
+LARGER_RECORDS: Final = "larger-records"
 SMALLER_BATCH: Final = "smaller-batch"
 
 MAX_HELPFUL_RATIO: Final = 0.95
 """Of the load time after a change to that before; above, the change is not worth trying."""
 
+# More reads in flight that gain less than this are not worth their threads.
+_NEAR_BEST: Final = 1.1
+_LARGER_RECORDS: Final = 8
 _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
 _MAX_STAGES: Final = 2
@@ -99,8 +107,8 @@ def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float,
 class Change:
     """A change that the model can make to a measured loader.
 
-    `workers` is their number after the change, None if it stays; `stage` the index of the stage
-    that the change removes.
+    `workers` is their number after the change, None if it stays, and `threads` that of the reader
+    threads of each process; `stage` is the index of the stage that the change removes.
     """
 
     name: str
@@ -109,6 +117,7 @@ class Change:
     base: MeasuredLoader
     workers: int | None = None
     stage: int | None = None
+    threads: int | None = None
 
     def predict(self, step_s: float | None = None) -> Prediction:
         """Return what the change gives, with the headroom if it leaves the step as it is."""
@@ -139,7 +148,8 @@ def list_changes(
     """
     if single_thread:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
-        yield Change(name, NO_THREADS, single_thread.model, single_thread)
+        yield Change(name, NO_THREADS, single_thread.model, single_thread, threads=0)
+    yield from _read_changes(loader)
     yield from _worker_changes(one_worker or loader, loader.model.workers, step_s)
     for index, stage in enumerate(times[:_MAX_STAGES]):
         faster, free = (with_stage_times(loader.model, index, factor) for factor in (0.5, 0.0))
@@ -152,6 +162,26 @@ def list_changes(
         half, nothing = (with_payload(loader.model, factor) for factor in (0.5, 0.0))
         yield Change("half the bytes a batch", "narrower-dtype", half, loader)
         yield Change("nothing sent between processes", "no-transfer", nothing, loader)
+
+
+def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
+    """Yield other numbers of reads in flight, and larger records."""
+    model = loader.model
+    if model.reads is None:
+        return
+    processes = max(1, model.workers)
+    for in_flight in LEVELS:
+        threads = ceil(in_flight / processes)
+        name = f"{threads * processes} reads in flight (grain.ReadOptions(num_threads={threads}))"
+        changed = replace(
+            model, threads=threads, read_buffer=max(model.read_buffer, READ_AHEAD * threads)
+        )
+        if threads != model.threads:
+            yield Change(name, READS, changed, loader, threads=threads)
+    if factor := model.reads.larger_records_factor(_LARGER_RECORDS):
+        stages = tuple((cost.with_waiting(factor), in_worker) for cost, in_worker in model.stages)
+        name = f"records of {_LARGER_RECORDS} times the size"
+        yield Change(name, LARGER_RECORDS, replace(model, stages=stages), loader)
 
 
 def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Iterator[Change]:
@@ -175,10 +205,15 @@ def _has_enough_workers(change: Change, step_s: float | None) -> bool:
 def choose_change(
     changes: Sequence[Change], load_s: float, step_s: float | None, removable: Collection[int]
 ) -> Change | None:
-    """Return the change to try: no threads, else enough workers, more workers, a stage less."""
+    """Return the change to try: other threads, else enough workers, more workers, a stage less."""
     helpful = [change for change in changes if change.load_s < MAX_HELPFUL_RATIO * load_s]
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]
+    reads = [change for change in helpful if change.kind == READS]
+    best_s = min((change.load_s for change in reads), default=0.0)
+    few_reads = [
+        change for change in reads if change.load_s <= max(step_s or 0.0, _NEAR_BEST * best_s)
+    ]
     stages = [change for change in helpful if change.stage in removable]
     enough = [change for change in workers if _has_enough_workers(change, step_s)]
-    return next(iter((*threads, *enough, *workers, *stages)), None)
+    return next(iter((*threads, *few_reads, *enough, *workers, *stages)), None)

@@ -15,9 +15,9 @@ from netpipe.diagnosis.loader_variants import (
     count_threads,
     on_half_the_cores,
     single_thread_variant,
+    with_read_threads,
     with_tiny_payload,
     with_workers,
-    without_read_threads,
 )
 from netpipe.errors import MisuseError
 from netpipe.grain_workers import let_grain_start_workers
@@ -230,4 +230,4 @@ def test_reader_threads_are_left_out(loader: Factory) -> None:
     """A pipeline and a DataLoader in the training process start 16 threads by default."""
     _, graph = single_thread_variant(loader)
     assert count_threads(graph) > 0
-    assert count_threads(read_graph(without_read_threads(loader)())) == 0
+    assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0

@@ -21,6 +21,10 @@ BATCHES_AHEAD: Final = 2
 """Batches that an added prefetch holds, in each worker."""
 
 
+READ_AHEAD: Final = 4
+"""Elements that each reader thread should read ahead, so that a slow one holds up no other."""
+
+
 class CannotRebuildError(MisuseError):
     """A variant would have no effect on what the factory returns, or cannot be made of it."""
 
@@ -33,7 +37,8 @@ class Variant:
         workers: Worker processes of every `mp_prefetch` and DataLoader; 0: none, which gives the
             elements in the order that the number of workers may change.
         keeps_init: Whether a worker stays where workers run a user's function as they start.
-        read_threads: Threads of every `to_iter_dataset` and DataLoader.
+        read_threads: Threads of every `to_iter_dataset` and DataLoader; more of them read at least
+            `READ_AHEAD` elements each ahead.
         read_buffer: The most elements that such a reader may hold; smaller buffers stay.
         workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
             the last of them.
@@ -167,10 +172,11 @@ class _Calls:
         threads, buffer = self._variant.read_threads, self._variant.read_buffer
         if threads is not None or buffer is not None:
             given = read_options or grain.ReadOptions()
-            read_options = grain.ReadOptions(
-                given.num_threads if threads is None else threads,
-                min(given.prefetch_buffer_size, inf if buffer is None else buffer),
-            )
+            threads = given.num_threads if threads is None else threads
+            held = given.prefetch_buffer_size
+            if threads > given.num_threads:
+                held = max(held, READ_AHEAD * threads)
+            read_options = grain.ReadOptions(threads, min(held, inf if buffer is None else buffer))
         return original(dataset, read_options, **named)
 
     def _make_data_loader(self, original: Method, loader: Any, **named: Any) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn
@@ -86,13 +86,36 @@ def named(
 )  # fmt: skip
 def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
     """Change random pipelines as diagnose proposes: are its predictions right?"""
+    _predict(predicting.run, first, seeds, minutes, budget, path)
 
+
+@main.command()
+@_first
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=20, show_default=True,
+    help="Seeds; each draws a storage, a pipeline, and a number of reads in flight.",
+)  # fmt: skip
+@_minutes
+@_budget
+@click.option(
+    "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
+    default=_FOLDER / "reads.jsonl", show_default=True, help="The file of trials.",
+)  # fmt: skip
+def reads(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
+    """Change the reads in flight of random pipelines in random storages: was it predicted?"""
+    _predict(predicting.run_slow_reads, first, seeds, minutes, budget, path)
+
+
+def _predict(
+    run: Callable[[int, float], Iterator[predicting.Predicting]],
+    first: int, seeds: int, minutes: float, budget: float, path: Path,
+) -> NoReturn:  # fmt: skip
     def run_missing() -> Iterator[predicting.Predicting]:
         done = {trial.seed for trial in read_records(path, predicting.Predicting)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             if seed not in done and time.monotonic() < ends_s:
-                yield from predicting.run(seed, budget)
+                yield from run(seed, budget)
 
     _report(path, predicting.Predicting, run_missing(), predicting_report)
 

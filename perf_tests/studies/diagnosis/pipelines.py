@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp, log
 from typing import Any, Final, Literal
 
 import grain
 import numpy as np
 
-from perf_tests.studies.faults.batches import Array, Batch, collate, row
+from netpipe.storage import stand_in
+from perf_tests.studies.faults.batches import COLUMNS, Array, Batch, collate, row
 from perf_tests.studies.faults.delays import compute, compute_unlocked, wait
 
 Stage = Literal["read", "decode", "augment", "stack"]
@@ -22,6 +24,9 @@ _WORDS: Final[Mapping[str, Stage]] = {
 _ROWS_IN_ALL: Final = 100_000_000
 _SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
 _MIN_S, _MAX_S = 0.003, 0.030  # of a stage and a batch
+_SIZES: Final = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
+_RECORD_BYTES: Final = 20_000
+_LIMITS: Final = ("", "bandwidth", "rate", "refusing rate", "concurrent")
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,33 @@ class Reader:
     def __getitem__(self, number: int) -> Array:
         self.work.do(1 / self.rows)
         return row(number)
+
+
+@dataclass(frozen=True)
+class Records:
+    """A source of records in memory, whose sizes differ by up to four times."""
+
+    usual_bytes: int
+
+    def __len__(self) -> int:
+        return _ROWS_IN_ALL
+
+    def __getitem__(self, number: int) -> Array:
+        """Return record `number`: uint8."""
+        part = _SIZES[number * 7919 % len(_SIZES)]
+        return np.full(int(part * self.usual_bytes), number % 100, np.uint8)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A batch function that takes as much of each record as a row has."""
+
+    work: Work
+
+    def __call__(self, records: Sequence[Array]) -> Batch:
+        """Stack the beginnings of records, later."""
+        self.work.do(1.0)
+        return collate([record[:COLUMNS] for record in records])
 
 
 @dataclass(frozen=True)
@@ -97,6 +129,10 @@ class Pipeline:
         rows: In a batch.
         workers: Worker processes; 0: none.
         threads: Reader threads of each process.
+        storage: The stand-in that the source is placed in; "" for none.
+        record_bytes: About the size of a record of the source; the largest are four times as large
+            as the smallest.
+        reads_batches: Whether each reader thread makes whole batches, or single rows.
     """
 
     rows: int
@@ -106,6 +142,9 @@ class Pipeline:
     decode: Work = NOTHING
     augment: Work = NOTHING
     stack: Work = NOTHING
+    storage: str = ""
+    record_bytes: int = 0
+    reads_batches: bool = True
 
     @property
     def working(self) -> tuple[Stage, ...]:
@@ -127,16 +166,25 @@ class Pipeline:
 
     def dataset(self) -> grain.IterDataset:
         """Build the Grain pipeline."""
-        rows = grain.MapDataset.source(Reader(self.read, self.rows))
+        source: Any = Reader(self.read, self.rows)
+        if self.storage:
+            source = stand_in(Records(self.record_bytes), self.storage)
+        rows = grain.MapDataset.source(source)
         rows = rows.map(Decode(self.decode, self.rows)).map(Augment(self.augment, self.rows))
-        batches = rows.batch(self.rows, batch_fn=Stack(self.stack)).to_iter_dataset(
-            grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=2 * self.threads)
-        )
+        make_batch: Any = (Cut if self.storage else Stack)(self.stack)
+        batch: dict[str, Any] = {"batch_size": self.rows, "batch_fn": make_batch}
+        if self.reads_batches:
+            batches = rows.batch(**batch).to_iter_dataset(self._read_options(2))
+        else:
+            batches = rows.to_iter_dataset(self._read_options(2 * self.rows)).batch(**batch)
         if self.workers == 0:
             return batches
         return batches.mp_prefetch(
             grain.MultiprocessingOptions(num_workers=self.workers, per_worker_buffer_size=2)
         )
+
+    def _read_options(self, ahead: int) -> grain.ReadOptions:
+        return grain.ReadOptions(self.threads, prefetch_buffer_size=ahead * self.threads)
 
 
 def find_stage(name: str) -> Stage | None:
@@ -161,3 +209,33 @@ def draw_pipeline(seed: int) -> Pipeline:
 def _draw_work(generator: np.random.Generator) -> Work:
     seconds = float(np.exp(generator.uniform(np.log(_MIN_S), np.log(_MAX_S))))
     return Work(str(generator.choice(list(_SPENDS))), float(f"{seconds:.3g}"))
+
+
+def draw_slow_reads(seed: int) -> Pipeline:
+    """Draw a pipeline that waits for a storage with a latency and maybe one limit."""
+    generator = np.random.default_rng([seed, 1])
+    reads_batches = bool(generator.integers(2))
+    return Pipeline(
+        rows=int(generator.choice([4, 8, 16])),
+        workers=int(generator.integers(0, 2, endpoint=True)),
+        threads=int(generator.choice([0, 2, 4, 8, 16])),
+        decode=Work("computes", float(generator.choice([0.0, 0.0005, 0.002]))),
+        storage=_draw_storage(generator),
+        record_bytes=_RECORD_BYTES,
+        reads_batches=reads_batches,
+    )
+
+
+def _draw_storage(generator: np.random.Generator) -> str:
+    """Draw a storage; its limit allows 3 to 40 reads at the same time."""
+    latency_ms = exp(generator.uniform(log(5), log(60)))
+    tail_ms = latency_ms * generator.uniform(1.0, 4.0)
+    reads_per_s = exp(generator.uniform(log(3), log(40))) * 1e3 / latency_ms
+    limit = {
+        "": "",
+        "bandwidth": f",bandwidth={reads_per_s * _RECORD_BYTES / 1e3:.0f}kB/s",
+        "rate": f",rate={reads_per_s:.0f}/s,retry=0ms",
+        "refusing rate": f",rate={reads_per_s:.0f}/s,retry={latency_ms:.0f}ms",
+        "concurrent": f",concurrent={max(2, reads_per_s * latency_ms / 1e3):.0f}",
+    }[str(generator.choice(_LIMITS))]
+    return f"object-store,latency={latency_ms:.1f}ms,tail={tail_ms:.1f}ms{limit}"

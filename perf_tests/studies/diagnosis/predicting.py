@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -13,11 +13,17 @@ from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval
 from perf_tests.studies.diagnosis import subject
 from perf_tests.studies.diagnosis.asking import Answer, Question, diagnose
-from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline, find_stage
+from perf_tests.studies.diagnosis.pipelines import (
+    Pipeline,
+    draw_pipeline,
+    draw_slow_reads,
+    find_stage,
+)
 from perf_tests.studies.diagnosis.turns import time_pipelines
 
 _MAX_WORKERS: Final = 4
 KINDS: Final = ("workers", "without-stage")
+READS: Final = "reads-in-flight"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,14 @@ class Predicting:
     def error_fraction(self) -> float | None:
         """How far the prediction is off, over what was measured; None where either is missing."""
         return self._error_fraction(1.0)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured time lies in the interval of the prediction."""
+        predicted, measured = self.predicted_s_per_batch, self.measured_s_per_batch
+        if predicted is None or measured is None:
+            return False
+        return predicted.low <= measured.median <= predicted.high
 
     @property
     def steady_error_fraction(self) -> float | None:
@@ -86,6 +100,17 @@ def run(seed: int, budget_s: float) -> Iterator[Predicting]:
     """
     pipeline = draw_pipeline(seed)
     kinds = KINDS if len(pipeline.working) > 1 else KINDS[:1]
+    return _run(seed, pipeline, kinds, budget_s)
+
+
+def run_slow_reads(seed: int, budget_s: float) -> Iterator[Predicting]:
+    """Diagnose a pipeline that waits for a storage, change its reads in flight, and compare."""
+    return _run(seed, draw_slow_reads(seed), [READS], budget_s)
+
+
+def _run(
+    seed: int, pipeline: Pipeline, kinds: Sequence[str], budget_s: float
+) -> Iterator[Predicting]:
     try:
         variables = {subject.VARIABLE: subject.describe(pipeline)}
         answer = diagnose(Question(f"{subject.__name__}:loader", variables, budget_s))
@@ -132,7 +157,8 @@ def choose_change(
     ]
     if not candidates:
         return None
-    index = np.random.default_rng([seed, KINDS.index(kind)]).integers(len(candidates))
+    number = [*KINDS, READS].index(kind)
+    index = np.random.default_rng([seed, number]).integers(len(candidates))
     return candidates[int(index)]
 
 
@@ -141,6 +167,9 @@ def _apply(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
     if prediction.kind == "without-stage":
         stage = find_stage(prediction.change)
         return pipeline.without(stage) if stage in pipeline.working else None
+    if prediction.kind == READS:
+        threads = re.search(r"num_threads=(\d+)", prediction.change)
+        return replace(pipeline, threads=int(threads[1])) if threads else None
     asked = re.search(r"\d+", prediction.change)
     workers = int(asked[0]) if asked else pipeline.workers
     same = workers == pipeline.workers or workers > _MAX_WORKERS

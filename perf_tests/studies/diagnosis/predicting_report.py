@@ -7,7 +7,7 @@ from typing import Final
 
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import percentiles
-from perf_tests.studies.diagnosis.predicting import KINDS, Predicting
+from perf_tests.studies.diagnosis.predicting import KINDS, READS, Predicting
 from perf_tests.studies.proportions import Proportion
 
 MAX_CLOSE_FRACTION: Final = 0.20
@@ -23,6 +23,7 @@ def format_trial(trial: Predicting) -> str:
         for stage in pipeline.working
         for work in (getattr(pipeline, stage),)
     )
+    stages = ", ".join(filter(None, (trial.pipeline.storage, stages)))
     about = f"seed {trial.seed}: {stages}; workers {pipeline.workers}, threads {pipeline.threads}"
     return f"{about}; {trial.change or trial.kind}: {_describe_outcome(trial)}"
 
@@ -53,11 +54,12 @@ def count_close(trials: Sequence[Predicting]) -> Proportion:
 def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
     """Write a row for each kind of change in Markdown, one for all, one for a calm machine."""
     yield (
-        "| change | trials | within 20% | median error | 90th percentile |"
+        "| change | trials | within 20% | inside the interval | median error | 90th percentile |"
         " within 20% on a steady machine |"
     )
-    yield "|---|--:|--:|--:|--:|--:|"
-    groups = {kind: [trial for trial in trials if trial.kind == kind] for kind in KINDS}
+    yield "|---|--:|--:|--:|--:|--:|--:|"
+    kinds = (*KINDS, READS)
+    groups = {kind: [trial for trial in trials if trial.kind == kind] for kind in kinds}
     calm = [trial for trial in trials if trial.busy_elsewhere_fraction <= CALM_FRACTION]
     for name, group in {**groups, "all": list(trials), "all, others idle": calm}.items():
         if group:
@@ -72,7 +74,9 @@ def _format_row(name: str, trials: Sequence[Predicting]) -> str:
         "none predicted" if error == inf else f"{100 * error:.0f}%"
         for error in (median(known), percentiles(known)[90])
     )
-    return f"| {name} | {len(trials)} | {_count_small(errors)} | {middle} | {most} | {steady} |"
+    inside = Proportion.of([trial.is_inside for trial in trials])
+    close = _count_small(errors)
+    return f"| {name} | {len(trials)} | {close} | {inside} | {middle} | {most} | {steady} |"
 
 
 def _count_small(errors: Sequence[float | None]) -> Proportion:

@@ -1,0 +1,284 @@
+"""What limits reads that wait: measured with more and more of them in flight."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapreplace
+from itertools import chain, count, cycle
+from math import exp, log, sqrt
+from statistics import fmean, pstdev
+from typing import Any, Final
+
+import numpy as np
+
+from netpipe.clock import Clock
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.linting.graph.grain_classes import replace_user_code
+from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.storage.stand_in import count_bytes
+
+LEVELS: Final = (4, 16, 64)
+"""The reads in flight that are tried."""
+
+LATENCY: Final = "read-latency"
+BANDWIDTH: Final = "read-bandwidth"
+THROTTLING: Final = "read-throttling"
+
+SATURATED_GROWTH: Final = 1.5
+"""Reads that take this many times as long as alone share what the storage gives."""
+
+_MIN_READS: Final = 150
+_MIN_WAVES: Final = 3
+# Less growth moves no prediction by more than its interval.
+_MIN_GROWTH: Final = 1.05
+_MIN_SIZE_RATIO: Final = 1.3
+# A tenth of the reads is served as quickly as reads alone, up to noise.
+_MAX_QUICK_RATIO: Final = 1.2
+# Records that are read again as much faster come from a cache.
+_CACHED_SPEEDUP: Final = 3.0
+# Of an element's time, what its reads take at least if the source is what waits.
+_MIN_SOURCE_FRACTION: Final = 0.5
+_MAX_SMALL_BYTES: Final = 1 << 20
+_MAX_TRANSFER_FRACTION: Final = 0.5
+_SIMULATED_READS: Final = 3000
+_SEED: Final = 0
+
+
+@dataclass(frozen=True)
+class Read:
+    """One element that a reader thread has read: its seconds, and those and the bytes of its reads.
+
+    Without a source that can be observed there are no such reads.
+    """
+
+    position: int
+    element_s: float
+    source_s: float = 0.0
+    source_reads: int = 0
+    source_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ReadScaling:
+    """What reading elements takes, by how many are read at the same time.
+
+    Attributes:
+        levels: The elements read, by their number in flight.
+        growth: The factor by which the storage slows a read down, by the reads in flight.
+        alone_s: Seconds of elements that nothing slows down.
+        limit: What limits the most reads in flight: one of the three names above, or "" if it is
+            the bandwidth or a limit on requests, and the records are too alike to tell.
+    """
+
+    levels: Mapping[int, Sequence[Read]]
+    growth: Mapping[int, float]
+    alone_s: Sequence[float]
+    limit: str
+
+    def growth_at(self, in_flight: float) -> float:
+        """Return the growth between the levels, and beyond them, where a saturated storage is."""
+        xs, ys = ([0.0, *map(log, values)] for values in (self.growth, self.growth.values()))
+        is_saturated = ys[-1] >= log(SATURATED_GROWTH)
+        beyond = max(0.0, log(in_flight) - xs[-1]) if is_saturated else 0.0
+        return exp(float(np.interp(log(in_flight), xs, ys)) + beyond)
+
+    def count_source_reads(self) -> tuple[float, float, float]:
+        """Return the seconds and the bytes of a read of the source, and the reads of an element.
+
+        All are 0 where the source is not what waits.
+        """
+        reads = self.levels[LEVELS[0]]
+        element_s, source_s, number, size = (
+            sum(getattr(read, name) for read in reads)
+            for name in ("element_s", "source_s", "source_reads", "source_bytes")
+        )
+        if source_s < _MIN_SOURCE_FRACTION * element_s:
+            return 0.0, 0.0, 0.0
+        return source_s / number, size / number, number / len(reads)
+
+    def larger_records_factor(self, times: int) -> float | None:
+        """Return the factor on the waiting if records had so many times their size.
+
+        There are as many times fewer reads, each of which takes the latency once: what of its time
+        does not grow with its size (Theil-Sen's slope). None if larger records are no help.
+        """
+        if self.limit not in (LATENCY, THROTTLING):
+            return None
+        from scipy.stats import theilslopes
+
+        read_s, read_bytes, _ = self.count_source_reads()
+        if not 0 < read_bytes < _MAX_SMALL_BYTES:
+            return None
+        pairs = [
+            (read.source_bytes / read.source_reads, read.source_s / read.source_reads)
+            for read in self.levels[LEVELS[0]]
+        ]
+        sizes, seconds = zip(*pairs, strict=True)
+        slope = theilslopes(seconds, sizes).slope if len(set(sizes)) > 1 else 0.0
+        transfer = min(1.0, max(0.0, slope * read_bytes / read_s))
+        return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
+
+    def ordering_factor(self, threads: int, buffer: int) -> float:
+        """Return the time of reading in order over that without an order, simulated.
+
+        The threads read ahead until a slow element and those behind it fill the buffer.
+        """
+        chosen = np.random.default_rng(_SEED).choice(np.array(self.alone_s), _SIMULATED_READS)
+        free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
+        for number, read_s in enumerate(chosen.tolist()):
+            room_s = taken_s[number - buffer] if number >= buffer else 0.0
+            over_s = max(free_s[0], room_s) + read_s
+            heapreplace(free_s, over_s)
+            taken_s[number] = max(over_s, taken_s[number - 1])
+        return max(1.0, taken_s[-1] * threads / float(chosen.sum()))
+
+
+def measure_read_scaling(
+    dataset: Any, times: Iterable[StageTime], clock: Clock, budget_s: float
+) -> ReadScaling | None:
+    """Read elements with more and more threads, after those that the loader begins with.
+
+    Args:
+        dataset: A pipeline of its own, without workers and threads.
+        times: Of its stages.
+        clock: In seconds.
+        budget_s: About how long it may take.
+
+    Returns:
+        None if there is not exactly one place where threads can read.
+    """
+    datasets, graph = collect_datasets(dataset), read_graph(dataset)
+    readers = graph.of_kind("ToIter")
+    if len(readers) != 1:
+        return None
+    top = readers[0].parents[0]
+    below = {top, *(node.id for node in graph.below(graph.nodes[top]))}
+    reading = [time for time in times if time.single_thread_node in below]
+    calls = max(1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top))
+    alone_s, cpu_s = (
+        sum(getattr(time, name) for time in reading) / calls
+        for name in ("s_per_batch", "cpu_s_per_batch")
+    )
+    elements: Any = datasets[top]
+    for node in graph.of_kind("Source"):
+        replace_user_code(datasets[node.id], _ObservedSource)
+    share_s, positions = budget_s / (len(LEVELS) + 2), count(len(elements) // 3)
+    levels = {n: _read_at_once(elements, positions, n, clock, share_s) for n in LEVELS}
+    growth, alone = find_growth(levels, alone_s, cpu_s)
+    limit = LATENCY
+    if growth[LEVELS[-1]] >= SATURATED_GROWTH:
+        halves = [
+            _read_at_once(elements, cycle(half), LEVELS[-1], clock, share_s)
+            for half in split_by_size(chain(*levels.values()))
+        ]
+        limit = name_limit(levels[LEVELS[-1]], alone, *halves)
+    return ReadScaling(levels, growth, alone, limit)
+
+
+class _ObservedSource:
+    """A source that adds up, for each thread, what was read of it."""
+
+    seen = threading.local()
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        started_s = time.perf_counter()
+        record = self._source[index]
+        seen = vars(self.seen)
+        seen["source_s"] = seen.get("source_s", 0.0) + time.perf_counter() - started_s
+        seen["source_reads"] = seen.get("source_reads", 0) + 1
+        seen["source_bytes"] = seen.get("source_bytes", 0) + count_bytes(record)
+        return record
+
+
+def _read_at_once(
+    elements: Any, positions: Iterator[int], threads: int, clock: Clock, limit_s: float
+) -> list[Read]:
+    """Read with so many threads until there are enough elements or the time is up."""
+    reads: list[Read] = []
+    failures: list[Exception] = []
+    ends_s, enough = clock() + limit_s, max(_MIN_READS, _MIN_WAVES * threads)
+
+    def read() -> None:
+        try:
+            while not failures and clock() < ends_s and len(reads) < enough:
+                position, started_s = next(positions), clock()
+                vars(_ObservedSource.seen).clear()
+                elements[position]
+                reads.append(Read(position, clock() - started_s, **vars(_ObservedSource.seen)))
+        except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
+            failures.append(error)
+
+    running = [threading.Thread(target=read, name="netpipe-read") for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    for failure in failures[:1]:
+        raise failure
+    return reads
+
+
+def find_growth(
+    levels: Mapping[int, Sequence[Read]], alone_s: float, cpu_s: float
+) -> tuple[dict[int, float], list[float]]:
+    """Return the growth of each level, and the seconds of all elements without growth.
+
+    Levels that do not differ clearly are one sample: their mean times lie within twice the standard
+    error. Where threads wait for Python's lock as long, the storage is not seen to slow them down.
+    """
+    growth, alone = dict[int, float](), list[float]()
+    for in_flight, reads in levels.items():
+        read_s = [read.element_s for read in reads]
+        spread = pstdev(read_s) / fmean(read_s)
+        noise = 2 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _MIN_READS / 2))
+        base_s, least = fmean(alone or [alone_s]), max(_MIN_GROWTH, 1 + noise)
+        found = fmean(read_s) / base_s
+        if fmean(read_s) < least * in_flight * cpu_s:
+            found = 1.0
+        elif found < least and not any(factor > 1 for factor in growth.values()):
+            found, alone = 1.0, alone + read_s
+        growth[in_flight] = max(found, 1.0, *growth.values())
+    return growth, alone or [alone_s]
+
+
+def split_by_size(reads: Iterable[Read]) -> tuple[list[int], list[int]]:
+    """Return the positions of the smaller and of the larger half of the elements."""
+    by_size = sorted(reads, key=lambda read: read.source_bytes)
+    middle = len(by_size) // 2
+    smaller, larger = by_size[:middle], by_size[-middle:]
+    return [read.position for read in smaller], [read.position for read in larger]
+
+
+def name_limit(
+    crowded: Sequence[Read],
+    alone_s: Iterable[float],
+    smaller: Sequence[Read],
+    larger: Sequence[Read],
+) -> str:
+    """Return what limits a saturated storage, or "" if that is not clear.
+
+    Refused reads wait long beside others that are served at once. A bandwidth lets as many bytes
+    pass of large records as of small ones, a limit on requests as many records.
+    """
+    crowded_s, usual_s = [read.element_s for read in crowded], list(alone_s)
+    if np.percentile(crowded_s, 10) < _MAX_QUICK_RATIO * np.percentile(usual_s, 10):
+        return THROTTLING
+    sizes, times = (
+        [fmean(getattr(read, name) for read in half) for half in (smaller, larger)]
+        for name in ("source_bytes", "element_s")
+    )
+    is_cached = _CACHED_SPEEDUP * fmean(times) < fmean(crowded_s)
+    if is_cached or sizes[1] < _MIN_SIZE_RATIO * max(1.0, sizes[0]):
+        return ""
+    grows_with_size = times[1] / times[0] > sqrt(sizes[1] / max(1.0, sizes[0]))
+    return BANDWIDTH if grows_with_size else THROTTLING
