@@ -60,6 +60,11 @@ def waits(stage: str) -> Planted:
     return Planted((stage,), ("waiting",))
 
 
+def reads_wait_for(limit: str) -> Planted:
+    """Return a source in a storage that is slow by its latency, its bandwidth or its throttling."""
+    return Planted((SOURCE,), (f"read-{limit}",))
+
+
 def holds_the_lock(stage: str) -> Planted:
     """Return a stage that computes in pure Python."""
     return Planted((stage,), ("gil",))

@@ -64,13 +64,14 @@ def test_an_answer_is_needed_and_a_reason_for_two(
 
 
 def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> None:
-    """Diagnose is held to account on at least 25 cases and each of seven resources."""
+    """Diagnose is held to account on at least 25 cases and each of ten resources."""
     assert len(PLANTED) >= 25
     assert {
         resource for case in PLANTED if case.planted for resource in case.planted.resources
     } == {
         *("cpu", "gil", "disk", "memory"),
         *("process-transfer", "device-transfer", "waiting"),
+        *("read-latency", "read-bandwidth", "read-throttling"),
     }
 
 

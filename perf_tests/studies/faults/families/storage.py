@@ -4,7 +4,7 @@ from typing import Final
 
 from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import Case, Range, Values, load_s
-from perf_tests.studies.faults.planted import SOURCE, waits
+from perf_tests.studies.faults.planted import reads_wait_for
 from perf_tests.studies.faults.stored_rows import (
     LARGE_BYTES,
     Records,
@@ -53,7 +53,7 @@ _LATENCY: Final = (
         lambda values: stored(_latency(values)),
         _TOO_SLOW,
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "reads-two-at-a-time",
@@ -63,7 +63,7 @@ _LATENCY: Final = (
         lambda values: stored(_latency(values, in_flight=2), threads(2)),
         _TOO_SLOW,
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "reads-in-one-worker",
@@ -73,7 +73,7 @@ _LATENCY: Final = (
         lambda values: stored(_latency(values), workers=1),
         _TOO_SLOW,
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "fine-reads-in-flight",
@@ -94,7 +94,7 @@ _BANDWIDTH: Final = (
         lambda values: stored(f"{latency(0.0005)},{_bandwidth(values)}", records=_LARGE),
         _TOO_SLOW,
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("bandwidth"),
     ),
     Case(
         "narrow-for-many-readers",
@@ -106,7 +106,7 @@ _BANDWIDTH: Final = (
         ),
         _TOO_SLOW,
         budget_ratio=4.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("bandwidth"),
     ),
     Case(
         "fine-wide-network",
@@ -129,7 +129,7 @@ _THROTTLING: Final = (
         lambda values: stored(f"{latency(0.005)},{_rate(values)},retry=50ms", threads(16)),
         _TOO_SLOW,
         budget_ratio=4.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("throttling"),
     ),
     Case(
         "requests-in-turn",
@@ -139,7 +139,7 @@ _THROTTLING: Final = (
         lambda values: stored(f"{latency(0.005)},{_rate(values)},retry=0s", threads(16)),
         _TOO_SLOW,
         budget_ratio=4.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("throttling"),
     ),
     Case(
         "few-connections",
@@ -149,7 +149,7 @@ _THROTTLING: Final = (
         lambda values: stored(f"{_latency(values, in_flight=2)},concurrent=2", threads(16)),
         _TOO_SLOW,
         budget_ratio=4.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("throttling"),
     ),
     Case(
         "fine-below-the-rate",
@@ -170,7 +170,7 @@ _COLD_CACHE: Final = (
         lambda values: stored(f"{_latency(values)},cache=100GB"),
         _TOO_SLOW,
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "cache-warms-up",
@@ -185,7 +185,7 @@ _COLD_CACHE: Final = (
         finding="cache-warms-up",
         why="today's steps wait for storage, and those of the next epoch do not: either helps",
         budget_ratio=2.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "half-warm-cache",
@@ -195,7 +195,7 @@ _COLD_CACHE: Final = (
         lambda values: stored(f"{latency(load_s(values) / ROWS / 0.6)},warm=0.4"),
         _TOO_SLOW,
         budget_ratio=3.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "fine-warm-cache",
@@ -215,7 +215,7 @@ _SLOW_SHARD: Final = (
         lambda values: in_shards(_fast_shard_s(values), _SLOWER, together=1),
         _TOO_SLOW,
         budget_ratio=3.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "late-shard-of-eight",
@@ -225,7 +225,7 @@ _SLOW_SHARD: Final = (
         lambda values: in_shards(_fast_shard_s(values), _SLOWER, together=2 * ROWS),
         {"step_s": Range(0.012, 0.016), "load_ratio": Range(0.50, 0.58)},
         budget_ratio=3.0,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "fine-slow-shard-behind-threads",
