@@ -52,8 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; let a run use netpipe that asks for it with a flag or an ini key."""
     config.addinivalue_line(
         "markers",
-        "netpipe(headroom, stall_fraction, accelerator): limits of a performance test, and the "
-        "accelerator it is measured with",
+        "netpipe(headroom, stall_fraction, first_batch_s, peak_pss_bytes, growth_bytes_per_batch, "
+        "accelerator): limits of a performance test, and the accelerator it is measured with",
     )
     if os.environ.get(REQUEST_VARIABLE) or is_any_given(config):
         activate(config)

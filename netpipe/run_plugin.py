@@ -31,7 +31,10 @@ from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
 
 _T = TypeVar("_T")
 _COMPARE = pytest.StashKey[object]()
-_MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
+_MARKER_KEYS = (
+    "headroom", "stall_fraction", "first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch",
+    "accelerator",
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)

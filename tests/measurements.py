@@ -5,7 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from netpipe.results import statistics
-from netpipe.results.measurement import CalibrationTurns, Device, Host, Measurement, Rounds, Waits
+from netpipe.results.measurement import (
+    CalibrationTurns,
+    Device,
+    Host,
+    Interval,
+    Measurement,
+    Rounds,
+    Waits,
+)
 
 Series = float | Sequence[float]
 
@@ -89,6 +97,9 @@ def make_measurement(
         busy_elsewhere_fraction=0.01,
         batch_bytes=49_152,
         first_batch_s=1.5,
+        peak_pss_bytes=400_000_000,
+        growth_bytes_per_batch=Interval(1000.0, 500.0, 1500.0, rounds),
+        growing_process="worker 1 (pid 7)",
         drained=True,
         elapsed_s=21.0,
         rounds=Rounds(

@@ -169,6 +169,9 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     assert made["cached-bytes"]["speedup"] is None
     assert "no file" in made["cached-bytes"]["says"]
     assert {one["kind"] for one in found["what_if"]} >= {"workers", "without-stage"}
+    assert found["start_up"]["import_s"] > 0
+    assert found["start_up"]["shipping_s"] is None
+    assert found["start_up"]["first_read_s"] > 0
     assert found["measurement"] is None
     assert found["verified"] is None
     assert "tried: " in found["unverified"]

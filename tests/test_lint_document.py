@@ -9,6 +9,7 @@ from netpipe.device.host import this_host
 from netpipe.linting import linter
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.picture.terminal import TextPicture
+from netpipe.linting.rules.finding import Reads
 from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
@@ -23,7 +24,9 @@ def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
     monkeypatch.syspath_prepend(".")
     with record_source_lines() as recording:
         dataset = resolve("input_pipeline.py:batches")()
-    return linter.lint(dataset, recording=recording)
+    # As --try measured it.
+    reads = Reads(evidence="reading was measured to wait for 0% of its time")
+    return linter.lint(dataset, recording=recording, reads=reads)
 
 
 def test_the_document_shows_the_picture(report: linter.LintReport) -> None:

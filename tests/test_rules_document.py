@@ -9,6 +9,7 @@ import pytest
 
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint, load_costs
+from netpipe.linting.reads import find_reads
 from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import RULE_NAMES
 from netpipe.linting.settings import read_lint_settings
@@ -46,10 +47,12 @@ def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintReport:
-    """Lint one of a rule's examples."""
+    """Lint one of a rule's examples, with what its factory declares."""
+    loader = load_example(rule, form).loader()
     with record_source_lines() as recording:
-        dataset = load_example(rule, form).loader()()
-    return lint(dataset, intent, recording=recording, silences=silences or {})
+        dataset = loader()
+    reads = find_reads(loader, dataset)
+    return lint(dataset, intent, recording=recording, silences=silences or {}, reads=reads)
 
 
 def severities(report: LintReport, rule: str) -> set[str]:

@@ -6,7 +6,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import psutil
@@ -16,7 +15,7 @@ from netpipe.diagnosis.loader_variants import copying_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
 from netpipe.session.bounded_calls import CallingThread
 from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.processes import ProcessTree
+from netpipe.session.processes import ProcessTree, core_delay_s
 
 MIN_BATCHES: Final = 2
 
@@ -29,7 +28,6 @@ _MIN_RUNNING_FRACTION: Final = 0.05
 _CLOSING_S: Final = 10.0
 # Ratios divide by CPU times, so they must not be 0.
 _MIN_CPU_S: Final = 1e-9
-_SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class PullingThread:
         return self._thread.submit(partial(self._pull, enough_s, least)).result
 
     def _pull(self, enough_s: float, least: int) -> PullCost:
-        started_s, delay_s, copied_s = self._clock(), _delay_s(), copying_s()
+        started_s, delay_s, copied_s = self._clock(), core_delay_s(), copying_s()
         batches = restarts = 0
         wall_s = own_cpu_s = workers_cpu_s = 0.0
         while not batches or (
@@ -121,7 +119,7 @@ class PullingThread:
                 restarts += 1
                 own_cpu_s += _own_cpu_s() - self._own_s_at_start
                 workers_cpu_s += _workers_cpu_s() - self._workers_s_at_start
-        delay_s, copied_s = _delay_s() - delay_s, copying_s() - copied_s
+        delay_s, copied_s = core_delay_s() - delay_s, copying_s() - copied_s
         if self._undelayed:
             wall_s = max(_MIN_RUNNING_FRACTION * wall_s, wall_s - delay_s - copied_s)
         return PullCost(batches, wall_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
@@ -187,13 +185,6 @@ def _own_cpu_s() -> float:
 def _workers_cpu_s() -> float:
     """Return the CPU seconds of all children, including those that have ended."""
     return ProcessTree().cpu_s() - time.process_time()
-
-
-def _delay_s() -> float:
-    """Return the seconds that this thread has waited for a core: proc_pid_schedstat(5)."""
-    with suppress(OSError, IndexError, ValueError):
-        return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
-    return 0.0
 
 
 def _read_bytes() -> int:

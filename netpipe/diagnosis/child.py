@@ -7,7 +7,7 @@ jax, so the top level imports nothing heavy.
 import os
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context, set_start_method
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,16 +51,20 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
     """Investigate a loader; return the document of the result."""
     from netpipe.clock import MonotonicClock
     from netpipe.device.host import this_host
-    from netpipe.diagnosis.investigation import Investigation
+    from netpipe.diagnosis.start_up import observe_start
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.session.watchdog import Watchdog
 
     let_grain_start_workers()
     # To the watchdog the whole session is start-up; the investigation keeps its own budget.
     with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
+        start_up = observe_start(factories, watch)
+        # It imports grain, which is part of the start if loader() imports it.
+        from netpipe.diagnosis.investigation import Investigation
+
         cores, clock = this_host().cores, MonotonicClock()
         investigation = Investigation(factories.loader, request, cores, clock, watch)
-        findings = investigation.run().to_document()
+        findings = replace(investigation.run(), start_up=start_up).to_document()
     flops = count_flops(getattr(factories.step, "flops_per_step", None))
     return {request.kind: {"findings": findings, "flops_per_step": flops}}
 

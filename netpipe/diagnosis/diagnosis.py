@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
+from netpipe.results.start_up import StartUp
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -204,6 +205,7 @@ class Findings:
         storage: The stand-in that the loader read from, whose times are derived; "" for none.
         unverified: Why no prediction was tried; "" if one was.
         remarks: The parts that were left out, and why.
+        start_up: The parts of a start; None in an older document.
     """
 
     load_s_per_batch: Interval
@@ -223,6 +225,7 @@ class Findings:
     remarks: tuple[str, ...] = ()
     reads: Reads | None = None
     storage: str = ""
+    start_up: StartUp | None = None
 
     @property
     def why_untried(self) -> str:

@@ -205,7 +205,10 @@ class Investigation:
             return ablated[change.stage]
         if change.workers is not None:
             return self._with_workers(change.workers)
-        return with_read_threads(self.loader, change.threads or 0)
+        threads = change.threads or 0
+        return with_read_threads(
+            self.loader, threads, change.changed.read_buffer if threads else None
+        )
 
     def _with_workers(self, workers: int) -> LoaderFactory:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)

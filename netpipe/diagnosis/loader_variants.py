@@ -109,9 +109,11 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
     return loader if has_none and not workers else with_workers(loader, graph, workers)
 
 
-def with_read_threads(loader: LoaderFactory, threads: int) -> LoaderFactory:
+def with_read_threads(
+    loader: LoaderFactory, threads: int, buffer: int | None = None
+) -> LoaderFactory:
     """Return the factory of the same pipeline with so many reader threads in each process."""
-    return lambda: build_variant(loader, Variant(read_threads=threads))
+    return lambda: build_variant(loader, Variant(read_threads=threads, read_buffer=buffer))
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:

@@ -18,6 +18,7 @@ from netpipe.diagnosis.diagnosis import (
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO, READS
 from netpipe.results.measurement import Measurement
+from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_amount, format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.tables import (
@@ -141,6 +142,8 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
         yield build_prediction_table(findings)
     if diagnosis.needs:
         yield build_need_table(diagnosis.needs)
+    if findings.start_up:
+        yield build_start_up_table(findings.start_up)
 
 
 def build_stage_table(findings: Findings) -> Table:
@@ -224,6 +227,22 @@ def build_need_table(needs: Sequence[Need]) -> Table:
     ]
     caption = "What each accelerator needs; step times are derived from FLOPs and peaks."
     return Table("What each accelerator needs", caption, rows)
+
+
+def build_start_up_table(start: StartUp) -> Table:
+    """Return the parts of a start, and why it is slow if it is."""
+    rows = [
+        {
+            "part": Cell(name),
+            "time": Figure("not seen" if part_s is None else format_seconds(part_s)),
+            "share": Figure("" if part_s is None else format_percent(part_s / start.total_s)),
+        }
+        for name, part_s in ((name, vars(start)[part]) for part, (name, _) in START_PARTS.items())
+    ]
+    caption = f"Start-up: {format_seconds(start.total_s)} from the imports to the first batch."
+    if why_slow := start.why_slow():
+        caption += f" slow-start: {why_slow}."
+    return Table("Start-up", caption, rows)
 
 
 def closing(findings: Findings) -> str:

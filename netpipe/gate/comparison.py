@@ -139,7 +139,7 @@ def _compare_metric(
         metric=metric.name,
         outcome=outcome,
         now=median(map(metric.value, now)),
-        then=median(map(metric.value, then)),
+        then=median(map(metric.value, then)) if metric.is_in(then[0]) else None,
         worse=metric.to_factors(Interval(change, change - last, change + last, len(now))),
         bound=metric.to_factor(bound),
         baseline=name,
@@ -207,6 +207,9 @@ def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> s
         return f"another host ({difference})"
     if metric.name == "load_cpu_ratio" and now.calibration != then.calibration:
         return f"calibrated by {then.calibration or 'another workload'}"
+    if not (metric.is_in(now) and metric.is_in(then)):
+        whose = "the baseline" if metric.is_in(now) else "this run"
+        return f"{whose} does not have it"
     return ""
 
 

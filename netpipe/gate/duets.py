@@ -25,7 +25,7 @@ import numpy as np
 
 from netpipe.errors import OutOfTimeError
 from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
-from netpipe.gate.metrics import GATED, Metric
+from netpipe.gate.metrics import GATED, ONCE, Metric
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Interval
 
@@ -96,8 +96,11 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
+    unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
+    if metric in ONCE:
+        once = f"{metric.name}: a session has it once, so only a baseline compares it"
+        return replace(unjudged, reason=once, why_not="reported only", is_reported_only=True)
     if difference:
-        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
         return mark_if_not_comparable(unjudged, difference, "")
     everything = [
         list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=True))

@@ -5,12 +5,12 @@ steps, a difference. A positive change is worse, whatever the metric's direction
 """
 
 from dataclasses import dataclass
-from math import exp, log, log1p
+from math import exp, isinf, log, log1p
 from typing import Final
 
 from netpipe.results.measurement import Interval, Measurement
 
-# Smaller values, of which no logarithm is taken, count as this.
+# Smaller values, of which no logarithm is taken, count as this by default.
 _SMALLEST_VALUE: Final = 1e-12
 
 # The exponential of a larger change is not finite.
@@ -42,6 +42,8 @@ class Metric:
         is_share: Whether it is a share of the steps. A share may be 0, so differences count.
         is_judged_on_shared_cores: Whether it is judged where the device shares its cores with the
             loader.
+        floor: Smaller values count as this.
+        is_sure_only: Whether the low end of its interval counts, not the median.
     """
 
     name: str
@@ -55,11 +57,20 @@ class Metric:
     neighbour_sensitivity: float = 0.0
     is_share: bool = False
     is_judged_on_shared_cores: bool = True
+    floor: float = _SMALLEST_VALUE
+    is_sure_only: bool = False
+
+    def is_in(self, measurement: Measurement) -> bool:
+        """Return whether a session has the metric; an older one may not, nor one of few rounds."""
+        found = getattr(measurement, self.name)
+        return found is not None and not (self.is_sure_only and isinf(found.low))
 
     def value(self, measurement: Measurement) -> float:
-        """Return the metric's value in a session, in its unit."""
-        found: Interval | float = getattr(measurement, self.name)
-        return found.median if isinstance(found, Interval) else found
+        """Return the metric's value in a session, in its unit; 0 where it has none."""
+        found: Interval | float | None = getattr(measurement, self.name)
+        if isinstance(found, Interval):
+            return max(found.low, 0.0) if self.is_sure_only else found.median
+        return found or 0.0
 
     def level(self, measurement: Measurement) -> float:
         """Return the value on the scale of changes: the difference of two levels is a change."""
@@ -67,7 +78,7 @@ class Metric:
 
     def to_level(self, value: float) -> float:
         """Return a value on the scale of changes."""
-        level = value if self.is_share else log(max(value, _SMALLEST_VALUE))
+        level = value if self.is_share else log(max(value, self.floor))
         return level if self.lower_is_better else -level
 
     def to_factor(self, change: float) -> float:
@@ -120,6 +131,14 @@ LOAD_CPU: Final = Metric(
 LOAD: Final = Metric(
     "load_s_per_batch", "s", lower_is_better=True, bound=0.10, duet_bound=0.05, is_host_time=True
 )
+START: Final = Metric(
+    "first_batch_s", "s", lower_is_better=True, bound=0.50, is_host_time=True, floor=1.0
+)
+PEAK_MEMORY: Final = Metric("peak_pss_bytes", "bytes", lower_is_better=True, bound=0.20)
+GROWTH: Final = Metric(
+    "growth_bytes_per_batch", "bytes", lower_is_better=True, bound=1.0, floor=100e3,
+    is_sure_only=True,
+)  # fmt: skip
 STEP: Final = Metric("step_s", "s", lower_is_better=True, bound=0.05)
 TRAIN: Final = Metric("train_s_per_step", "s", lower_is_better=True, bound=0.05)
 UTILISATION: Final = Metric(
@@ -131,8 +150,11 @@ SYNCS: Final = Metric(
     depends_on_host=False, is_share=True,
 )  # fmt: skip
 
+ONCE: Final = (START, PEAK_MEMORY, GROWTH)
+"""The metrics of which a session has one value, and a duet none."""
+
 GATED: Final = {
-    "load_s_per_batch": (LOAD_CPU, LOAD),
+    "load_s_per_batch": (LOAD_CPU, LOAD, *ONCE),
     "step_s": (STEP,),
     "train_s_per_step": (UTILISATION, SYNCS, TRAIN),
 }

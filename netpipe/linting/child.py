@@ -24,6 +24,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.linting.graph.source_lines import record_source_lines
     from netpipe.linting.linter import lint
+    from netpipe.linting.reads import find_reads, measure_reads
     from netpipe.session.progress import ProgressWriter
     from netpipe.session.result_files import progress_file
 
@@ -33,9 +34,12 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:
         dataset = loader()
-    report = lint(dataset, request.intent, recording=recording, silences=request.silences)
     tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
     trials: list[dict[str, Any]] = []
+    reads, silences = find_reads(loader, dataset), request.silences
+    if request.tries:
+        reads = measure_reads(dataset, clock) or reads
+    report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
     if request.proves:
         from netpipe.linting.experiments.proofs import prove
 

@@ -11,8 +11,8 @@ from netpipe.device.host import this_host
 from netpipe.linting.graph.nodes import Graph, Node, qualified_name
 from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
-from netpipe.linting.rules import NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
-from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
+from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
+from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
 
 SCHEMA = "netpipe.lint/1"
 
@@ -44,16 +44,18 @@ def lint(
     *,
     recording: Recording | None = None,
     silences: Mapping[str, str] | None = None,
+    reads: Reads = Reads(),  # noqa: B008  # it is immutable
 ) -> LintReport:
     """Judge what a loader factory returned by its structure, without reading any data.
 
     An object other than a grain MapDataset, IterDataset or DataLoader has no graph, and the report
     says so. Without a recording of the factory the nodes have no source lines, and an `mp_prefetch`
-    without workers is not seen. The intent and the silences are those of a `LintRequest`.
+    without workers is not seen. The intent and the silences are those of a `LintRequest`; what
+    is known about reading silences the rules of `LOCAL_ONLY`.
     """
     silences = silences or {}
     graph, remarks = _read_graph(dataset, recording)
-    findings = [*_apply_rules(graph, intent), *remarks]
+    findings = [*_apply_rules(graph, intent, reads), *remarks]
     reasons = {finding: _find_reason(finding, graph, silences) for finding in findings}
     aside = {finding: reason for finding, reason in reasons.items() if reason}
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
@@ -64,7 +66,10 @@ def lint(
             replace(node, kind="Options", parameters={}) if node.id in accepted else node
             for node in graph.nodes
         )
-        findings = [*_apply_rules(Graph(tuple(other_nodes)), intent), *remarks]
+        findings = [*_apply_rules(Graph(tuple(other_nodes)), intent, reads), *remarks]
+    if reads.wait:
+        needless = (each for each in findings if each.rule in LOCAL_ONLY)
+        aside = {**dict.fromkeys(needless, reads.evidence), **aside}
     kept = [each for each in findings if each.rule not in silences and each not in aside]
     if graph.nodes:
         kept += _find_unused_silences(silences, graph, aside)
@@ -93,10 +98,10 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
     return graph, [LintFinding(NO_GRAIN_GRAPH, "info", (), message, fix)]
 
 
-def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
+def _apply_rules(graph: Graph, intent: str, reads: Reads) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline = Pipeline(graph, intent == "throughput", this_host().cores)
+    pipeline = Pipeline(graph, intent == "throughput", this_host().cores, reads)
     costs = load_costs()
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are one finding, with the nodes of all.

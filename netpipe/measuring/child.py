@@ -13,7 +13,7 @@ from netpipe.device.emulated_names import Flops, parse_accelerator
 from netpipe.errors import MisuseError
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.targets import run_on_targets, targets_command
-from netpipe.results.measurement import Device
+from netpipe.results.measurement import Device, Finding
 from netpipe.session.child import run_job
 from netpipe.session.code_origin import check_origin
 from netpipe.session.result_files import write_result
@@ -45,12 +45,17 @@ def measure_factories(
     let_grain_start_workers()
     device_of, step = device_and_step(request, factories)
     trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
+
+    def report(left: Finding) -> None:
+        complete = replace(found, findings=(*found.findings, left))
+        write_result(request, {"measurement": complete.to_document()})
+
     with Watchdog(request) as watch:
         subject = replace(factories, step=step)
         clock, budget_s = MonotonicClock(), request.budget_s
         is_decided = resolve_name(request.decided_by) if request.decided_by else None
         measured = measure(
-            subject, device_of, budget_s, clock, closing, watch, trace, is_decided=is_decided
+            subject, device_of, budget_s, clock, closing, watch, trace, is_decided, report
         )
         for found in measured:
             check_origin(request.code_from, request.not_from)

@@ -75,7 +75,7 @@ class Puller:
 
     Attributes:
         pulled: Batches that the loader has given so far.
-        making_s: Seconds that `loader()` and `iter` took the first time.
+        making_s: Seconds that `loader()` took the first time.
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
@@ -99,7 +99,7 @@ class Puller:
         except BaseException:
             watch.note_wait(None)
             raise
-        self.making_s = clock() - started
+        self.making_s = self._made_s - started
         self.first_batch = self._next()
         self.longest_start_s = self.first_batch_s = clock() - started
         self._find_processes()
@@ -143,6 +143,7 @@ class Puller:
 
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()
+        self._made_s = self._clock()
         if not isinstance(loader, Iterable):
             raise MisuseError(
                 f"loader() must return an iterable of batches; found {type(loader).__name__}"
@@ -156,8 +157,12 @@ class Puller:
         self._ignored_pids = pids
         self._find_processes()
 
+    def list_processes(self) -> ProcessTree:
+        """Return this process's children of this moment, without those that do not count."""
+        return ProcessTree(without=self._ignored_pids)
+
     def _find_processes(self) -> None:
-        self.processes = ProcessTree(without=self._ignored_pids)
+        self.processes = self.list_processes()
         self._watch.note_workers(self.processes.worker_pids)
 
     def _next(self) -> Batch:
@@ -294,17 +299,22 @@ class Puller:
         wait_until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
-        """Stop the loader's workers, if its iterator has a `close`."""
-        close = getattr(self._iterator, "close", None)
+        """Stop the loader's workers, if its iterator has a `close`, and let go of it."""
+        iterator, self._iterator = self._iterator, iter(())
+        close = getattr(iterator, "close", None)
         if close is not None:
             close()
 
 
-def close_with_timeout(close: Callable[[], None]) -> None:
-    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang."""
+def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) -> bool:
+    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang.
+
+    Return whether they stopped, or their `close` failed, within the limit.
+    """
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
-    closing.join(_CLOSE_TIMEOUT_S)
+    closing.join(_CLOSE_TIMEOUT_S if limit_s is None else limit_s)
+    return not closing.is_alive()
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:

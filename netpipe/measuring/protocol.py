@@ -1,6 +1,7 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -11,22 +12,24 @@ from netpipe.clock import Clock
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
+from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
+from netpipe.session.bounded_calls import call_in_thread
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-# Seconds until the first batch, above which a start is called slow.
-_SLOW_START_S = 10.0
 # A worker that used less than this share of the busiest one's CPU time was idle.
 _IDLE_SHARE = 0.02
+# The parent waits for 5 s once the result is written; a worker may take a second to stop.
+_LAST_CLOSE_S = 3.0
 # Of the busiest worker; with less, none can be called idle.
 _MIN_WORKER_CPU_S = 0.2
 # Smallest undonated state worth reporting, in bytes.
@@ -47,14 +50,16 @@ def measure(
     watch: Watch = UNWATCHED,
     trace: Callable[[str], Path] | None = None,
     is_decided: Callable[[Measurement], bool] | None = None,
+    report: Callable[[Finding], None] = lambda _: None,
 ) -> Iterator[Measurement]:
     """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
 
     They end earlier where `is_decided` says so of the measurement so far.
 
-    The caller closes `closing`, which closes the loaders, once the measurement is safe. `trace`
-    returns the file for a profiler's trace of some real steps, by the device's key: with it the
-    measurement is yielded once before the trace is taken and once after.
+    The caller closes `closing`, which closes the loaders, once the measurement is safe; `report` is
+    then given what remains of the loader. `trace` returns the file for a profiler's trace of some
+    real steps, by the device's key: with it the measurement is yielded once before the trace is
+    taken and once after.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -62,6 +67,7 @@ def measure(
     # A loader or a step may later keep this process to some of the cores.
     environment = {"host": this_host(), "versions": measured_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
+    footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
@@ -72,7 +78,7 @@ def measure(
         return _summarize(runner, device_of, environment, clock() - started, busy)
 
     decided = None if is_decided is None else lambda: is_decided(summarize())
-    runner = RoundRunner(subject, puller, clock, budget_s, watch, decided)
+    runner = RoundRunner(subject, puller, clock, budget_s, watch, footprints, decided)
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run()
     if trace is not None:
@@ -89,6 +95,22 @@ def measure(
         else:
             runner.log.trace, runner.log.no_trace = str(file), ""
     yield summarize()
+    closing.callback(_close, runner, report)
+
+
+def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
+    """Close both loaders at the same time, and report what remains of the one that was measured."""
+    reference = call_in_thread(runner.reference.close)
+    if close_with_timeout(runner.puller.close, _LAST_CLOSE_S):
+        wait([reference], _LAST_CLOSE_S)
+        left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
+    else:
+        left = Finding(
+            "slow-close",
+            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known",
+        )
+    if left:
+        report(left)
 
 
 def _summarize(
@@ -101,6 +123,8 @@ def _summarize(
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
     device = device_of(len(stepper.devices))
     step_s, storage = median(rounds.step_s), getattr(runner.subject.loader, "storage", "")
+    rest_s = puller.first_batch_s - puller.making_s
+    start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
@@ -119,9 +143,10 @@ def _summarize(
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=runner.batch_bytes,
         first_batch_s=puller.first_batch_s,
+        start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=tuple(_list_findings(puller, log, stepper)),
+        findings=(*_list_findings(runner, start_up), *runner.footprints.findings()),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
@@ -131,6 +156,7 @@ def _summarize(
         trace=log.trace,
         epoch_batches=puller.epoch_batches,
         within_epochs=log.within_epochs,
+        **runner.footprints.describe(),
     )
 
 
@@ -183,14 +209,10 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     }
 
 
-def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:
-    if puller.longest_start_s > _SLOW_START_S:
-        yield Finding(
-            "slow-start",
-            f"the loader took {puller.longest_start_s:.0f} s from its start to its first batch "
-            f"({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of them in "
-            "loader()); every start of the training waits as long. Build an index once and keep it",
-        )
+def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
+    puller, log, stepper = runner.puller, runner.log, runner.stepper
+    if why_slow := start_up.why_slow(puller.longest_start_s):
+        yield Finding("slow-start", why_slow)
     if puller.restarts:
         where = "outside all timed windows"
         if not log.within_epochs:

@@ -1,7 +1,7 @@
 """What a session that measures is asked for, and what it measures."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from netpipe.device.emulated_names import Flops, check_flops
@@ -43,7 +43,7 @@ class MeasureRequest(SessionRequest):
 
 @dataclass(frozen=True)
 class Factories:
-    """What the user provides.
+    """What the user provides, and by keyword what netpipe adds.
 
     Attributes:
         step: Makes `(state, step)`; optional with an emulated accelerator.
@@ -52,6 +52,7 @@ class Factories:
             loader's first ones.
         fingerprint: Names the data and the configuration; only equal ones are compared.
         flops_per_step: As in `MeasureRequest`; by default the attribute of `step` of this name.
+        import_s: Seconds that importing the factories took; None if not known, as in a test.
     """
 
     loader: Callable[[], Any]
@@ -60,3 +61,4 @@ class Factories:
     synthetic: Callable[[], Any] | None = None
     fingerprint: str = ""
     flops_per_step: Flops = None
+    import_s: float | None = field(default=None, kw_only=True)

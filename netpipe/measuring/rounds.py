@@ -12,6 +12,7 @@ from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
 from netpipe.measuring.cpu_balance import CpuBalance
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
@@ -75,11 +76,13 @@ class RoundRunner:
         clock: Clock,
         budget_s: float,
         watch: Watch,
+        footprints: FootprintLog,
         is_decided: Callable[[], bool] | None = None,
     ) -> None:
         self.subject = subject
         self.puller = puller
         self.log = RoundLog()
+        self.footprints = footprints
         self._clock = clock
         self._budget_s = budget_s
         self._watch = watch
@@ -200,6 +203,8 @@ class RoundRunner:
     def _run_step_blocks(self, sizes: BlockSizes) -> StepBlocks:
         stepper, puller = self.stepper, self.puller
         puller.wait_for_full_buffers(0.3 * self._round_s)
+        # Nothing is timed here, and buffers hold as much in every round.
+        self.footprints.read(puller)
         if self._has_own_loop:
             # A synced step also waits for the work that the loop has left on the device.
             stepper.measure_synced_s(1)

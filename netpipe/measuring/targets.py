@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -37,7 +38,8 @@ def run_on_targets(
 
     def run(closing: ExitStack) -> dict[str, Any]:
         announce_import(request, named["loader"])
+        started_s = time.monotonic()
         made: dict[str, Any] = {name: resolve(target) for name, target in named.items()}
-        return job(request, Factories(**made), closing)
+        return job(request, Factories(**made, import_s=time.monotonic() - started_s), closing)
 
     run_job(request, run)

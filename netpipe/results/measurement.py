@@ -7,6 +7,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from netpipe.errors import InputError
+from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions, StepTimes
 
 if TYPE_CHECKING:
@@ -220,7 +221,13 @@ class Measurement:
         busy_elsewhere_fraction: Of the host's CPU time, what other programs took.
         batch_bytes: One batch as the trainer sees it.
         first_batch_s: Wall time from the loader's start to its first batch.
+        start_up: The parts of this time and of the import; None in an older document.
         drained: Whether the buffers could be drained within the time for it.
+        peak_pss_bytes: Most memory of all processes between blocks, shared pages counted once; None
+            in an older document, and where the kernel does not tell.
+        growth_bytes_per_batch: Growth of that memory for each batch given, without the pages of
+            mapped files; near 0: none.
+        growing_process: The process whose memory grows most, as "worker 2 (pid 123)".
     """
 
     device: Device
@@ -268,6 +275,10 @@ class Measurement:
     storage: str = ""
     epoch_batches: int | None = None
     within_epochs: bool = True
+    start_up: StartUp | None = None
+    peak_pss_bytes: int | None = None
+    growth_bytes_per_batch: Interval | None = None
+    growing_process: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

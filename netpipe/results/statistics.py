@@ -1,7 +1,8 @@
 """Statistics over rounds: medians with intervals, and ratios taken within rounds. Pure."""
 
 from collections.abc import Sequence
-from math import ceil, comb, inf, isfinite, pi
+from itertools import combinations
+from math import ceil, comb, inf, isfinite, pi, sqrt
 from statistics import fmean, median, stdev
 
 from netpipe.results.measurement import Interval
@@ -48,6 +49,20 @@ def median_variance(n: int) -> float:
     if n <= 2:
         return 1 / n
     return (pi / 2) / ((n | 1) + 2 - pi / 2)
+
+
+def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
+    """Return the slope of values over rising places: the median of the slopes between all pairs.
+
+    The 95% interval, unbounded below 5 values, runs between two of these slopes; how far apart
+    follows from the variance of Kendall's tau (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379).
+    """
+    points, n = combinations(zip(at, values, strict=True), 2), len(at)
+    slopes = sorted((after - y) / (later - x) for (x, y), (later, after) in points if later > x)
+    below = round((len(slopes) - 1.96 * sqrt(n * (n - 1) * (2 * n + 5) / 18)) / 2)
+    if below < 1:
+        return Interval(median(slopes or [0.0]), -inf, inf, n)
+    return Interval(median(slopes), slopes[below - 1], slopes[-below], n)
 
 
 def _most_below(n: int) -> int:

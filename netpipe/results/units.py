@@ -31,11 +31,17 @@ def format_amount(value: float) -> str:
     return f"{format_number(value / scale)} {prefix}".rstrip()
 
 
+def format_bytes(value: float) -> str:
+    """Write bytes with three significant digits: `13.9 MB`."""
+    scale, prefix = scale_of(value)
+    return f"{format_number(value / scale)} {prefix}B"
+
+
 def scale_of(value: float) -> tuple[float, str]:
     """Return the size and prefix of the unit that `format_amount` uses: `(1e6, "M")`."""
     # Round before the unit is chosen, or 999,900 would become 1000 k.
     short = float(format_number(value))
-    return next((step for step in _THOUSANDS if short >= step[0]), (1.0, ""))
+    return next((step for step in _THOUSANDS if abs(short) >= step[0]), (1.0, ""))
 
 
 def format_megabytes(value: float) -> str:
@@ -81,6 +87,7 @@ def format_percent(fraction: float | None) -> str:
 
 
 def format_metric(name: str, value: float) -> str:
-    """Write a metric; its name says whether it is a duration."""
-    is_duration = name.partition("_per_")[0].endswith("_s")
-    return format_seconds(value) if is_duration else format_number(value)
+    """Write a metric; its name says whether it is a duration or a size."""
+    unit = name.partition("_per_")[0].rpartition("_")[2]
+    write = {"s": format_seconds, "bytes": format_bytes}.get(unit, format_number)
+    return write(value)

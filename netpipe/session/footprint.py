@@ -1,10 +1,17 @@
-"""Memory of all processes that load, and the bytes that they read."""
+"""Memory of all processes that load, what else they hold, and the bytes that they read."""
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from os import getpid
+from pathlib import Path
 
 import psutil
+
+from netpipe.session.processes import list_descendants
+
+SHARED_FOLDER = Path("/dev/shm")
 
 
 def read_memory() -> tuple[int, int]:
@@ -22,6 +29,45 @@ def read_memory() -> tuple[int, int]:
             pss_bytes += found.pss
             rss_bytes += found.rss
     return pss_bytes, rss_bytes
+
+
+def read_pss(pid: int) -> tuple[int, int]:
+    """Return the PSS of a process, and how much of it no file backs, in bytes; 0 if it has ended.
+
+    Pages of a mapped file are a cache, which the kernel empties when it needs memory. psutil does
+    not tell them apart.
+    """
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+        kib = {name: int(size) for name, size in re.findall(r"(?m)^(\w+): +(\d+) kB", text)}
+        return 1024 * kib["Pss"], 1024 * (kib["Pss"] - kib.get("Pss_File", 0))
+    return 0, 0
+
+
+def count_open_files(pid: int) -> int:
+    """Return how many descriptors a process has open, sockets and pipes too; 0 if it has ended."""
+    with suppress(psutil.Error):
+        return psutil.Process(pid).num_fds()
+    return 0
+
+
+def list_shared_files() -> dict[str, int]:
+    """Return the bytes of each of this user's files in /dev/shm, by name."""
+    sizes = {}
+    for path in SHARED_FOLDER.glob("*"):
+        with suppress(OSError):  # It may have been removed meanwhile.
+            if path.stat().st_uid == os.geteuid():
+                sizes[path.name] = path.stat().st_size
+    return sizes
+
+
+def is_shared_memory_used_elsewhere() -> bool:
+    """Return whether a process that does not descend from this one maps a file in /dev/shm."""
+    for pid in {*psutil.pids()} - {getpid(), *list_descendants(getpid())}:
+        with suppress(OSError):  # It has ended, or is another user's.
+            if f"{SHARED_FOLDER}/" in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
+                return True
+    return False
 
 
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:

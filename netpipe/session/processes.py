@@ -23,6 +23,7 @@ _THREAD_CLOCK = 4
 _MAX_READINGS = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # False where the kernel was built without CONFIG_PROC_CHILDREN.
+_SCHEDULING = Path("/proc/thread-self/schedstat")
 _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -195,6 +196,13 @@ def process_cpu_s(pid: int) -> float:
 def thread_cpu_s(thread: int) -> float:
     """Return the CPU time that a thread of this process has used; 0 when it has ended."""
     return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _THREAD_CLOCK)
+
+
+def core_delay_s() -> float:
+    """Return the seconds that this thread has waited for a core: proc_pid_schedstat(5)."""
+    with suppress(OSError, IndexError, ValueError):
+        return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
+    return 0.0
 
 
 def _clock_s(number: int) -> float:

@@ -9,7 +9,7 @@ from functools import cache, partial, wraps
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
-from netpipe.linting.graph.grain_classes import replace_user_code
+from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.session.targets import resolve
 from netpipe.storage.profiles import parse_storage
@@ -47,7 +47,7 @@ def _replace_sources(made: Any, service: Service) -> None:
     datasets, graph = collect_datasets(made), read_graph(made)
     sources = [datasets[node.id] for node in graph.of_kind("Source")]
     by = partial(stand_in, storage=service)
-    if not sources or not all(replace_user_code(source, by) for source in sources):
+    if not sources or not all(replace_source(source, by) for source in sources):
         found = "a source that is a stream or computed" if sources else type(made).__name__
         raise MisuseError(
             f"storage {service.profile.name}: the loader must be a Grain pipeline of random-access "

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import chain
-from math import inf
-from typing import Any
+from math import inf, isinf
+from typing import Any, Final
 
 from netpipe.errors import (
     InconclusiveError,
@@ -14,34 +15,69 @@ from netpipe.errors import (
     PipelineOrderError,
     PipelineTooSlowError,
 )
-from netpipe.results.measurement import Measurement
-from netpipe.results.units import format_ratio_interval, format_seconds_interval
+from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.units import format_metric, format_ratio_interval, format_seconds_interval
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
+_FOOTPRINT: Final = ("first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch")
+
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that a pipeline must keep: at least this headroom, at most this stall."""
+    """The limits that a pipeline must keep: at least this headroom, at most of all others."""
 
     headroom: float = 1.0
     stall_fraction: float = EPSILON
+    first_batch_s: float = inf
+    peak_pss_bytes: float = inf
+    growth_bytes_per_batch: float = inf
 
     def __post_init__(self) -> None:
-        """Check both limits.
+        """Check the limits that were set.
 
         Raises:
             MisuseError: A limit is not a number, or outside its range.
         """
-        for name, end in (("headroom", inf), ("stall_fraction", 1.0)):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < end:
+        for field in fields(self):
+            value, end = getattr(self, field.name), 1.0 if field.name == "stall_fraction" else inf
+            is_number = isinstance(value, int | float) and 0 <= value < end
+            if not is_number and value != field.default:
                 raise MisuseError(
-                    f"the limit {name} must be a number from 0 to below {end:g}; found {value!r}"
+                    f"the limit {field.name} must be a number from 0 to below {end:g}; found "
+                    f"{value!r}"
                 )
+
+
+def expect_footprint(measurement: Measurement, limits: Limits) -> None:
+    """Assert that the start and the memory keep the limits that were set.
+
+    The other expectations that take limits assert it too, so that none goes unjudged.
+
+    Raises:
+        PipelineTooSlowError: One is surely exceeded; growth, where its whole interval is.
+        InconclusiveError: It may be exceeded, or was not measured.
+    """
+    __tracebackhide__ = True
+    for name in _FOOTPRINT:
+        write = partial(format_metric, name)
+        limit, found = getattr(limits, name), getattr(measurement, name)
+        if limit == inf:
+            continue
+        ends = (found.low, found.high) if isinstance(found, Interval) else (found, found)
+        if found is None or isinf(ends[1]):
+            raise InconclusiveError(f"inconclusive: {name} was not measured in enough rounds")
+        value = " to ".join(dict.fromkeys(map(write, ends)))
+        grows = measurement.growing_process
+        where = f"; the memory of {grows} grows most" if grows and name != "first_batch_s" else ""
+        message = f"{name} is {value}, at most {write(limit)} asked for{where}"
+        if ends[0] > limit:
+            raise PipelineTooSlowError(message)
+        if ends[1] > limit:
+            raise InconclusiveError(f"inconclusive: {message}")
 
 
 def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
@@ -65,6 +101,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
         raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
     if not (measurement.drained and measurement.within_epochs and measurement.batch_bytes):
         raise InconclusiveError(judge(measurement).message)
+    expect_footprint(measurement, limits)
 
 
 def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
@@ -84,6 +121,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     if not verdict.passes(measurement):
         raise PipelineTooSlowError(explanation)
     if measurement.device.shares_host_cores:
+        expect_footprint(measurement, limits)
         return
     stall = measurement.stall_fraction
     at_most = f"at most {limits.stall_fraction:.2f} asked for"
@@ -92,6 +130,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
         raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
     if stall.median > limits.stall_fraction:
         raise InconclusiveError(f"inconclusive: {asked}\n{explanation}")
+    expect_footprint(measurement, limits)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ import pytest
 
 from netpipe.measuring.request import Factories
 
-SUBJECT_FIXTURES: Final = tuple(f"netpipe_{field.name}" for field in fields(Factories))
+SUBJECT_FIXTURES: Final = tuple(
+    f"netpipe_{field.name}" for field in fields(Factories) if not field.kw_only
+)
 
 # Flags whose effect belongs to the run, not to a session of it.
 _RUN_ONLY: Final = (

@@ -23,6 +23,7 @@ from netpipe.diagnosis.blocks import (
 )
 from netpipe.diagnosis.loader_variants import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.session import processes
 from tests.diagnosis import loaders
 from tests.fakes import FakeClock
 
@@ -207,7 +208,7 @@ def test_waits_for_a_core_can_be_left_out(
 ) -> None:
     """The kernel's figures may cover other moments than the block: some of the time remains."""
     clock = FakeClock()
-    monkeypatch.setattr(blocks, "_delay_s", lambda: delay_s * clock())
+    monkeypatch.setattr(blocks, "core_delay_s", lambda: delay_s * clock())
     found = measure_alone(Paced(clock), 10.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(left_s)
     assert measure_alone(Paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
@@ -265,7 +266,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
             clock.sleep(1.0)
             yield str(_timed_copy(TakesTwoSeconds()))
 
-    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
@@ -292,7 +293,7 @@ def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None
             yield 1
 
     monkeypatch.setattr(time, "thread_time", clock)
-    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
     found = measure_alone(loader, 9.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(2.0)
 
@@ -304,15 +305,15 @@ def test_figures_that_the_kernel_does_not_report_are_0(
 ) -> None:
     """A missing or broken file gives 0."""
     (tmp_path / "file").write_text(text)
-    monkeypatch.setattr(blocks, "_SCHEDULING", tmp_path / "file")
+    monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "file")
     monkeypatch.setattr(psutil.Process, "io_counters", Mock(side_effect=error))
-    assert (blocks._delay_s(), blocks._read_bytes()) == (0.0, 0)
+    assert (processes.core_delay_s(), blocks._read_bytes()) == (0.0, 0)
 
 
 def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nanoseconds that the thread waited, and bytes that came from a disk."""
     (tmp_path / "schedstat").write_text("5000000000 2500000000 77\n")
-    monkeypatch.setattr(blocks, "_SCHEDULING", tmp_path / "schedstat")
+    monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "schedstat")
     counters = SimpleNamespace(read_bytes=4096, read_chars=9)
     monkeypatch.setattr(psutil.Process, "io_counters", lambda _: counters)
-    assert (blocks._delay_s(), blocks._read_bytes()) == (2.5, 4096)
+    assert (processes.core_delay_s(), blocks._read_bytes()) == (2.5, 4096)

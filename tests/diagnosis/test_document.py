@@ -9,13 +9,15 @@ import pytest
 from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Need, findings_from
 from netpipe.errors import InputError
 from netpipe.results.measurement import Interval
+from netpipe.results.start_up import StartUp
 from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
 from tests.measurements import make_measurement
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.2, 0.51)
 FULL = findings(
-    verified=VERIFIED, unverified="", stages=(stage(without_s_per_batch=interval(0.01)),)
-)
+    verified=VERIFIED, unverified="", stages=(stage(without_s_per_batch=interval(0.01)),),
+    start_up=StartUp(1.0, 2.0, None, 4.0),
+)  # fmt: skip
 
 
 def through_json(document: Any) -> Any:
@@ -46,6 +48,8 @@ def test_a_document_is_valid() -> None:
         assert document["sentence"] == found.sentence
     assert document["measurement"]["schema"] == "netpipe.measurement/1"
     assert document["needs"][0]["accelerator"] == "h200"
+    assert document["start_up"]["shipping_s"] == 4.0
+    assert document["start_up"]["first_read_s"] is None
 
 
 def test_a_document_that_is_not_valid_is_never_given() -> None:

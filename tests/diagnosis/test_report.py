@@ -11,6 +11,7 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, P
 from netpipe.diagnosis.report import closing, summarize, tables
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.results.measurement import Device, Interval, Measurement
+from netpipe.results.start_up import StartUp
 from netpipe.verdict.decision import judge
 from tests.diagnosis.examples import (
     BOTTLENECK,
@@ -211,6 +212,22 @@ def test_no_table_is_empty() -> None:
     assert len(print_findings(stages=(), what_if=())) == 1
     assert len(print_findings()) == 3
     assert "h200 10.1 ms 98.9 5 4.2 0.51" in print_tables(diagnosis([NEED]))[3]
+
+
+def test_a_start_has_its_parts() -> None:
+    """A part that was not seen has no time of 0, and no share."""
+    (*_, text) = print_findings(start_up=StartUp(1.0, 2.0, None, None, 5.0))
+    assert "Start-up: 8 s from the imports" in text
+    assert "the first read 5 s 62.5%" in text
+    assert "imports not seen loader() 1 s 12.5%" in text
+    assert "slow-start" not in text
+
+
+def test_a_slow_start_is_explained() -> None:
+    """The finding is part of the table's caption, where there is no measurement."""
+    (*_, text) = print_findings(start_up=StartUp(60.0, 2.0))
+    assert "slow-start: the first batch took 62 s" in text
+    assert "build an index once and keep it." in text
 
 
 def test_names_are_printed_as_they_are() -> None:

@@ -30,9 +30,9 @@ from tests.measurements import CPU, EMULATED, GPU, HOST
 @pytest.mark.parametrize(
     ("device", "explained"),
     [
-        (GPU, {"load_s_per_batch"}),
-        (EMULATED, {"load_s_per_batch"}),
-        (CPU, {"load_s_per_batch", "step_s", "train_s_per_step"}),
+        (GPU, {"load_s_per_batch", "first_batch_s"}),
+        (EMULATED, {"load_s_per_batch", "first_batch_s"}),
+        (CPU, {"load_s_per_batch", "first_batch_s", "step_s", "train_s_per_step"}),
     ],
 )
 def test_a_busy_machine_explains_wall_times_of_its_cores(
@@ -120,7 +120,8 @@ def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
     allowed = bounds_of(*({"host": replace(HOST, machine=machine)} for machine in (now, then)))
     portable = {"accelerator_utilisation", "sync_probe_fraction"}
     assert allowed == {
-        name: strict[name] if name in portable else pytest.approx(1.1) for name in USUAL
+        name: pytest.approx(strict[name] if name in portable else max(strict[name], 1.1))
+        for name in USUAL
     }
     assert strict["step_s"] < 1.1
 
@@ -179,6 +180,21 @@ def test_what_is_reported_only_keeps_its_figure() -> None:
     assert utilisation.is_reported_only
     for value in ("accelerator_utilisation", "0.80", WHERE):
         assert value in utilisation.reason
+
+
+@pytest.mark.parametrize("metric", ["peak_pss_bytes", "growth_bytes_per_batch"])
+@pytest.mark.parametrize(("is_new", "whose"), [(True, "the baseline"), (False, "this run")])
+def test_what_only_one_side_has_is_not_compared(metric: str, *, is_new: bool, whose: str) -> None:
+    """A metric that older sessions lack is no PASS and no failure; the others decide."""
+    missing: dict[str, Any] = {metric: None}
+    has = [replace(session(), **missing)] * 3
+    now, then = ([session()] * 2, has) if is_new else (has, [session()] * 3)
+    comparison = compare("load_s_per_batch", now, BaselineSessions(WHERE, then))
+    found = of_metric(comparison, metric)
+    assert (found.outcome, found.is_open, found.worse) == (Outcome.NOT_COMPARED, False, None)
+    assert found.why_not.startswith(f"{whose} does not have it")
+    assert (found.then is None) is is_new
+    assert comparison.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("quantity", GATED)

@@ -8,6 +8,7 @@ import pytest
 
 from netpipe.errors import OutOfTimeError
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide, decide_in_duets, estimate_change
+from netpipe.gate.metrics import ONCE
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Measurement
 from tests.gate.sessions import worse_of
@@ -234,3 +235,12 @@ def test_intervals_keep_their_level_at_every_number_of_duets(count: int) -> None
         worse = worse_of(decide("step_s", duets).metrics[0])
         alarms += worse.low > 1
     assert alarms <= 0.005 * draws + 3 * (0.005 * draws) ** 0.5
+
+
+def test_what_a_session_has_once_is_left_to_baselines() -> None:
+    """Start and memory are NOT_COMPARED in duets, with the reason; the times decide."""
+    found = decide("load_s_per_batch", [make_duet("load_s_per_batch", USUAL, USUAL)] * 3)
+    assert (found.outcome, found.is_open) == (Outcome.PASS, False)
+    once = [each for each in found.metrics if each.outcome is Outcome.NOT_COMPARED]
+    assert [each.metric for each in once] == [metric.name for metric in ONCE]
+    assert all(each.is_reported_only and "only a baseline" in each.reason for each in once)

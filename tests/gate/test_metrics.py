@@ -1,12 +1,22 @@
 """What is held against a baseline: values, directions, and what a change is worth."""
 
 from dataclasses import fields, replace
-from math import exp, isfinite, log, log1p
+from math import exp, inf, isfinite, log, log1p
 from typing import Any
 
 import pytest
 
-from netpipe.gate.metrics import GATED, LOAD_CPU, STEP, SYNCS, UTILISATION, Metric
+from netpipe.gate.metrics import (
+    GATED,
+    GROWTH,
+    LOAD_CPU,
+    PEAK_MEMORY,
+    START,
+    STEP,
+    SYNCS,
+    UTILISATION,
+    Metric,
+)
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
@@ -14,6 +24,9 @@ EVERY = [metric for metrics in GATED.values() for metric in metrics]
 WORTH = [  # the bound on the same machine, where cores are shared, and on another of the class
     ("load_cpu_ratio", 1.03, 1.03, 1.10),
     ("load_s_per_batch", 1.10, 1.30, 1.10),
+    ("first_batch_s", 1.50, 1.50, 1.50),
+    ("peak_pss_bytes", 1.20, 1.20, 1.20),
+    ("growth_bytes_per_batch", 2.0, 2.0, 2.0),
     ("step_s", 1.05, 1.30, 1.10),
     ("accelerator_utilisation", 1.05, 1.05, 1.05),
     ("sync_probe_fraction", 0.25, 0.25, 0.25),
@@ -27,7 +40,9 @@ def test_a_metric_is_a_field_of_a_measurement(metric: Metric) -> None:
     """Its value is what a session holds under its name: of an interval, the median."""
     measured = make_measurement(train_s=0.040, sync_probe_fraction=0.25)
     found = getattr(measured, metric.name)
-    value = found.median if isinstance(found, Interval) else found
+    if isinstance(found, Interval):
+        found = found.low if metric.is_sure_only else found.median
+    value = found
     assert metric.value(measured) == value
     assert value > 0
 
@@ -103,6 +118,35 @@ def test_a_least_change_is_a_logarithm() -> None:
     """It is held against differences of levels."""
     least = LOAD_CPU.bound_change(shared_cores=False, same_machine=True)
     assert least == pytest.approx(log1p(0.03))
+
+
+def test_small_values_count_as_the_floor() -> None:
+    """A start below a second and growth of a few bytes have no logarithm of their own."""
+    assert START.to_level(0.001) == START.to_level(1.0) < START.to_level(1.1)
+    assert GROWTH.to_level(-5e6) == GROWTH.to_level(0.0) == GROWTH.to_level(100e3)
+
+
+@pytest.mark.parametrize(("low", "counted"), [(7.0, 7.0), (-7.0, 0.0)])
+def test_only_sure_growth_counts(low: float, counted: float) -> None:
+    """Of an interval of growth, the low end counts, as far as it is above 0."""
+    found = make_measurement(growth_bytes_per_batch=Interval(500.0, low, 900.0, 9))
+    assert GROWTH.value(found) == counted
+
+
+@pytest.mark.parametrize(
+    ("metric", "found"),
+    [
+        (PEAK_MEMORY, None),
+        (GROWTH, None),
+        (GROWTH, Interval(0.0, -inf, inf, 4)),
+    ],
+)
+def test_a_session_may_lack_a_metric(metric: Metric, found: Any) -> None:
+    """An older session has no memory, and one of few rounds no growth that is known."""
+    lacking: dict[str, Any] = {metric.name: found}
+    assert metric.is_in(make_measurement())
+    assert not metric.is_in(make_measurement(**lacking))
+    assert isfinite(metric.level(make_measurement(**lacking)))
 
 
 def test_what_is_of_the_device_alone_travels() -> None:

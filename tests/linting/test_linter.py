@@ -12,7 +12,8 @@ import pytest
 import netpipe
 from netpipe.linting import linter
 from netpipe.linting.linter import LintReport, lint, parse_report
-from netpipe.linting.rules import RULE_NAMES, RULES
+from netpipe.linting.rules import LOCAL_ONLY, RULE_NAMES, RULES
+from netpipe.linting.rules.finding import Reads
 from tests.linting.rules.linting import elements, in_workers, increment, lint_factory, source
 
 BATCH = "batch-after-mp-prefetch"
@@ -180,3 +181,30 @@ def test_source_lines_are_in_the_document() -> None:
     report = lint_factory(lambda: in_workers(elements()).batch(4))
     assert "linting.py:" in report.graph.nodes[-1].made_at
     assert parse_report(report.to_document()).graph == report.graph
+
+
+# ---- Storage
+
+
+def test_findings_that_hold_for_local_reads_are_silenced_by_the_evidence() -> None:
+    """Nothing is dropped without a trace; findings of other rules stay."""
+    dataset = in_workers(source().to_iter_dataset()).batch(4)
+    before, after = lint(dataset), lint(dataset, reads=Reads(wait=True, evidence="it waits"))
+    assert {finding.rule for finding in before.findings} == {BATCH, "threads-in-workers"}
+    assert [finding.rule for finding in after.findings] == [BATCH]
+    (aside,) = after.silenced
+    assert (aside.rule, aside.reason) == ("threads-in-workers", "it waits")
+    assert parse_report(after.to_document()) == after
+
+
+def test_the_users_own_reason_comes_first() -> None:
+    """A silence of such a finding is neither overwritten nor unused."""
+    dataset, silences = in_workers(source().to_iter_dataset()), {"threads-in-workers": "ours"}
+    report = lint(dataset, silences=silences, reads=Reads(wait=True, evidence="it waits"))
+    assert [aside.reason for aside in report.silenced] == ["ours"]
+    assert "unused-silence" not in {finding.rule for finding in report.findings}
+
+
+def test_rules_for_local_reads_are_rules() -> None:
+    """A rule that was renamed is noticed."""
+    assert set(LOCAL_ONLY) < set(RULES)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.measuring import calibration, child, loader_puller
+from netpipe.measuring import calibration, child, loader_puller, protocol
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.result_files import SCHEMA, progress_file, stacks_file
@@ -112,11 +112,15 @@ class _Unclosable:
 def test_a_loader_that_does_not_close_keeps_the_result(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
-    """What was measured is written although a worker of the loader hangs."""
+    """What was measured is written although a worker hangs, and is not said to be a leak."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(protocol, "_LAST_CLOSE_S", 0.0)
     loader = _Unclosable()
     serve(request_, Factories(lambda: loader))
-    assert "measurement" in json.loads(Path(request_.result).read_text())
+    findings = json.loads(Path(request_.result).read_text())["measurement"]["findings"]
+    names = [finding["name"] for finding in findings]
+    assert "slow-close" in names
+    assert "left-after-close" not in names
     assert not loader.closed
     loader.released.set()
 
@@ -204,6 +208,24 @@ def test_a_failed_import_of_a_target_is_explained(
     assert error["kind"] == "failed"
     assert error["message"].startswith("ValueError: no such")
     assert "stranger_failing.py" in error["message"]
+
+
+def test_the_import_of_targets_is_timed(
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
+) -> None:
+    """It is a part of each start of a training."""
+    module = tmp_path_factory.mktemp("stranger") / "stranger_slow.py"
+    module.write_text("import time\ntime.sleep(0.2)\ndef loader(): ...\n")
+    seen: list[Factories] = []
+
+    def measure_factories(_: object, factories: Factories, __: object) -> dict[str, Any]:
+        seen.append(factories)
+        return {}
+
+    monkeypatch.setattr(child, "measure_factories", measure_factories)
+    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    assert seen[0].import_s is not None
+    assert seen[0].import_s >= 0.2
 
 
 def test_a_child_that_is_started_by_hand_refuses_to_run(

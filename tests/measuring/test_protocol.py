@@ -15,6 +15,7 @@ import pytest
 
 from netpipe.errors import LoaderEndedError, MisuseError
 from netpipe.measuring import protocol
+from netpipe.results.start_up import StartUp
 from netpipe.session.processes import ProcessTree
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
@@ -112,7 +113,7 @@ def test_a_loader_that_ends_is_a_finding(rehearse: Rehearse) -> None:
 
 
 def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None:
-    """It has the seconds of the start that took longest, and what making the loader took."""
+    """It has the seconds of the start that took longest, and the largest part of the first."""
     starts_s = iter([(12.0, 3.0), (60.0, 2.0), *[(1.0, 1.0)] * 1000])
 
     def batches(first_s: float) -> Iterator[Any]:
@@ -127,7 +128,31 @@ def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None
 
     found = rehearse(loader=loader).findings
     assert [finding.name for finding in found] == ["slow-start", "loader-restarted"]
-    assert re.search(r"took 62 s .*\(15 s .*12 s .*loader\(\)", found[0].message)
+    assert re.search(r"took 62 s.* loader\(\), 12 of 15 s: .*index", found[0].message)
+
+
+def test_the_parts_of_the_first_start_are_recorded(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A slow import alone makes a slow start; what a measurement does not see is in the rest."""
+
+    class Loader:
+        def __iter__(self) -> Iterator[Any]:
+            clock.sleep(2.0)
+            while True:
+                clock.sleep(LOAD_S)
+                yield BATCH
+
+    def loader() -> Loader:
+        clock.sleep(1.0)
+        return Loader()
+
+    found = rehearse(loader=loader, import_s=8.0)
+    assert found.start_up is not None
+    assert vars(found.start_up) == pytest.approx(vars(StartUp(1.0, 2.0 + LOAD_S, 8.0)))
+    assert found.first_batch_s == pytest.approx(3.0 + LOAD_S)
+    (finding,) = found.findings
+    assert finding.name == "slow-start"
+    assert "imports, 8 of 11 s" in finding.message
+    assert rehearse(loader=loader).findings == ()
 
 
 @pytest.mark.parametrize(

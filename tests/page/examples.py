@@ -18,6 +18,7 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from netpipe.results.measurement import BlockingLine, Finding, Interval, Measurement
+from netpipe.results.start_up import StartUp
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 from tests.measurements import CPU, EMULATED, HOST, make_measurement, spread
@@ -152,7 +153,7 @@ def findings(name: str) -> Findings:
     bottleneck = Bottleneck(f".map({name})", "gil", 0.71, f"{name} computes")
     return Findings(
         near(0.04), near(0.08), "rebuilt", near(0.078), near(0.077), 2, 0, stages, bottleneck,
-        changed, foretold, tried, "", 61.0,
+        changed, foretold, tried, "", 61.0, start_up=StartUp(0.5, 1.5, 2.5, 3.5, 4.5),
     )  # fmt: skip
 
 

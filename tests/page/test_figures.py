@@ -39,6 +39,7 @@ FIGURES: Final = {
     "batches in the buffers": ("buffered_batches",),
     "batch": ("batch_bytes",),
     "first batch after": ("first_batch_s",),
+    "memory of all processes": ("peak_pss_bytes",),
     "CPU of a batch": ("load_cpu_ratio.median",),
     "compilations": ("compilations",),
     "the harness's own part": ("overhead_fraction",),

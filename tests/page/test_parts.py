@@ -147,7 +147,8 @@ def test_a_diagnosis_leads_with_the_bottleneck() -> None:
     assert first.headline.tone is Tone.BAD
     assert headings(first) == [
         *STEPS, "Tried: 3 workers", "What each stage takes", "What if",
-        "What was changed, to learn from it", "Headroom of each accelerator", "Where", "Versions",
+        "What was changed, to learn from it", "Headroom of each accelerator", "Start-up", "Where",
+        "Versions",
     ]  # fmt: skip
     assert not set(STEPS) & set(headings(measured))
     assert order.title == "The order of the calls"

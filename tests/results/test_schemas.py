@@ -18,6 +18,7 @@ from netpipe.gate.duets import Duet
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
+from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
 from netpipe.suite.gate_results import GateResult
@@ -35,13 +36,15 @@ NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhe
 MAY_BE_ABSENT = (
     *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
     *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
-    *("epoch_batches", "within_epochs"),
+    *("epoch_batches", "within_epochs", "start_up", "storage"),
+    *("peak_pss_bytes", "growth_bytes_per_batch", "growing_process"),
 )
 ERROR = {"kind": "failed", "message": "disk gone"}
 MEASUREMENTS = [
     make_measurement(
         timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
         distributions=Distributions((0.03,) * 101, (0.01,) * 101, 180),
+        start_up=StartUp(1.0, 2.0, 3.0),
     ),
     make_measurement(device=EMULATED, rounds=2, **NONE),
     make_measurement(device=CPU, load_s=0.04, train_s=0.04, findings=(Finding("a", "b"),)),
@@ -109,6 +112,8 @@ def spoilt() -> Iterator[tuple[str, Any]]:
         (("timeline", 0, "done_s"), -0.1),
         (("distributions", "wait_s"), [0.0] * 100),
         (("distributions", "steps"), 0),
+        (("start_up", "import_s"), -0.1),
+        (("start_up", "reading_s"), 0.1),
     ]
     for path, value in wrongs:
         wrong = copy.deepcopy(right)

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, theilslopes
 
 from netpipe.results import statistics
 from netpipe.results.measurement import Interval
@@ -177,3 +177,29 @@ def test_the_variance_of_a_median_is_that_of_medians(n: int) -> None:
     """The medians of drawn normal values spread as in the formula, within 5%."""
     medians = np.median(np.random.default_rng(n).normal(size=(20_000, n)), axis=1)
     assert statistics.median_variance(n) == pytest.approx(medians.var(), rel=0.05)
+
+
+@pytest.mark.parametrize("n", [5, 6, 9, 12])
+def test_a_slope_is_that_of_theil_and_sen(n: int) -> None:
+    """It agrees with scipy's, and its interval with the order statistics of Sen."""
+    draw = np.random.default_rng(n)
+    at = np.cumsum(draw.integers(1, 100, n)).tolist()
+    values = (3.0 * np.array(at) + draw.normal(0, 50, n)).tolist()
+    found, expected = statistics.slope_interval(at, values), theilslopes(values, at)
+    assert found.median == pytest.approx(expected.slope)
+    assert found.low <= expected.low_slope <= found.median <= expected.high_slope <= found.high
+    assert found.n == n
+
+
+def test_an_outlier_moves_no_slope() -> None:
+    """One value far off is outvoted by the pairs without it."""
+    values = [2.0 * place for place in range(9)]
+    values[4] = 1e6
+    assert statistics.slope_interval(range(9), values).median == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("at", [(), (1,), (1, 1, 1), (1, 2, 3, 4)])
+def test_a_slope_of_few_values_is_unbounded(at: tuple[int, ...]) -> None:
+    """Below five values, or without two places, the interval has no ends."""
+    found = statistics.slope_interval(at, at)
+    assert (found.low, found.high, found.n) == (-inf, inf, len(at))

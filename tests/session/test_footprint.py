@@ -1,11 +1,20 @@
 """Memory of all processes, and the bytes that they read."""
 
+import mmap
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.session.footprint import bytes_read, read_between, read_memory
+from netpipe.session.footprint import (
+    SHARED_FOLDER,
+    bytes_read,
+    count_open_files,
+    list_shared_files,
+    read_between,
+    read_memory,
+    read_pss,
+)
 
 _HELD = 64 << 20
 _HOLDER = f"held = b'x' * {_HELD}; print('ready', flush=True); input()"
@@ -47,3 +56,41 @@ def test_memory_is_that_of_all_processes() -> None:
     assert pss_with_child - pss_bytes > _HELD // 2
     assert rss_with_child - rss_bytes > _HELD // 2
     assert rss_with_child >= pss_with_child
+
+
+def test_pages_of_files_are_told_apart(tmp_path: Path) -> None:
+    """A mapped file counts in the PSS of the process; memory without a file counts in both."""
+    file = tmp_path / "mapped"
+    file.write_bytes(b"x" * _HELD)
+    before = read_pss(os.getpid())
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        assert sum(mapped[place] for place in range(0, _HELD, mmap.PAGESIZE))
+        mapping = read_pss(os.getpid())
+        held = b"y" * _HELD
+        holding = read_pss(os.getpid())
+    assert len(held) == _HELD
+    assert mapping[0] - before[0] > _HELD // 2
+    assert mapping[1] - before[1] < _HELD // 2
+    assert holding[1] - mapping[1] > _HELD // 2
+
+
+def test_an_ended_process_holds_nothing() -> None:
+    """It has no memory and no open files, and asking for them is no error."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    assert (read_pss(ended.pid), count_open_files(ended.pid)) == ((0, 0), 0)
+
+
+def test_open_files_and_shared_memory_are_seen() -> None:
+    """A descriptor more is one more, and a file in /dev/shm is listed with its bytes."""
+    before = count_open_files(os.getpid())
+    name = f"netpipe-test-{os.getpid()}"
+    try:
+        with (SHARED_FOLDER / name).open("wb") as opened:
+            opened.write(bytes(5000))
+            opened.flush()
+            assert count_open_files(os.getpid()) == before + 1
+            assert list_shared_files()[name] == 5000
+    finally:
+        (SHARED_FOLDER / name).unlink()
+    assert name not in list_shared_files()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from netpipe.gate.duets import Duet
-from netpipe.gate.metrics import GATED
+from netpipe.gate.metrics import GATED, ONCE
 from netpipe.results.measurement import Device, Host, Interval, Measurement, Rounds, Waits
 
 CPU = Device("cpu-testing-4", "cpu", "cpu")
@@ -47,6 +47,8 @@ def recorded(
         busy_elsewhere_fraction=0.0,
         batch_bytes=4096,
         first_batch_s=0.5,
+        peak_pss_bytes=400_000_000,
+        growth_bytes_per_batch=_all(1000.0),
         drained=True,
         elapsed_s=20.0,
         rounds=Rounds(
@@ -62,7 +64,8 @@ def make_duet(quantity: str, base: Measurement, now: Measurement, slices: int = 
     """Give a duet whose slices are all equal to the figures of two sessions."""
 
     def equal_slices(session: Measurement) -> dict[str, tuple[float, ...]]:
-        return {metric.name: (metric.value(session),) * slices for metric in GATED[quantity]}
+        timed = (metric for metric in GATED[quantity] if metric not in ONCE)
+        return {metric.name: (metric.value(session),) * slices for metric in timed}
 
     return Duet(
         equal_slices(base),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from netpipe.errors import (
     PipelineOrderError,
     PipelineTooSlowError,
 )
+from netpipe.results.measurement import Interval
 from netpipe.suite.expectations import (
     Limits,
+    expect_footprint,
     expect_loading_below_step,
     expect_no_stall,
     expect_order,
@@ -24,14 +27,14 @@ from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 @contextmanager
 def refused(error: type[Exception] | None, match: str | None = None) -> Iterator[None]:
     """Expect the error, or none."""
-    if error is None:
-        try:
+    try:
+        if error is None:
             yield
-        except InconclusiveError as opened:  # our plugin would make it a skip
-            pytest.fail(f"left open: {opened}")
-    else:
-        with pytest.raises(error, match=match):
-            yield
+        else:
+            with pytest.raises(error, match=match):
+                yield
+    except InconclusiveError as opened:  # our plugin would make it a skip
+        pytest.fail(f"left open: {opened}")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +158,43 @@ def test_a_stall_is_named_with_its_cause_and_what_to_do() -> None:
     assert last.startswith("next: ")
 
 
+@pytest.mark.parametrize(
+    ("limits", "error", "match"),
+    [
+        ({}, None, None),
+        ({"first_batch_s": 2.0}, None, None),
+        ({"first_batch_s": 1.4}, PipelineTooSlowError, r"first_batch_s is 1.5 s, at most 1.4 s"),
+        ({"peak_pss_bytes": 4.1e8}, None, None),
+        ({"peak_pss_bytes": 3.9e8}, PipelineTooSlowError, r"400 MB, at most 390 MB .* worker 1"),
+        ({"growth_bytes_per_batch": 1600}, None, None),
+        ({"growth_bytes_per_batch": 600}, InconclusiveError, r"500 B to 1.5 kB, at most 600 B"),
+        ({"growth_bytes_per_batch": 400}, PipelineTooSlowError, r"400 B .* worker 1 \(pid 7\)"),
+    ],
+)
+@pytest.mark.parametrize("expect", [expect_footprint, expect_loading_below_step, expect_no_stall])
+def test_the_footprint_keeps_its_limits(
+    expect: Any, limits: dict[str, float], error: Any, match: str
+) -> None:
+    """What surely exceeds a limit fails with value, bound and process; what may, is left open."""
+    with refused(error, match):
+        expect(make_measurement(), Limits(**limits))
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("peak_pss_bytes", None),
+        ("growth_bytes_per_batch", None),
+        ("growth_bytes_per_batch", Interval(0.0, -inf, inf, 4)),
+    ],
+)
+def test_a_limit_of_what_was_not_measured_is_left_open(name: str, found: Any) -> None:
+    """No limit passes unjudged."""
+    measured = make_measurement(**{name: found})
+    with refused(InconclusiveError, rf"{name} was not measured"):
+        expect_footprint(measured, Limits(**{name: 1e9}))
+
+
 GRAPH = [{"made_at": "mine.py:3"}, {"made_at": ""}, {"made_at": "mine.py:7"}]
 
 
@@ -186,7 +226,17 @@ def test_an_order_with_errors_is_refused() -> None:
     assert "no-workers" not in str(caught.value)
 
 
-@pytest.mark.parametrize("chosen", [{"headroom": "2"}, {"headroom": -1}, {"stall_fraction": 1.5}])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"headroom": "2"},
+        {"headroom": -1},
+        {"headroom": inf},
+        {"stall_fraction": 1.5},
+        {"peak_pss_bytes": "4 GB"},
+        {"growth_bytes_per_batch": -1},
+    ],
+)
 def test_a_limit_outside_its_range_is_misuse(chosen: dict[str, Any]) -> None:
     """A limit that no measurement could miss, or none could meet, is refused with its value."""
     with pytest.raises(MisuseError, match=f"found {next(iter(chosen.values()))!r}"):

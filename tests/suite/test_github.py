@@ -49,7 +49,8 @@ def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> 
     project.sessions = [replace(recorded(), fingerprint="other data")]
     result = project.compare()
     assert result.ret == pytest.ExitCode.OK
-    (cost, _) = commands(result)
+    cost, *others = commands(result)
+    assert len(others) == 4
     where, message = cost.removeprefix("::warning ").split("::", 1)
     assert where == "file=test_perf.py,title=test_load_time"
     assert message.startswith("NOT_COMPARED: load_cpu_ratio cannot be compared")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from netpipe.gate.metrics import ONCE
 from tests.suite.project import LINT, Project, line_with
 from tests.suite.recorded import costly
 
@@ -15,11 +16,13 @@ def test_the_document_has_everything(project: Project) -> None:
     assert document["schema"] == "netpipe.run/1"
     verdicts = [measurement["verdict"]["kind"] for measurement in document["measurements"]]
     assert verdicts == ["healthy", "healthy"]
-    cost, time = document["comparisons"]
+    cost, time, *once = document["comparisons"]
     assert cost["benchmark"] == time["benchmark"] == "test_perf.py::test_load_time"
     assert (cost["outcome"], cost["metric"]) == ("REGRESSED", "load_cpu_ratio")
     assert (cost["now"], cost["baseline"]) == (3.0, 2.0)
     assert (time["outcome"], time["metric"]) == ("PASS", "load_s_per_batch")
+    assert {each["outcome"] for each in once} == {"PASS"}
+    assert [each["metric"] for each in once] == [metric.name for metric in ONCE]
 
 
 def test_the_order_is_in_the_document(project: Project) -> None:

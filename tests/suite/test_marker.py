@@ -50,6 +50,20 @@ def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> Non
         line_with(result, "headroom 3.00", "3.10")
 
 
+@pytest.mark.parametrize(("limit", "outcome"), [("4.1e8", "passed"), ("3.9e8", "failed")])
+@pytest.mark.parametrize("expectation", ["expect_footprint", "expect_no_stall"])
+def test_a_limit_of_memory_decides(
+    project: Project, limit: str, outcome: str, expectation: str
+) -> None:
+    """A peak of 400 MB exceeds a lower limit, in whatever expectation takes the limits."""
+    test = HEADROOM.replace("expect_loading_below_step", expectation)
+    project.has(test.replace("headroom={headroom}", f"peak_pss_bytes={limit}"))
+    result = project.run()
+    result.assert_outcomes(**{outcome: 1})
+    if outcome == "failed":
+        line_with(result, "peak_pss_bytes is 400 MB, at most 390 MB asked for")
+
+
 @pytest.mark.parametrize("flags", ["", "-n1"])
 def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
     """A marker with a misspelt limit ends the run, naming the test and the words there are."""
@@ -57,7 +71,7 @@ def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
     project.has(f"{marker}\ndef test_x(netpipe_measurement): pass\n")
     result = project.run(*flags.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    limits = ("headroom", "stall_fraction", "accelerator")
+    limits = ("headroom", "stall_fraction", "peak_pss_bytes", "accelerator")
     line_with(result, "ERROR: test_perf.py::test_x", *limits, "'footroom'")
 
 

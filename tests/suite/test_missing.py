@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.results.measurement import Measurement
 from tests.suite.project import LOAD_TIME, Project, line_with
-from tests.suite.recorded import HOST, costly
+from tests.suite.recorded import HOST, costly, recorded
 
 TRAIN_TIME = """
     def test_train_time(netpipe_benchmark):
@@ -67,8 +67,9 @@ def test_what_cannot_be_compared_is_no_pass(
     project.sessions = [measured]
     result = project.compare("--netpipe-json=run.json", "--junitxml=run.xml")
     assert result.ret == pytest.ExitCode.OK
-    (cost, wall) = project.read_json("run.json")["comparisons"]
-    assert (cost["outcome"], wall["outcome"]) == ("NOT_COMPARED", "NOT_COMPARED")
+    compared = project.read_json("run.json")["comparisons"]
+    cost = compared[0]
+    assert {each["outcome"] for each in compared} == {"NOT_COMPARED"}
     assert (cost["worse_ratio"], cost["is_reported_only"]) == (None, False)
     reason = cost["reason"]
     for value in ("load_cpu_ratio", "cpu-testing-4/0001_first.json", why_not):
@@ -91,6 +92,22 @@ def test_a_metric_that_was_judged_keeps_its_outcome(project: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     line_with(result, "load_cpu_ratio", "NOT_COMPARED", "reference-loader/1, 0 workers")
     line_with(result, "load_s_per_batch", "PASS")
+
+
+def test_a_baseline_without_memory_still_judges_the_times(project: Project) -> None:
+    """What an older baseline does not have is NOT_COMPARED with the reason; the rest decides."""
+    older = replace(recorded(), peak_pss_bytes=None, growth_bytes_per_batch=None)
+    project.record(older)
+    result = project.compare("--netpipe-missing", "fail", "--netpipe-json=run.json")
+    assert result.ret == pytest.ExitCode.OK
+    outcomes = {each["metric"]: each for each in project.read_json("run.json")["comparisons"]}
+    for name in ("peak_pss_bytes", "growth_bytes_per_batch"):
+        found = outcomes[name]
+        assert (found["outcome"], found["baseline"]) == ("NOT_COMPARED", None)
+        line_with(result, "NOT_COMPARED:", name, "the baseline does not have it")
+    assert outcomes["first_batch_s"]["outcome"] == "PASS"
+    project.sessions = [replace(costly(), peak_pss_bytes=800_000_000)]
+    project.compare("--netpipe-missing", "fail").assert_outcomes(failed=1)
 
 
 def test_what_is_reported_only_fails_nothing(project: Project) -> None:

@@ -7,14 +7,12 @@ from typing import Final
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
-from netpipe.linting.rules.buffers import THREAD_PREFETCH
+from netpipe.linting.rules.buffers import FEW_READS, MANY_READS, THREAD_PREFETCH
 from netpipe.linting.rules.finding import sort_by_severity
 from netpipe.linting.rules.graph_parts import write_workers
 
 # Where there were no workers: each one costs memory.
 _MAX_NEW_WORKERS: Final = 4
-# Threads, and elements that they hold, as the rule proposes.
-_FEW_THREADS: Final = 4
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 
 
@@ -63,9 +61,9 @@ def _propose(rule: str, graph: Graph, cores: int) -> Iterator[tuple[str, Variant
             replacement = f", and {thread_prefetch}" if needs_thread else ""
             yield change + replacement, Variant(read_threads=0, thread_prefetch=needs_thread)
         case "oversized-read-buffer":
-            settings = f"num_threads={_FEW_THREADS}, prefetch_buffer_size={_FEW_THREADS}"
-            variant = Variant(read_threads=_FEW_THREADS, read_buffer=_FEW_THREADS)
-            yield f"grain.ReadOptions({settings})", variant
+            yield f"grain.ReadOptions({FEW_READS})", Variant(read_threads=4, read_buffer=4)
+        case "too-few-reads-in-flight":
+            yield f"grain.ReadOptions({MANY_READS})", Variant(read_threads=16, read_buffer=64)
         case "no-prefetch":
             if not is_data_loader:
                 yield thread_prefetch, Variant(thread_prefetch=True)

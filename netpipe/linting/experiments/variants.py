@@ -37,9 +37,9 @@ class Variant:
         workers: Worker processes of every `mp_prefetch` and DataLoader; 0: none, which gives the
             elements in the order that the number of workers may change.
         keeps_init: Whether a worker stays where workers run a user's function as they start.
-        read_threads: Threads of every `to_iter_dataset` and DataLoader; more of them read at least
-            `READ_AHEAD` elements each ahead.
-        read_buffer: The most elements that such a reader may hold; smaller buffers stay.
+        read_threads: Threads of every `to_iter_dataset` and DataLoader.
+        read_buffer: The most elements that such a reader may hold; smaller buffers stay, unless
+            its threads change too.
         workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
             the last of them.
         thread_prefetch: Whether a thread makes batches ahead at the end.
@@ -172,11 +172,10 @@ class _Calls:
         threads, buffer = self._variant.read_threads, self._variant.read_buffer
         if threads is not None or buffer is not None:
             given = read_options or grain.ReadOptions()
-            threads = given.num_threads if threads is None else threads
-            held = given.prefetch_buffer_size
-            if threads > given.num_threads:
-                held = max(held, READ_AHEAD * threads)
-            read_options = grain.ReadOptions(threads, min(held, inf if buffer is None else buffer))
+            read_options = grain.ReadOptions(
+                given.num_threads if threads is None else threads,
+                min(inf if threads and buffer else given.prefetch_buffer_size, buffer or inf),
+            )
         return original(dataset, read_options, **named)
 
     def _make_data_loader(self, original: Method, loader: Any, **named: Any) -> None:

@@ -267,11 +267,18 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
     """
     for attribute in ("_map_fn", "_batch_fn", "_source"):
         value = vars(dataset).get(attribute)
-        is_source = attribute == "_source" and not is_dataset(value)
-        if value is not None and (is_source or not _is_grain_class(type(value))):
+        if value is not None and not _is_grain_class(type(value)):
             setattr(dataset, attribute, by(value))
             return True
     return False
+
+
+def replace_source(dataset: object, by: Callable[[Any], Any]) -> bool:
+    """Replace the source that a dataset reads, Grain's own too; return whether it reads one."""
+    reads_one = _shape(dataset)[0] == "Source" and "_source" in vars(dataset)
+    if reads_one:
+        vars(dataset)["_source"] = by(vars(dataset)["_source"])
+    return reads_one
 
 
 def _unwrap_user_code(value: object) -> object:

@@ -138,16 +138,20 @@ def find_held_datasets(loader: object) -> Mapping[str, object]:
 
 
 def _find_attributes(holder: object, depth: int) -> Iterator[tuple[str, object]]:
-    try:
-        attributes = dict(object.__getattribute__(holder, "__dict__"))
-    except AttributeError:  # the class has slots, or is built in
-        return
-    for name, value in attributes.items():
+    for name, value in own_attributes(holder).items():
         if is_dataset(value) or unpack_data_loader(value):
             yield name, value
         elif depth > 1 and not isinstance(value, type):
             for inner, dataset in _find_attributes(value, depth - 1):
                 yield f"{name}.{inner}", dataset
+
+
+def own_attributes(holder: object) -> Mapping[str, object]:
+    """Return the attributes of an object without running its code."""
+    try:
+        return dict(object.__getattribute__(holder, "__dict__"))
+    except AttributeError:  # the class has slots, or is built in
+        return {}
 
 
 def find_dataset_properties(loader: object) -> Sequence[str]:

@@ -24,6 +24,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
     "map-after-mp-prefetch": placement.map_after_mp_prefetch,
     "threads-in-training-process": buffers.threads_in_training_process,
+    "too-few-reads-in-flight": buffers.too_few_reads_in_flight,
     "no-workers": workers.no_workers,
     "no-prefetch": buffers.no_prefetch,
     "threads-in-workers": buffers.threads_in_workers,
@@ -34,6 +35,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "oversized-read-buffer": buffers.oversized_read_buffer,
 }
 """Every rule by its name, most severe first: findings are reported in this order."""
+
+LOCAL_ONLY: Final = ("threads-in-workers", "threads-in-training-process", "too-many-workers")
+"""Rules that do not hold where reading waits, which takes no core and no interpreter lock."""
 
 NO_GRAIN_GRAPH: Final = "no-grain-graph"
 """Reported by the linter itself for a loader that is not a Grain dataset."""

@@ -1,6 +1,7 @@
 """Rules about what is made before the trainer asks for it, and about threads that make it."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
@@ -10,13 +11,19 @@ from netpipe.linting.rules.graph_parts import (
     find_batch,
     find_in_workers,
     is_work,
-    read_without_threads,
+    propose_reading,
+    worker_pools,
     write_workers,
 )
 
 THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
 )
+FEW_READS: Final = "num_threads=4, prefetch_buffer_size=4"
+# Grain's default threads, and a buffer that hides slow reads even where it holds batches.
+MANY_READS: Final = "num_threads=16, prefetch_buffer_size=64"
+_ENOUGH_READS: Final = 8
+_THREADS_HELP: Final = "help only where reading waits (remote storage)"
 # 64 batches feed even a step of 20 ms for more than a second.
 _MAX_BUFFERED_BATCHES: Final = 64
 # Iterating a MapDataset means to_iter_dataset() with its default buffer.
@@ -84,7 +91,7 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
     A MapDataset that is iterated directly has Grain's default buffer, and is only info.
     """
-    graph, root = pipeline.graph, pipeline.graph.nodes[0]
+    graph, root, reads_wait = pipeline.graph, pipeline.graph.nodes[0], pipeline.reads.wait
     buffers = [(node, _buffer_size(node)) for node in graph.of_kind("ToIter")]
     if root.random_access:
         buffers.append((root, _DEFAULT_BUFFER_ELEMENTS))
@@ -93,15 +100,14 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
         if batch is None or size <= _MAX_BUFFERED_BATCHES:
             continue
         subject = "iterating a MapDataset" if node.random_access else "to_iter_dataset"
-        options = "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
-        few_batches = f"Keep a few batches ready: .to_iter_dataset({options})"
+        few_batches = f"Keep a few batches ready: .to_iter_dataset(grain.ReadOptions({FEW_READS}))"
         yield Problem(
             "info" if node.random_access else "warning",
             (node, batch),
             f"{subject} reads {size:,} elements ahead{' in every worker' if node.in_worker else ''}"
             f", each of which is a batch of {batch.parameters.get('batch_size')}: all of them are"
             " kept in memory",
-            read_without_threads(graph, node) if node.in_worker else few_batches,
+            few_batches if reads_wait or not node.in_worker else propose_reading(graph, node),
         )
 
 
@@ -118,9 +124,9 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
             "warning",
             (pool.prefetch, *readers),
             f"{_subject(readers)} with {readers[0].parameters['num_threads']} threads in"
-            f" {pool.each}: they contend for the worker's interpreter lock, and help only"
-            " where reading waits (remote storage)",
-            read_without_threads(pipeline.graph, readers[0]),
+            f" {pool.each}: they contend for the worker's interpreter lock, and"
+            f" {pipeline.reads.evidence or _THREADS_HELP}",
+            propose_reading(pipeline.graph, readers[0]),
         )
 
 
@@ -132,7 +138,7 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
     """
     graph = pipeline.graph
     if readers := find_element_readers(graph):
-        fix = read_without_threads(graph, readers[0])
+        fix = propose_reading(graph, readers[0])
         if graph.data_loader:
             fix += "; if the step then waits for batches, add worker_count=1"
         elif not any(_reads_ahead(node) for node in graph.nodes if _buffer_size(node) == 0):
@@ -142,9 +148,29 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
             readers,
             f"{_subject(readers)} single elements with {readers[0].parameters['num_threads']}"
             " threads in the process that trains: they contend with it for the interpreter lock,"
-            " and help only where reading waits (remote storage) or releases the lock",
+            f" and {pipeline.reads.evidence or f'{_THREADS_HELP} or releases the lock'}",
             fix,
         )
+
+
+def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report few reads at a time where reading waits. A warning: a server may allow no more."""
+    graph, readers = pipeline.graph, pipeline.graph.of_kind("ToIter", "Elastic")
+    count = sum(_count_reads(graph, reader) for reader in readers)
+    if pipeline.reads.wait and 0 < count < _ENOUGH_READS:
+        yield Problem(
+            "warning",
+            readers,
+            f"{_subject(readers)} at most {count} at a time in all workers, and"
+            f" {pipeline.reads.evidence}: more reads would wait at the same time",
+            propose_reading(graph, readers[0], "with", MANY_READS),
+        )
+
+
+def _count_reads(graph: Graph, reader: Node) -> int:
+    size = _buffer_size(reader)
+    own = min(size, reader.integer("num_threads") or size) or 1
+    return own * prod(pool.size for pool in worker_pools(graph) if reader in pool.nodes)
 
 
 def _subject(readers: Sequence[Node]) -> str:

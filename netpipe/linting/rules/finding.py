@@ -11,6 +11,13 @@ SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
 """The worst first."""
 
 
+class Reads(NamedTuple):
+    """Whether reading is known to wait, and how that is known or refuted; "": it is unknown."""
+
+    wait: bool = False
+    evidence: str = ""
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """What the rules judge.
@@ -24,6 +31,7 @@ class Pipeline:
     graph: Graph
     for_throughput: bool
     cores: int
+    reads: Reads
 
 
 class Problem(NamedTuple):

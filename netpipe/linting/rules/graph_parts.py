@@ -133,10 +133,12 @@ def write_workers(graph: Graph, count: object) -> str:
     return choose_call(graph, f"DataLoader(worker_count={count})", f".mp_prefetch({options})")
 
 
-def read_without_threads(graph: Graph, node: Node) -> str:
-    """Propose to read without threads, in the call that a node stands for."""
-    options = "grain.ReadOptions(num_threads=0)"
+def propose_reading(
+    graph: Graph, node: Node, how: str = "without", settings: str = "num_threads=0"
+) -> str:
+    """Propose to read with or without threads, in the call that a node stands for."""
+    options = f"grain.ReadOptions({settings})"
     call = choose_call(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":
         call = f"ElasticIterator(read_options={options})"
-    return f"Read without threads: {call}"
+    return f"Read {how} threads: {call}"

@@ -9,7 +9,7 @@ from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     find_in_workers,
     process_pools,
-    read_without_threads,
+    propose_reading,
     write_workers,
 )
 from netpipe.results.units import format_megabytes
@@ -35,7 +35,7 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
         has_workers = any(below.kind == "ProcessPrefetch" for below in graph.below(node))
-        yield _report_second_workers(node) if has_workers else _report_no_workers(graph, node)
+        yield _report_second_workers(node) if has_workers else _report_no_workers(pipeline, node)
     for node in graph.of_kind("Interleave"):
         if not node.parents and (node.integer("cycle_length") or 0) < 0:
             yield _report_negative_workers(graph, node)
@@ -44,7 +44,7 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch"
         )
-        fix = _propose_workers(graph)
+        fix = _propose_workers(pipeline)
         yield Problem("info", [graph.data_loader], message, fix)
 
 
@@ -68,7 +68,8 @@ def _report_second_workers(node: Node) -> Problem:
     )
 
 
-def _report_no_workers(graph: Graph, node: Node) -> Problem:
+def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
+    graph, fix = pipeline.graph, _propose_workers(pipeline)
     is_elastic = graph.nodes[node.parents[0]].kind == "Elastic"
     reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
     severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
@@ -78,21 +79,20 @@ def _report_no_workers(graph: Graph, node: Node) -> Problem:
         [node],
         f"{call} with num_workers=0 does nothing: all that comes before it runs in the process"
         " that trains",
-        f"{_propose_workers(graph)} (0 may come from grain.experimental.pick_performance_config),"
+        f"{fix} (0 may come from grain.experimental.pick_performance_config),"
         " or a grain.experimental.ThreadPrefetchIterDataset instead of it",
     )
 
 
-def _propose_workers(graph: Graph) -> str:
+def _propose_workers(pipeline: Pipeline) -> str:
     """Propose reading without threads first: threads would slow workers down just as much."""
-    workers = f"{write_workers(graph, 1)} or more"
-    readers = find_element_readers(graph)
-    if not readers:
+    workers = f"{write_workers(pipeline.graph, 1)} or more"
+    readers = find_element_readers(pipeline.graph)
+    if not readers or pipeline.reads.wait:
         return workers
-    return (
-        f"{read_without_threads(graph, readers[0])}, unless reading waits (remote storage). If one"
-        f" core is not enough then: {workers}"
-    )
+    unless = "" if pipeline.reads.evidence else ", unless reading waits (remote storage)"
+    without = propose_reading(pipeline.graph, readers[0])
+    return f"{without}{unless}. If one core is not enough then: {workers}"
 
 
 def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from netpipe.diagnosis.report import (
     build_need_table,
     build_prediction_table,
     build_stage_table,
+    build_start_up_table,
 )
 from netpipe.page.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.page.formatting import capitalize, strip_modules
@@ -112,6 +113,8 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
             for need in needs
         }
         yield draw_headrooms(headrooms, build_need_table(needs))
+    if findings.start_up:
+        yield build_start_up_table(findings.start_up)
     yield from build_environment_cards(document)
 
 

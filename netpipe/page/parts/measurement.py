@@ -212,6 +212,8 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
         yield Fact("batches in the buffers", format_number(measurement.buffered_batches))
     yield Fact("batch", format_size(measurement.batch_bytes))
     yield Fact("first batch after", format_seconds(measurement.first_batch_s))
+    if (peak := measurement.peak_pss_bytes) is not None:
+        yield Fact("memory of all processes", format_size(peak), "shared pages counted once")
     cpu = f"{format_ratio(measurement.load_cpu_ratio.median)} x"
     yield Fact("CPU of a batch", cpu, "that of the reference loader")
     yield Fact("compilations", str(measurement.compilations))

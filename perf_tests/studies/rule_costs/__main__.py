@@ -58,7 +58,12 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
     is_flag=True,
     help="Measure nothing: write the recorded costs into the package and docs/rules.md.",
 )
-def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> None:
+@click.option(
+    "--missing",
+    is_flag=True,
+    help="Measure and record only what is not recorded, on the machine of the other figures.",
+)
+def main(rules: Sequence[str], rounds: int, record: bool, document: bool, missing: bool) -> None:
     """Measure what breaking each rule costs, on the examples of docs/rules.md.
 
     The wrong example and the right one run in turns, each time in a fresh process. The machine
@@ -66,27 +71,35 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     """
     if record and (document or len(rules) < len(CATALOGUE)):
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
+    if missing and (record or document):
+        raise click.UsageError(
+            "--missing records what it measures: it takes no other of these flags"
+        )
     exit_on_signals()
     if document:
         _write_costs()
         return
     try:
-        figures = dict(_measure(rules, rounds))
+        known = read_costs(COSTS_FILE) if missing else None
+        figures = dict(_measure(rules, rounds, known))
+        if record or missing:
+            _record(figures, known)
+            _write_costs()
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    if record:
-        _record(figures)
-        _write_costs()
 
 
-def _measure(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
+def _measure(
+    rules: Sequence[str], rounds: int, known: RuleCosts | None
+) -> Iterator[tuple[str, tuple[Figure, ...]]]:
     with make_example_files() as folder:
         for rule in rules:
             with _notes.status(rule):
-                figures = measure_rule(rule, folder, rounds)
+                figures = measure_rule(rule, folder, rounds, known)
             for figure in figures:
                 click.echo(f"{rule}: {figure}{_spread(figure)}")
-            yield rule, figures
+            if figures:
+                yield rule, figures
 
 
 def _spread(figure: Figure) -> str:
@@ -97,8 +110,8 @@ def _spread(figure: Figure) -> str:
     return f" (wrong / right {min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
 
 
-def _record(figures: Mapping[str, tuple[Figure, ...]]) -> None:
-    """Write figures with the machine, the time and the versions of the run."""
+def _record(figures: Mapping[str, tuple[Figure, ...]], known: RuleCosts | None) -> None:
+    """Write figures with the machine, the time and the versions of the run, beside known ones."""
     costs = RuleCosts(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=git(ROOT, "describe", "--always", "--dirty", "--abbrev=12"),
@@ -107,6 +120,8 @@ def _record(figures: Mapping[str, tuple[Figure, ...]]) -> None:
         versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
         rules=figures,
     )
+    if known:
+        costs = known.add(costs)
     text = json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
     write_whole(COSTS_FILE, text, "--record")
 

@@ -10,6 +10,8 @@ from perf_tests.studies.rule_costs.measures import Measure
 
 CPU: Final = Setting(batch=32, python_s_per_row=0.0004)
 LIGHT: Final = Setting(batch=256)
+# Small batches: without threads, two workers read 40 rows per second.
+REMOTE: Final = Setting(batch=8, read_s=0.05)
 _PLAIN: Final = Setting(batch=32)
 _EPOCH: Final = Setting(batch=256, rows=1_000)
 _EPOCHS: Final = Setting(batch=20, rows=1_000)
@@ -77,8 +79,9 @@ CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
     "batch-after-mp-prefetch": (_speed(CPU), _speed(LIGHT)),
     "map-after-mp-prefetch": (_speed(CPU),),
     "nested-mp-prefetch": _CRASH,
-    "threads-in-workers": (_speed(CPU), _speed(LIGHT)),
-    "threads-in-training-process": (_speed(CPU), _speed(LIGHT)),
+    "threads-in-workers": (_speed(CPU), _speed(LIGHT), _speed(REMOTE)),
+    "threads-in-training-process": (_speed(CPU), _speed(LIGHT), _speed(REMOTE)),
+    "too-few-reads-in-flight": (_speed(REMOTE),),
     "batch-in-workers-loses-data": _content(
         measures.count_delivered_elements,
         _EPOCH,

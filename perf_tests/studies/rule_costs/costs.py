@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import cattrs
 
+from netpipe.errors import HarnessError
 from netpipe.results.measurement import Host
 
 
@@ -52,7 +53,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class RuleCosts:
-    """One run of the benchmark, which ended at `date` (ISO 8601 in UTC)."""
+    """One run of the benchmark, which ended at `date` (ISO 8601 in UTC).
+
+    `later` names the rules of which later runs on the same machine measured figures that were
+    missing, each with the date and the commit of the last of these runs.
+    """
 
     date: str
     commit: str
@@ -60,7 +65,31 @@ class RuleCosts:
     host: Host
     versions: Mapping[str, str]
     rules: Mapping[str, tuple[Figure, ...]]
+    later: Mapping[str, str] = field(default_factory=dict)
     schema: str = "netpipe.rule_costs/1"
+
+    def has(self, rule: str, unit: str, setting: str) -> bool:
+        """Whether a quantity of a rule was measured."""
+        figures = self.rules.get(rule, ())
+        return any((figure.unit, figure.setting) == (unit, setting) for figure in figures)
+
+    def add(self, run: "RuleCosts") -> "RuleCosts":
+        """Return these costs with the figures of a run of what was missing.
+
+        Raises:
+            HarnessError: The run was on another machine, or with other versions.
+        """
+        here, there = (
+            (costs.host.cpu, costs.host.cores, *costs.versions.items()) for costs in (run, self)
+        )
+        if here != there:
+            raise HarnessError(
+                f"--missing must run where the other figures were measured, on {there}; found"
+                f" {here}. Measure all of them: --record"
+            )
+        rules = {rule: (*self.rules.get(rule, ()), *new) for rule, new in run.rules.items()}
+        when = dict.fromkeys(run.rules, f"{run.date} at {run.commit}")
+        return replace(self, rules={**self.rules, **rules}, later={**self.later, **when})
 
     def describe(self, rule: str) -> str:
         """Return what breaking a rule costs and where that was measured; "" if it was not."""

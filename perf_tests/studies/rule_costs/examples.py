@@ -22,12 +22,14 @@ class Setting:
     Attributes:
         batch: Rows of a batch.
         python_s_per_row: Seconds of Python per row.
+        read_s: Seconds that reading a row waits.
         rows: Rows of the data set.
         workers: Worker processes, unless an example sets their number itself.
     """
 
     batch: int
     python_s_per_row: float = 0.0
+    read_s: float = 0.0
     rows: int = 1_000_000
     workers: int = 2
 
@@ -39,6 +41,8 @@ class Setting:
     def __str__(self) -> str:
         """Return the setting in words that follow a unit."""
         batches = f"batches of {self.batch}"
+        if self.read_s:
+            return f"at reads that wait {1e3 * self.read_s:g} ms and {batches}"
         if not self.python_s_per_row:
             return f"at {batches}"
         return f"at {1e3 * self.python_s_per_row:g} ms of Python per element and {batches}"
@@ -77,6 +81,7 @@ def _override(setting: Setting, names: Names) -> Names:
     return {
         "BATCH": setting.batch,
         "PYTHON_S_PER_ROW": setting.python_s_per_row,
+        "READ_S": setting.read_s,
         "ROWS": setting.rows,
         "WORKERS": names["grain"].MultiprocessingOptions(num_workers=setting.workers),
     }

@@ -17,7 +17,7 @@ from netpipe.errors import NetpipeError
 from netpipe.measuring.interleaving import interleave
 from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
-from perf_tests.studies.rule_costs.costs import Figure
+from perf_tests.studies.rule_costs.costs import Figure, RuleCosts
 from perf_tests.studies.rule_costs.document import ROOT, Form
 from perf_tests.studies.rule_costs.measures import Observation
 
@@ -35,16 +35,20 @@ class TrialError(NetpipeError):
     """An observation that failed or took too long."""
 
 
-def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
+def measure_rule(
+    rule: str, folder: Path, rounds: int = ROUNDS, known: RuleCosts | None = None
+) -> tuple[Figure, ...]:
     """Measure what breaking a rule costs, in the folder of the files that its examples read.
 
-    Varying quantities are observed in so many rounds.
+    Varying quantities are observed in so many rounds, and those that are known are left out.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
     """
     figures: list[Figure] = []
     for number, trial in enumerate(CATALOGUE[rule]):
+        if known and all(known.has(rule, each.unit, each.setting) for each in trial.quantities):
+            continue
 
         def observe(form: Form, number: int = number) -> Observation:
             return _observe((rule, form, str(number)), folder)

@@ -56,6 +56,16 @@ def test_a_read_buffer_shrinks() -> None:
     assert fix.variant == Variant(read_threads=4, read_buffer=4)
 
 
+@pytest.mark.parametrize("rule", ["oversized-read-buffer", "too-few-reads-in-flight"])
+def test_what_is_tried_is_what_is_written(rule: str) -> None:
+    """The threads and the buffer of the proposal are those of the variant."""
+    (fix,) = fixes(rule)
+    settings = f"num_threads={fix.variant.read_threads}"
+    assert fix.change == (
+        f"grain.ReadOptions({settings}, prefetch_buffer_size={fix.variant.read_buffer})"
+    )
+
+
 def test_without_threads_there_is_no_buffer() -> None:
     """Threads that are taken away take their buffer with them."""
     assert variants("oversized-read-buffer", "threads-in-workers") == [Variant(read_threads=0)]

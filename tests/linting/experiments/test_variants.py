@@ -96,6 +96,13 @@ def test_the_read_buffer_only_shrinks(most: int, held: int) -> None:
     assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (2, held)
 
 
+def test_more_threads_get_their_buffer() -> None:
+    """With other threads, the buffer is the one that was asked for, even a larger one."""
+    variant = Variant(read_threads=16, read_buffer=64)
+    parameters = only(build_variant(plain, variant), "ToIter").parameters
+    assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (16, 64)
+
+
 def test_workers_are_replaced() -> None:
     """The number of workers is another, and all else of the call is kept."""
     parameters = only(build_variant(batch_last, Variant(workers=2)), "ProcessPrefetch").parameters

@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from netpipe.linting.linter import lint
+from netpipe.linting.rules.finding import Reads
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,
@@ -320,3 +321,68 @@ def test_a_pipeline_without_threads_is_not_sent_back_to_them(put_right: Any) -> 
     """A pipeline that follows the advice breaks none of the rules about reading ahead."""
     warned = {rule for rule, severity in severities(put_right).items() if severity != "info"}
     assert not warned & {THREADS, NOTHING, BUFFER, "no-workers", "threads-in-workers"}
+
+
+# ---- Reading that waits
+
+FEW = "too-few-reads-in-flight"
+WAIT = Reads(wait=True, evidence="batches.netpipe_storage is 'remote'")
+COMPUTE = Reads(evidence="batches.netpipe_storage is 'local'")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "in_flight"),
+    [
+        (elements().batch(4), 1),
+        (in_workers(elements().batch(4)), 2),
+        (in_workers(source().to_iter_dataset(read(3, 500)).batch(4)), 6),
+        (in_workers(source().to_iter_dataset(read(16, 3)).batch(4)), 6),
+        (X.multithread_prefetch(elements(), num_threads=3, buffer_size=1), 3),
+        (grain.IterDataset.mix([elements(), source().to_iter_dataset(read(4, 4))]), 5),
+        (_elastic(2), 2),
+        (data_loader(read_options=NO_THREADS), 1),
+        (in_workers(source().to_iter_dataset(read(4, 4)).batch(4)), None),
+        (in_workers(elements().batch(4), workers=8), None),
+        (source().to_iter_dataset().batch(4), None),
+        (source().batch(4), None),
+        (X.ParquetIterDataset("a.parquet").batch(4), None),
+    ],
+)
+def test_few_reads_at_a_time_are_found_where_reading_waits(
+    dataset: Any, in_flight: int | None
+) -> None:
+    """Threads times workers, of all readers together; nothing is found where it is not known."""
+    found = [each for each in lint(dataset, reads=WAIT).findings if each.rule == FEW]
+    assert [each.severity for each in found] == ["warning"] * (in_flight is not None)
+    assert all(f" {in_flight} at a time " in each.message for each in found)
+    assert all(WAIT.evidence in each.message for each in found)
+    for reads in (Reads(), COMPUTE):
+        assert FEW not in {each.rule for each in lint(dataset, reads=reads).findings}
+
+
+def test_more_reads_are_proposed_in_the_call_that_reads() -> None:
+    """The fix names the call to change."""
+    options = "grain.ReadOptions(num_threads=16, prefetch_buffer_size=64)"
+    for dataset, call in (
+        (elements().batch(4), f".to_iter_dataset({options})"),
+        (data_loader(read_options=NO_THREADS), f"DataLoader(read_options={options})"),
+        (_elastic(0), f"ElasticIterator(read_options={options})"),
+    ):
+        assert only(FEW, lint(dataset, reads=WAIT)).fix == f"Read with threads: {call}"
+
+
+@pytest.mark.parametrize("rule", [THREADS, "threads-in-workers"])
+def test_threads_that_cannot_help_are_reported_without_a_condition(rule: str) -> None:
+    """What is known about the storage takes its place."""
+    dataset = source().to_iter_dataset().batch(4)
+    dataset = dataset if rule == THREADS else in_workers(dataset)
+    assert "only where reading waits" in only(rule, lint(dataset)).message
+    message = only(rule, lint(dataset, reads=COMPUTE)).message
+    assert COMPUTE.evidence in message
+    assert "only where reading waits" not in message
+
+
+def test_a_buffer_of_batches_keeps_its_threads_where_reading_waits() -> None:
+    """Reading without them would be slower, in workers too."""
+    report = lint(in_workers(source().batch(4).to_iter_dataset()), reads=WAIT)
+    assert "num_threads=4, prefetch_buffer_size=4" in only(BUFFER, report).fix

@@ -15,6 +15,7 @@ import pytest
 from netpipe.device.host import this_host
 from netpipe.linting import linter
 from netpipe.linting.linter import lint
+from netpipe.linting.rules.finding import Reads
 from netpipe.linting.rules.workers import LARGE_BYTES
 from tests.linting.rules.linting import (
     NO_THREADS,
@@ -291,3 +292,22 @@ def test_the_worker_init_function_is_sent_too() -> None:
     begin = partial(guarded, lock=threading.Lock())
     report = lint(in_workers(elements(), worker_init_fn=begin))
     assert kinds_of(only(PICKLE, report), report) == ["ProcessPrefetch"]
+
+
+def test_workers_for_a_bucket_keep_their_threads() -> None:
+    """Reading without threads is proposed where reading does not wait, or may not."""
+    dataset = source().to_iter_dataset().batch(4)
+    fixes = [
+        only(NONE, lint_factory(lambda: in_workers(dataset, workers=0), reads=reads)).fix
+        for reads in (Reads(), Reads(evidence="it is local"), Reads(wait=True, evidence="it waits"))
+    ]
+    assert ["Read without threads" in fix for fix in fixes] == [True, True, False]
+    assert ["unless reading waits" in fix for fix in fixes] == [True, False, False]
+
+
+def test_more_workers_than_cores_may_wait(cores: Callable[[int], None]) -> None:
+    """A worker that waits for storage needs no core; the finding is kept as silenced."""
+    cores(2)
+    report = lint(in_workers(elements().batch(4), 9), reads=Reads(wait=True, evidence="it waits"))
+    assert MANY not in {finding.rule for finding in report.findings}
+    assert [(aside.rule, aside.reason) for aside in report.silenced] == [(MANY, "it waits")]

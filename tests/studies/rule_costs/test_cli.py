@@ -12,13 +12,15 @@ from click.testing import CliRunner, Result
 from netpipe.errors import NetpipeError
 from perf_tests.studies.rule_costs import __main__ as cli
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
-from perf_tests.studies.rule_costs.costs import Figure, read_costs
+from perf_tests.studies.rule_costs.costs import Figure, RuleCosts, read_costs
 from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, parse_rule_sections
 
 FIGURE = Figure(1.0, 4.0, "elements/s", rounds=((1.0, 2.0), (1.0, 4.0), (1.0, 5.0)))
 
 
-def _figures(_: str, __: Path, rounds: int) -> tuple[Figure, ...]:
+def _figures(rule: str, _: Path, rounds: int, known: RuleCosts | None = None) -> tuple[Figure, ...]:
+    if known and known.has(rule, FIGURE.unit, FIGURE.setting):
+        return ()
     return (replace(FIGURE, rounds=FIGURE.rounds[:rounds]),)
 
 
@@ -90,12 +92,45 @@ def test_the_document_is_renewed_without_measuring(
     assert document.read_text() == whole
 
 
+def drop(rule: str, costs: Path, **changes: object) -> None:
+    """Take a rule, and more, out of the recorded figures."""
+    recorded = json.loads(costs.read_text())
+    del recorded["rules"][rule]
+    costs.write_text(json.dumps({**recorded, **changes}))
+
+
+def test_only_missing_figures_are_measured(tmp_path: Path) -> None:
+    """The others stay, and the record says which ones came later."""
+    invoke("--record")
+    costs = tmp_path / "costs.json"
+    drop("no-workers", costs, date="2025-11-21T20:00:00+00:00")
+    result = invoke("--missing")
+    assert [line.partition(":")[0] for line in result.output.splitlines()] == ["no-workers"]
+    written = read_costs(costs)
+    assert set(written.rules) == set(CATALOGUE)
+    assert written.date == "2025-11-21T20:00:00+00:00"
+    assert set(written.later) == {"no-workers"}
+
+
+def test_missing_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
+    """Figures of two machines would be mixed; nothing is written."""
+    invoke("--record")
+    costs = tmp_path / "costs.json"
+    drop("no-workers", costs, versions={"grain": "0.2.17"})
+    before = costs.read_text()
+    result = invoke("--missing")
+    assert result.exit_code == 1
+    assert "found" in result.output
+    assert "0.2.17" in result.output
+    assert costs.read_text() == before
+
+
 def test_a_failed_measurement_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a record would mix two machines."""
 
-    def fail(rule: str, folder: Path, _: int) -> tuple[Figure, ...]:
+    def fail(rule: str, folder: Path, *_: object) -> tuple[Figure, ...]:
         raise NetpipeError(f"{rule} took too long in {folder}")
 
     monkeypatch.setattr(cli, "measure_rule", fail)
@@ -111,6 +146,7 @@ def test_a_failed_measurement_writes_nothing(
         (("--only", "fast-horse"), "found 'fast-horse'"),
         (("--record", "--only", "no-*"), "--record measures all rules"),
         (("--record", "--document"), "--record measures all rules"),
+        (("--record", "--missing"), "--missing records"),
     ],
 )
 def test_misuse_is_refused(arguments: tuple[str, ...], message: str) -> None:

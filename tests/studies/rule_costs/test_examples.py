@@ -53,6 +53,7 @@ def test_a_failing_example_is_found_in_the_document() -> None:
     [
         (Setting(32, 0.0004), "at 0.4 ms of Python per element and batches of 32"),
         (Setting(256), "at batches of 256"),
+        (Setting(8, read_s=0.05), "at reads that wait 50 ms and batches of 8"),
     ],
 )
 def test_a_setting_in_words(setting: Setting, words: str) -> None:

@@ -1,0 +1,94 @@
+"""Whether reading waits for storage: measured, declared by the target, or seen from a path."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import PurePath
+from typing import Any, Final
+
+import psutil
+
+from netpipe.clock import Clock
+from netpipe.errors import MisuseError
+from netpipe.linting.graph.grain_classes import is_random_access
+from netpipe.linting.graph.nodes import qualified_name
+from netpipe.linting.graph.reader import collect_datasets, own_attributes
+from netpipe.linting.rules.finding import Reads
+from netpipe.session.bounded_calls import call_within
+from netpipe.session.processes import core_delay_s
+
+_BUCKET: Final = re.compile(r"(gs|s3a?|az|abfss?|wasbs?|adl|oci|oss|cos|hf|hdfs)://\S+")
+# Not those of FUSE that show files of the same machine.
+_NETWORK_MOUNT: Final = re.compile(
+    r"nfs4?|cifs|smb3|lustre|ceph|gpfs|beegfs|afs|wekafs|fuse(\.(?!(fuse-overlayfs|lxcfs|portal|"
+    r"squashfuse(_ll)?|bindfs|mergerfs|encfs|gocryptfs)$).+)?"
+)
+# Sources, a dataset, its source, an object that it holds, and a list of paths in that.
+_MAX_DEPTH: Final = 5
+_MAX_ITEMS: Final = 30
+_ENOUGH_S: Final = 0.5
+_LIMIT_S: Final = 4.0
+_WAITING_FRACTION: Final = 0.5
+
+
+def find_reads(loader: object, dataset: object) -> Reads:
+    """Return what `loader.netpipe_storage` or a path of a source says."""
+    declared = getattr(loader, "netpipe_storage", None)
+    if declared is None:
+        datasets = collect_datasets(dataset).values()
+        sources = [each for each in datasets if not getattr(each, "parents", ())]
+        return next(_judge_paths(_find_paths(sources, _MAX_DEPTH)), Reads())
+    name = f"{qualified_name(loader).rpartition('.')[2]}.netpipe_storage"
+    if declared not in ("remote", "local"):
+        raise MisuseError(f"{name} must be 'remote', 'local' or missing; found {declared!r}")
+    return Reads(declared == "remote", f"{name} is {declared!r}")
+
+
+def _judge_paths(paths: Iterable[str]) -> Iterator[Reads]:
+    """Yield those on remote storage. None is accessed: a mount without its server would hang."""
+    types = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
+    for path in paths:
+        above = [folder for folder in types if PurePath(path).is_relative_to(folder)]
+        mount = types[max(above, key=len)] if above else ""
+        if _BUCKET.fullmatch(path) or _NETWORK_MOUNT.fullmatch(mount):
+            yield Reads(True, f"a source has the path {path} ({mount or 'object store'})")
+
+
+def _find_paths(value: object, depth: int) -> Iterator[str]:
+    """Yield strings and paths in lists and among attributes."""
+    if issubclass(type(value), str | PurePath):
+        yield str(value)
+    elif depth:
+        items = value if isinstance(value, list | tuple) else own_attributes(value).values()
+        for item in islice(items, _MAX_ITEMS):
+            yield from _find_paths(item, depth - 1)
+
+
+def measure_reads(dataset: object, clock: Clock) -> Reads | None:
+    """Read a few elements as one thread of the pipeline does; None if that is impossible."""
+    times_s: list[tuple[float, float]] = []
+
+    def read() -> None:
+        maps: Any = list(filter(is_random_access, collect_datasets(dataset).values()))
+        below = {id(parent) for each in maps for parent in each.parents}
+        last = [each for each in maps if id(each) not in below]
+        for position in range(min(map(len, last), default=0)):
+            for each in last:
+                each[position]
+            # A thread that has to wait for a core does not wait for storage.
+            times_s.append((clock(), time.process_time() + core_delay_s()))
+            if clock() - times_s[0][0] > _ENOUGH_S:
+                break
+
+    # What fails here fails in the trials, which report it.
+    with suppress(Exception):
+        call_within(read, _LIMIT_S)
+    if len(times_s) < 2:
+        return None
+    # Warm-up: the first element opens files.
+    wall_s, busy_s = (end - start for start, end in zip(times_s[0], times_s[-1], strict=True))
+    fraction = max(0.0, 1 - busy_s / wall_s)
+    evidence = f"reading was measured to wait for {fraction:.0%} of its time"
+    return Reads(fraction > _WAITING_FRACTION, evidence)

@@ -1,0 +1,158 @@
+"""Memory, shared memory and open files of a session, read once a round between timed blocks.
+
+Growth is a slope over the batches that the loader has given. A finding needs more than a slope that
+is surely above 0: allocators and buffers also grow for a while, by some megabytes, and then stop.
+"""
+
+import gc
+from collections.abc import Iterator
+from heapq import nlargest
+from os import getpid
+from typing import Any, Final
+
+import psutil
+
+from netpipe.clock import Clock
+from netpipe.measuring.loader_puller import Puller
+from netpipe.results.measurement import Finding, Interval
+from netpipe.results.statistics import slope_interval
+from netpipe.results.units import format_bytes, format_number
+from netpipe.session import footprint
+from netpipe.session.cleanup import list_started
+from netpipe.session.processes import ProcessTree
+
+_PSS, _OWN, _SHARED, _OPEN = "pss", "memory", "shared memory", "open files"
+# The least growth over all rounds that is a finding, and what to do.
+_FINDINGS: Final = {
+    _OWN: ("memory-grows", 32e6, "find what is kept there from batch to batch"),
+    _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
+    _OPEN: ("open-files-grow", 32, "close each file that is no longer read"),
+}
+# The slope of the later rounds over that of all, below which growth comes to an end.
+_GOES_ON: Final = 0.7
+# Reading takes 10 ms for each 200 MB: at most this share of the time.
+_MAX_READING_SHARE: Final = 0.1
+_MIN_LEFT_BYTES: Final = 64 << 10
+_MIN_LEFT_FILES: Final = 16
+# The session keeps some batches, which may lie in shared memory.
+_KEPT_BATCHES: Final = 4
+_ENDING_S: Final = 0.5
+
+
+class FootprintLog:
+    """What the processes of a session hold, without the reference loader's, round by round.
+
+    It is made before the loader: files in /dev/shm and processes of before are not the loader's.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._made_s, self._reading_s = clock, clock(), 0.0
+        self._children = ProcessTree().pids
+        self._listed = [footprint.list_shared_files().keys()]
+        self._batches: list[int] = []
+        self._held: list[dict[str, dict[Any, int]]] = []
+        self._names = {getpid(): "the training process"}
+
+    def read(self, puller: Puller) -> None:
+        """Read what is held now, if reading has not taken too long so far."""
+        started_s = self._clock()
+        if self._reading_s > _MAX_READING_SHARE * (started_s - self._made_s):
+            return
+        tree = puller.list_processes()
+        workers = {pid: f"worker {number}" for number, pid in enumerate(tree.worker_pids, 1)}
+        self._names = {**dict.fromkeys(tree.pids, "a helper process"), **workers, **self._names}
+        pids = (getpid(), *tree.pids)
+        pss = {pid: footprint.read_pss(pid) for pid in pids}
+        self._held.append(
+            {
+                _PSS: {pid: pss_bytes for pid, (pss_bytes, _) in pss.items()},
+                _OWN: {pid: own_bytes for pid, (_, own_bytes) in pss.items()},
+                _SHARED: self._list_lasting_files(),
+                _OPEN: {pid: footprint.count_open_files(pid) for pid in pids},
+            }
+        )
+        self._batches.append(puller.pulled)
+        self._reading_s += self._clock() - started_s
+
+    def _list_lasting_files(self) -> dict[str, int]:
+        """Return new files in /dev/shm that were already there two readings ago.
+
+        Batches on their way have been taken and removed since. Python names its files at random, so
+        beside another program that uses shared memory, nobody knows whose they are.
+        """
+        files, earlier = footprint.list_shared_files(), self._listed[max(0, len(self._listed) - 2)]
+        self._listed.append(files.keys())
+        names = files.keys() & earlier - self._listed[0]
+        unknown = {name for name in names if name.startswith(("psm_", "sem."))}
+        if unknown and footprint.is_shared_memory_used_elsewhere():
+            names -= unknown
+        return {name: files[name] for name in names}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the fields of a Measurement; none where the kernel does not tell."""
+        peak = max((sum(held[_PSS].values()) for held in self._held), default=0)
+        if not peak:
+            return {}
+        return {
+            "peak_pss_bytes": peak,
+            "growth_bytes_per_batch": self._growth(_OWN),
+            "growing_process": self._name_growing(_OWN),
+        }
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what grows with the batches, and where."""
+        for kind, (name, least, way_out) in _FINDINGS.items() if self._held else ():
+            slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
+            later = self._growth(kind, since=len(self._held) // 2)
+            goes_on = slope.low > 0 and later.median >= _GOES_ON * slope.median
+            if goes_on and slope.median * batches >= least:
+                write = format_number if kind == _OPEN else format_bytes
+                ends = f"{write(slope.low)} to {write(slope.high)}"
+                message = (
+                    f"{kind} grows by {write(slope.median)} for each batch ({ends}), by "
+                    f"{write(slope.median * batches)} in {batches} batches, most of all in "
+                    f"{self._name_growing(kind)}: {way_out}"
+                )
+                yield Finding(name, message)
+
+    def _name_growing(self, kind: str) -> str:
+        if kind == _SHARED:
+            return _describe_files(self._held[-1][kind])
+        pid = max(self._lasting(kind), key=lambda pid: self._growth(kind, pid).median)
+        return f"{self._names[pid]} (pid {pid})"
+
+    def _lasting(self, kind: str) -> set[Any]:
+        """Return what is in all readings: a worker that has started later has not grown."""
+        return set.intersection(*(set(held[kind]) for held in self._held))
+
+    def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:
+        """Return the growth for each batch: of all files, all lasting processes or one of them."""
+        counted = {pid} if pid is not None else self._lasting(kind)
+        totals = [
+            sum(size for key, size in held[kind].items() if kind == _SHARED or key in counted)
+            for held in self._held[since:]
+        ]
+        return slope_interval(self._batches[since:], totals)
+
+    def find_left(self, puller: Puller, batch_bytes: int) -> Finding | None:
+        """Return what is still there after the loader was closed, if anything."""
+        gc.collect()  # An iterator without `close` may end its workers when it is collected.
+        workers = set(puller.list_processes().worker_pids).difference(self._children)
+        running = [process for process in list_started(getpid()) if process.pid in workers]
+        pids = [process.pid for process in psutil.wait_procs(running, _ENDING_S)[1]]
+        left = [f"{self._names.get(pid, 'a process')} (pid {pid})" for pid in pids]
+        shared = self._list_lasting_files()
+        if sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes:
+            left.append(_describe_files(shared))
+        opened = footprint.count_open_files(getpid())
+        before = self._held[0][_OPEN][getpid()] if self._held else opened
+        if opened - before >= _MIN_LEFT_FILES:
+            left.append(f"{opened - before} more open files than in the first round")
+        message = f"still there once the loader was closed, at each start more: {'; '.join(left)}"
+        return Finding("left-after-close", message) if left else None
+
+
+def _describe_files(sizes: dict[str, int]) -> str:
+    largest = ", ".join(nlargest(3, sizes, key=sizes.__getitem__))
+    total = format_bytes(sum(sizes.values()))
+    return f"{len(sizes)} files of {total} in {footprint.SHARED_FOLDER}, such as {largest}"

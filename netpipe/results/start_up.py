@@ -1,0 +1,56 @@
+"""Where the time to a loader's first batch goes."""
+
+from dataclasses import dataclass
+from typing import Final
+
+START_PARTS: Final = {
+    "import_s": ("imports", "import large modules where they are used (`python -X importtime`)"),
+    "making_s": ("loader()", "build an index once and keep it"),
+    "shipping_s": (
+        "starting workers with the dataset",
+        "keep a path in it and open the data in the workers (rule large-capture), and import less",
+    ),
+    "first_read_s": ("the first read", "keep the data or a cache of it nearby"),
+    "rest_s": ("filling buffers and the rest", "use fewer workers and smaller buffers"),
+}
+"""The name of each part of a start, and what makes it shorter."""
+
+# Seconds until the first batch, above which a start is called slow.
+_SLOW_START_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """The parts of a start, in seconds. One that is None was not seen; it may be in `rest_s`.
+
+    Attributes:
+        making_s: `loader()`, which reads indexes and metadata.
+        shipping_s: From then until the first worker has the dataset.
+        first_read_s: Reading the first element of the source.
+    """
+
+    making_s: float
+    rest_s: float
+    import_s: float | None = None
+    shipping_s: float | None = None
+    first_read_s: float | None = None
+
+    @property
+    def total_s(self) -> float:
+        """Seconds from the imports to the first batch."""
+        return sum((seconds or 0.0 for seconds in vars(self).values()), start=0.0)
+
+    def why_slow(self, longest_s: float = 0.0) -> str:
+        """Return the largest part and its remedy; "" if neither this nor a later start is slow."""
+        slowest_s = max(longest_s, self.total_s)
+        if slowest_s <= _SLOW_START_S:
+            return ""
+        seconds, part = max((vars(self)[part] or 0.0, part) for part in START_PARTS)
+        name, remedy = START_PARTS[part]
+        if part == "rest_s" and self.first_read_s is None:
+            # It has parts that a measurement does not see.
+            name, remedy = "what follows loader()", "netpipe diagnose splits it for Grain pipelines"
+        return (
+            f"the first batch took {slowest_s:.0f} s, as it will each time the training starts; the"
+            f" largest part is {name}, {seconds:.0f} of {self.total_s:.0f} s: {remedy}"
+        )

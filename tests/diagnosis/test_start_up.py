@@ -1,0 +1,143 @@
+"""Where the time to the first batch of a real loader goes."""
+
+import time
+from functools import partial
+from typing import Any
+
+import grain
+import pytest
+
+from netpipe.diagnosis.start_up import NotingSource, observe_start
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.linting.graph.grain_classes import replace_source
+from netpipe.linting.graph.reader import collect_datasets
+from netpipe.measuring.request import Factories
+from netpipe.results.start_up import START_PARTS, StartUp
+from netpipe.session.heartbeat import UNWATCHED
+from tests.diagnosis import loaders
+
+
+class Slow(loaders.Numbers):
+    """A source that takes a while to be unpickled, and to be read for the first time."""
+
+    def __init__(self, shipping_s: float = 0.0, first_read_s: float = 0.0) -> None:
+        self.shipping_s, self.first_read_s = shipping_s, first_read_s
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        time.sleep(self.shipping_s)
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(self.first_read_s)
+        self.first_read_s = 0.0
+        return int(index)
+
+
+def slow_at(part: str, seconds: float, workers: int = 1) -> Any:
+    """Make a pipeline of which one part of the start takes some seconds longer."""
+    source = Slow(**{part: seconds} if part in ("shipping_s", "first_read_s") else {})
+    if part == "making_s":
+        time.sleep(seconds)
+    dataset = grain.MapDataset.source(source).to_iter_dataset(loaders.ALONE).batch(4)
+    if part == "rest_s":
+        dataset = dataset.map(partial(wait, seconds))
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(workers)) if workers else dataset
+
+
+def wait(seconds: float, batch: Any) -> Any:
+    """Be a map of batches that takes its time."""
+    time.sleep(seconds)
+    return batch
+
+
+def start(loader: Any, import_s: float | None = None) -> StartUp:
+    """Observe one start."""
+    let_grain_start_workers()
+    return observe_start(Factories(loader, import_s=import_s), UNWATCHED)
+
+
+@pytest.fixture(scope="module")
+def worker_s() -> float:
+    """Return the seconds in which a worker starts on this machine at this time."""
+    shipping_s = start(partial(slow_at, "", 0.0)).shipping_s
+    assert shipping_s is not None
+    return shipping_s
+
+
+@pytest.mark.parametrize("part", ["making_s", "shipping_s", "first_read_s", "rest_s"])
+def test_the_slow_part_of_a_start_is_the_largest(worker_s: float, part: str) -> None:
+    """A slow index, a dataset slow to unpickle, a slow first read, and a slow map in a worker."""
+    found = start(partial(slow_at, part, 1 + 4 * worker_s), import_s=0.0)
+    assert max(START_PARTS, key=lambda part: vars(found)[part]) == part
+
+
+def test_of_several_workers_the_first_counts() -> None:
+    """All parts are seen, and none is below 0."""
+    found = start(partial(slow_at, "", 0.0, workers=2), import_s=1.0)
+    assert all(seconds is not None and seconds >= 0 for seconds in vars(found).values())
+    assert found.rest_s > 0
+
+
+class SlowAtFirst(loaders.Numbers):
+    """A source of which the first element takes a second, and all others no time."""
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(1.0 * (index == 0))
+        return int(index)
+
+
+def test_of_several_threads_the_first_counts() -> None:
+    """While one waits for its element, the first read of another has ended."""
+    numbers = grain.MapDataset.source(SlowAtFirst())
+    found = start(lambda: numbers.to_iter_dataset(loaders.THREADS).batch(4))
+    assert found.first_read_s is not None
+    assert found.first_read_s < found.rest_s
+
+
+@pytest.mark.parametrize("loader", [loaders.plain, loaders.threaded, loaders.data_loader])
+def test_without_workers_nothing_is_sent(loader: Any) -> None:
+    """The first read is seen nevertheless, of threads too."""
+    found = start(loader)
+    assert found.shipping_s is None
+    assert found.import_s is None
+    assert found.first_read_s is not None
+
+
+@pytest.mark.parametrize("loader", [lambda: iter([1, 2]), lambda: [1], loaders.Streaming])
+def test_what_cannot_be_seen_is_in_the_rest(loader: Any) -> None:
+    """A loader that is not Grain's, or has no source, has no such parts; they are not 0."""
+    found = start(loader)
+    assert (found.shipping_s, found.first_read_s) == (None, None)
+    assert found.rest_s > 0
+
+
+def test_the_source_is_restored() -> None:
+    """A loader that returns the same dataset each time keeps its own source."""
+    before = sources(loaders.the_same())
+    assert start(loaders.the_same).first_read_s is not None
+    assert list(map(id, sources(loaders.the_same()))) == list(map(id, before))
+
+
+def sources(dataset: Any) -> list[object]:
+    """Return the sources of a pipeline."""
+    found: list[object] = []
+
+    def keep(source: object) -> object:
+        found.append(source)
+        return source
+
+    for part in collect_datasets(dataset).values():
+        replace_source(part, keep)
+    return found
+
+
+def test_grains_own_source_is_seen() -> None:
+    """Most loaders read from one."""
+    numbers = grain.sources.RangeDataSource(0, 12, 1)
+    found = start(lambda: grain.MapDataset.source(numbers).to_iter_dataset(loaders.ALONE))
+    assert found.first_read_s is not None
+
+
+def test_a_worker_may_read_when_nobody_listens(tmp_path: Any) -> None:
+    """The folder of the notes is removed after the first batch."""
+    assert NotingSource([7], tmp_path / "removed")[0] == 7

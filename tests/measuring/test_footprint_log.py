@@ -1,0 +1,221 @@
+"""What grows with the batches, on readings that follow a script."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from netpipe.measuring.footprint_log import FootprintLog
+from netpipe.measuring.loader_puller import Puller
+from netpipe.results.measurement import Finding
+from netpipe.session import footprint
+from tests.fakes import FakeClock
+
+HERE, FIRST, SECOND, HELPER = os.getpid(), 11, 12, 13
+PSS, OWN_SHARE = 200e6, 0.5
+BATCH_BYTES = 1_000_000
+Script = Callable[[int], float]
+
+
+class Scripted:
+    """A session whose readings follow scripts of the batches given so far."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.batches = 0
+        self.memory: dict[int, Script] = dict.fromkeys((HERE, FIRST, SECOND, HELPER), lambda _: PSS)
+        self.open: dict[int, Script] = {}
+        self.files: Callable[[int], dict[str, int]] = lambda _: {}
+        self.reading_s = 0.0
+        self.has_others = False
+        self.pids: tuple[int, ...] = (FIRST, SECOND, HELPER)
+        self.clock = FakeClock()
+        monkeypatch.setattr(footprint, "read_pss", self._read_pss)
+        monkeypatch.setattr(footprint, "count_open_files", self._count)
+        monkeypatch.setattr(footprint, "list_shared_files", lambda: self.files(self.batches))
+        monkeypatch.setattr(footprint, "is_shared_memory_used_elsewhere", lambda: self.has_others)
+        self.log = FootprintLog(self.clock)
+
+    @property
+    def puller(self) -> Puller:
+        """Stands for what pulls, with two workers and a helper process."""
+        workers = tuple(pid for pid in self.pids if pid != HELPER)
+        tree = SimpleNamespace(pids=self.pids, worker_pids=workers)
+        return cast(Puller, SimpleNamespace(pulled=self.batches, list_processes=lambda: tree))
+
+    def _read_pss(self, pid: int) -> tuple[int, int]:
+        self.clock.sleep(self.reading_s)
+        own = int(self.memory[pid](self.batches))
+        return own + int(PSS * (1 - OWN_SHARE)), own
+
+    def _count(self, pid: int) -> int:
+        script = self.open.get(pid)
+        return int(script(self.batches)) if script else 10
+
+    def run(self, rounds: int = 9, batches: int = 100) -> dict[str, str]:
+        """Read every round, and return the findings."""
+        for _ in range(rounds):
+            self.batches += batches
+            self.clock.sleep(1.0)
+            self.log.read(self.puller)
+        return {finding.name: finding.message for finding in self.log.findings()}
+
+    def left(self) -> Finding | None:
+        """Look at what is there once the loader is closed."""
+        self.pids = (HELPER,)
+        return self.log.find_left(self.puller, BATCH_BYTES)
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """A session in which nothing grows, unless a test says so."""
+    return Scripted(monkeypatch)
+
+
+def growing(by: float, until: int = 10**9) -> Script:
+    """Grow by so much for each batch, up to some batch."""
+    return lambda batches: PSS + by * min(batches, until)
+
+
+def test_nothing_grows(scripted: Scripted) -> None:
+    """Of a healthy loader nothing is found, and its peak is that of all processes."""
+    assert scripted.run() == {}
+    found = scripted.log.describe()
+    assert found["peak_pss_bytes"] == 4 * (PSS + PSS * (1 - OWN_SHARE))
+    assert found["growth_bytes_per_batch"].median == 0
+    assert scripted.left() is None
+
+
+@pytest.mark.parametrize(
+    ("pid", "name"), [(HERE, "the training process"), (SECOND, "worker 2"), (HELPER, "a helper")]
+)
+def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -> None:
+    """Growth is a slope over batches, and the message says in which process most of it is."""
+    scripted.memory[pid] = growing(by=100e3)
+    message = scripted.run()["memory-grows"]
+    assert re.search(rf"100 kB for each batch .* 80 MB in 800 batches, .* {name}.*{pid}", message)
+    found = scripted.log.describe()
+    assert found["growth_bytes_per_batch"].median == pytest.approx(100e3)
+    assert found["growing_process"].startswith(name)
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        growing(by=30e3),  # 24 MB in all
+        growing(by=200e3, until=450),  # a buffer that is full then
+        growing(by=200e3, until=650),
+        lambda batches: PSS + 100e6 * (batches // 100 % 2),  # up and down
+        lambda batches: PSS + 100e6 * (batches == 900),  # once
+        lambda batches: 2 * PSS - 100e3 * batches,  # shrinks
+    ],
+)
+def test_noise_is_no_growth(scripted: Scripted, memory: Script) -> None:
+    """A little, a buffer that fills, a sawtooth and an outlier are not called growth."""
+    scripted.memory[FIRST] = memory
+    assert scripted.run() == {}
+
+
+def test_a_worker_that_starts_late_has_not_grown(scripted: Scripted) -> None:
+    """Only processes that are in all readings count: another one more is no slope."""
+    scripted.pids = (FIRST, HELPER)
+    scripted.run(rounds=5)
+    scripted.pids = (FIRST, HELPER, SECOND)
+    assert scripted.run(rounds=5) == {}
+
+
+def test_few_rounds_prove_nothing(scripted: Scripted) -> None:
+    """With four readings, the interval of growth is unbounded, and nothing is found."""
+    scripted.memory[FIRST] = growing(by=1e6)
+    assert scripted.run(rounds=4) == {}
+    assert scripted.log.describe()["growth_bytes_per_batch"].high == float("inf")
+
+
+def test_reading_takes_little_of_the_time(scripted: Scripted) -> None:
+    """Where it takes long, as of a very large process, some rounds are left out."""
+    scripted.reading_s = 0.2
+    scripted.run(rounds=30)
+    assert 2 <= scripted.log.describe()["growth_bytes_per_batch"].n <= 6
+
+
+def test_without_the_kernel_there_is_no_figure(scripted: Scripted) -> None:
+    """Where the kernel does not tell a PSS, the fields stay empty."""
+    scripted.log.read(scripted.puller)
+    log = FootprintLog(scripted.clock)
+    assert log.describe() == {}
+    assert list(log.findings()) == []
+
+
+def test_files_that_stay_in_shared_memory_are_found(scripted: Scripted) -> None:
+    """Growth of what lasts is named with some of the files, and so is what remains in the end."""
+    scripted.files = lambda batches: {f"left-{n}": 100_000 for n in range(batches)}
+    message = scripted.run()["shared-memory-grows"]
+    assert re.search(r"\d+ files of .* MB in /dev/shm, such as left-", message)
+    left = scripted.left()
+    assert left is not None
+    assert left.name == "left-after-close"
+    assert "/dev/shm" in left.message
+
+
+def test_batches_on_their_way_are_not_left(scripted: Scripted) -> None:
+    """Files that come and go do not count, however many, nor what was there before the loader."""
+    scripted.files = lambda batches: (
+        {"old": 10**9} | {f"psm-{n}": 10_000_000 for n in range(batches, batches + 50)}
+    )
+    scripted.log = FootprintLog(scripted.clock)
+    assert scripted.run() == {}
+    assert scripted.left() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "has_others", "is_found"),
+    [("psm_", False, True), ("psm_", True, False), ("mine", True, True)],
+)
+def test_nobody_knows_whose_a_file_is(
+    scripted: Scripted, name: str, *, has_others: bool, is_found: bool
+) -> None:
+    """Files with Python's random names count only where no other program may have made them."""
+    scripted.has_others = has_others
+    scripted.files = lambda batches: {f"{name}{n}": 100_000 for n in range(batches)}
+    assert ("shared-memory-grows" in scripted.run()) is is_found
+    assert (scripted.left() is not None) is is_found
+
+
+@pytest.mark.parametrize(("size", "is_left"), [(4_000_000, False), (5_000_000, True)])
+def test_kept_batches_may_remain(scripted: Scripted, size: int, is_left: bool) -> None:
+    """The session keeps a few batches itself; a file beyond their size is left by the loader."""
+    scripted.files = lambda batches: {"one": size} if batches else {}
+    assert scripted.run() == {}
+    assert (scripted.left() is not None) is is_left
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_workers_that_still_run_are_left(scripted: Scripted, *, is_older: bool) -> None:
+    """A child that the loader started and did not end is named; one from before it is not."""
+    with subprocess.Popen(["sleep", "60"]) as worker:
+        if is_older:
+            scripted.log = FootprintLog(scripted.clock)
+        scripted.pids = (worker.pid, HELPER)
+        scripted.memory[worker.pid] = lambda _: PSS
+        scripted.run()
+        left = scripted.log.find_left(scripted.puller, BATCH_BYTES)
+        worker.kill()
+    assert (left is None) is is_older
+    assert left is None or f"worker 1 (pid {worker.pid})" in left.message
+
+
+def test_open_files_that_grow_are_found(scripted: Scripted) -> None:
+    """A file for each batch is named with its process; those of this process remain at the end."""
+    scripted.open = {FIRST: lambda batches: 10 + batches}
+    assert re.search(r"by 1 for each batch .* worker 1 ", scripted.run()["open-files-grow"])
+    assert scripted.left() is None
+
+
+def test_open_files_that_remain_are_left(scripted: Scripted) -> None:
+    """More descriptors than in the first round are left after the close."""
+    scripted.open = {HERE: lambda batches: 10 + batches // 10}
+    scripted.run()
+    assert "80 more open files" in cast(Any, scripted.left()).message

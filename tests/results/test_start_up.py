@@ -1,0 +1,45 @@
+"""The parts of a start, and when it is called slow."""
+
+import pytest
+
+from netpipe.results.start_up import START_PARTS, StartUp
+
+
+def test_a_start_is_as_long_as_its_parts() -> None:
+    """A part that was not seen adds nothing."""
+    assert StartUp(1.0, 2.0).total_s == 3.0
+    assert StartUp(1.0, 2.0, 4.0, 8.0, 16.0).total_s == 31.0
+
+
+def test_every_part_has_a_name_and_a_remedy() -> None:
+    """The table has as many rows as a start has parts."""
+    assert set(START_PARTS) == set(vars(StartUp(1.0, 2.0)))
+
+
+@pytest.mark.parametrize("part", START_PARTS)
+def test_a_slow_start_names_its_largest_part(part: str) -> None:
+    """With its seconds, those of the whole, and the remedy of this part alone."""
+    why = StartUp(**{**dict.fromkeys(START_PARTS, 2.0), part: 40.0}).why_slow()
+    name, remedy = START_PARTS[part]
+    assert f"is {name}, 40 of 48 s" in why
+    assert why.endswith(f": {remedy}")
+
+
+def test_what_was_not_split_has_no_remedy_of_a_part() -> None:
+    """It may be workers that start, a slow read, or buffers: the finding says what tells."""
+    why = StartUp(1.0, 30.0, 1.0).why_slow()
+    assert "is what follows loader(), 30 of 32 s: netpipe diagnose splits it" in why
+
+
+def test_a_start_may_be_slow_by_its_imports() -> None:
+    """They are a part of each start of the training; without them it is not slow."""
+    assert StartUp(1.0, 3.0, 7.0).why_slow().startswith("the first batch took 11 s")
+    assert StartUp(1.0, 3.0, 6.0).why_slow() == ""
+    assert StartUp(1.0, 3.0).why_slow() == ""
+
+
+def test_a_later_start_may_be_the_slow_one() -> None:
+    """The parts are still those of the first one."""
+    why = StartUp(1.0, 3.0).why_slow(longest_s=60.0)
+    assert why.startswith("the first batch took 60 s")
+    assert "3 of 4 s" in why
