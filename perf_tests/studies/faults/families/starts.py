@@ -10,6 +10,7 @@ from perf_tests.studies.faults.batches import Array
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
 from perf_tests.studies.faults.delays import Steady, wait
 from perf_tests.studies.faults.grain_loaders import Rows, Stages
+from perf_tests.studies.faults.planted import starts_slowly
 
 _SLOW = {"step_s": STEP_S, "load_ratio": Range(0.3, 0.5), "start_s": Range(12.0, 15.0)}
 
@@ -59,7 +60,8 @@ CASES: Final = (
         _building_an_index,
         _SLOW,
         finding="slow-start",
-        names="loader()",
+        names="part is loader()",
+        planted=starts_slowly("loader"),
     ),
     Case(
         "dataset-sent-to-a-worker",
@@ -69,7 +71,8 @@ CASES: Final = (
         lambda values: _reading(values, Arriving(arriving_s=values["start_s"])).in_workers(1),
         _SLOW,
         finding="slow-start",
-        names="starting workers",
+        names="part is what follows loader()",
+        planted=starts_slowly("workers"),
     ),
     Case(
         "slow-first-read",
@@ -79,7 +82,8 @@ CASES: Final = (
         lambda values: _reading(values, Opening(opening_s=values["start_s"])).iter_dataset(),
         _SLOW,
         finding="slow-start",
-        names="the first read",
+        names="part is what follows loader()",
+        planted=starts_slowly("read"),
     ),
     Case(
         "fine-short-start",
