@@ -41,6 +41,12 @@ def test_hosts_that_are_fed_pass(netpipe: Netpipe, tmp_path: Path) -> None:
     assert "ends not compared" in found.stdout
 
 
+def test_hosts_in_a_storage_are_marked(netpipe: Netpipe, tmp_path: Path) -> None:
+    """Their load times are derived."""
+    paths = files(tmp_path, *[make_measurement(storage="network-disk")] * 2)
+    assert "h200-x1 in network-disk (derived): " in netpipe("hosts", *paths).stdout
+
+
 @pytest.mark.parametrize(
     ("hosts", "code", "kind"),
     [

@@ -20,7 +20,7 @@ from netpipe.cli.console import (
 from netpipe.errors import InputError
 from netpipe.verdict.hosts import HostsVerdict, judge_hosts
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import parse_printed, verdict_table
+from netpipe.verdict.report import parse_printed, subject_label, verdict_table
 
 if TYPE_CHECKING:
     from netpipe.results.measurement import Measurement
@@ -57,7 +57,8 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
         for device, verdict in verdicts.items():
             output.print(verdict_table(by_device[device].values(), list(by_device[device])))
             first, *others = verdict.sentences()
-            output.print(bold_first(device, f": {first}"))
+            label = subject_label(next(iter(by_device[device].values())))
+            output.print(bold_first(label, f": {first}"))
             for line in others:
                 output.print(f"  {line}")
     codes = list(map(_exit_code, verdicts.values()))

@@ -33,9 +33,9 @@ from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
-    device_label,
     measurement_document,
     sizing_line,
+    subject_label,
     trace_line,
     verdict_table,
 )
@@ -211,10 +211,10 @@ def print_verdicts(measurements: list[Measurement]) -> None:
     output.print(verdict_table(measurements))
     for measurement in measurements:
         verdict, device = decision.judge(measurement), measurement.device
-        output.print(bold_first(device_label(device), f": {verdict.message}"))
+        output.print(bold_first(subject_label(measurement), f": {verdict.message}"))
         lines = [f"S0 is derived: {device.kind}"] if device.emulated else []
         if measurement.storage:
-            lines.append(f"L and R are derived: the loader reads from {measurement.storage}")
+            lines.append(f"L and R are derived: a stand-in for {measurement.storage}")
         lines += verdict.evidence
         if verdict.kind != VerdictKind.INCONCLUSIVE:
             lines.append(sizing_line(measurement))

@@ -15,7 +15,7 @@ from typing import Final
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.loader_variants import count_read_buffer, count_threads, count_workers
-from netpipe.diagnosis.read_scaling import ReadScaling
+from netpipe.diagnosis.read_scaling import SATURATED_GROWTH, ReadScaling
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, SideBlocks
 from netpipe.linting.graph.nodes import Graph
@@ -181,10 +181,15 @@ class LoaderModel:
 
         That overhead, such as late wake-ups, stays when a stage is removed. If the cores are the
         limit, no overhead is added: other programs may have used them too. Neither is it if reads
-        wait, because what makes them slower than expected is shared by more of them too.
+        wait, because more of them share what makes them slower than expected; a storage that they
+        saturate is as fast as the loader shows.
         """
+        if self.reads:
+            is_saturated = self.reads.growth_at(self.reads_in_flight) >= SATURATED_GROWTH
+            factor = measured_s / self.s_per_batch()
+            return replace(self, reads=self.reads.slowed(factor)) if is_saturated else self
         missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
-        if missing_s <= 0 or limit == "cores" or self.reads:
+        if missing_s <= 0 or limit == "cores":
             return self
         if limit == "trainer":
             return replace(self, trainer_overhead_s=missing_s)

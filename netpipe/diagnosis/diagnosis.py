@@ -202,7 +202,7 @@ class Findings:
         stages: The slowest first.
         interventions: Those with the clearest effect first.
         reads: None if reads do not wait, or were not measured.
-        storage: The stand-in that the loader read from, whose times are derived; "" for none.
+        storage: As in `Measurement`.
         unverified: Why no prediction was tried; "" if one was.
         remarks: The parts that were left out, and why.
         start_up: The parts of a start; None in an older document.

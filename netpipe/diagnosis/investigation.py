@@ -55,6 +55,7 @@ from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.shared_storages import list_shared_storages
 
 _MIN_WORKERS_START_S: Final = 1.0
 _VARIANTS_BUDGET_FRACTION: Final = 0.32
@@ -116,7 +117,7 @@ class Investigation:
             elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
             reads=describe_reads(loader.model),
-            storage=getattr(self.loader, "storage", ""),
+            storage=" and ".join(list_shared_storages()),
         )
 
     def _measure(self) -> tuple[SingleThreadRun, Evidence]:

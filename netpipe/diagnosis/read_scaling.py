@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapreplace
 from itertools import chain, count, cycle
 from math import exp, log, sqrt
@@ -82,6 +82,13 @@ class ReadScaling:
         is_saturated = ys[-1] >= log(SATURATED_GROWTH)
         beyond = max(0.0, log(in_flight) - xs[-1]) if is_saturated else 0.0
         return exp(float(np.interp(log(in_flight), xs, ys)) + beyond)
+
+    def slowed(self, factor: float) -> "ReadScaling":
+        """Return the same with a saturated storage that takes `factor` times as long."""
+        growth = {
+            n: max(1.0, found * factor) if found > 1 else 1.0 for n, found in self.growth.items()
+        }
+        return replace(self, growth=growth)
 
     def count_source_reads(self) -> tuple[float, float, float]:
         """Return the seconds and the bytes of a read of the source, and the reads of an element.
@@ -203,7 +210,11 @@ class _ObservedSource:
 def _read_at_once(
     elements: Any, positions: Iterator[int], threads: int, clock: Clock, limit_s: float
 ) -> list[Read]:
-    """Read with so many threads until there are enough elements or the time is up."""
+    """Read with so many threads until there are enough elements or the time is up.
+
+    Returns:
+        The later three quarters of the reads.
+    """
     reads: list[Read] = []
     failures: list[Exception] = []
     ends_s, enough = clock() + limit_s, max(_MIN_READS, _MIN_WAVES * threads)
@@ -225,7 +236,8 @@ def _read_at_once(
         thread.join()
     for failure in failures[:1]:
         raise failure
-    return reads
+    # The first ones find an idle storage, which may allow a burst.
+    return reads[len(reads) // 4 :]
 
 
 def find_growth(

@@ -21,6 +21,7 @@ from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_amount, format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.report import subject_label
 from netpipe.verdict.tables import (
     Cell,
     Figure,
@@ -70,13 +71,12 @@ def _describe_rate(
     findings: Findings, measurement: Measurement | None, verdict: Verdict | None
 ) -> str:
     load_s = findings.load_s_per_batch.median
-    derived = f" (derived: it reads from {findings.storage})" if findings.storage else ""
     if measurement is None or verdict is None:
+        derived = f" (derived: in {findings.storage})" if findings.storage else ""
         return (
             f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each{derived}."
         )
-    device = measurement.device
-    kind = f"{verdict.kind.capitalize()} on {device.key}{' (derived)' * device.emulated}"
+    kind = f"{verdict.kind.capitalize()} on {subject_label(measurement)}"
     if verdict.kind not in _LOADING_KINDS:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median

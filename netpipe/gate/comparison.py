@@ -201,6 +201,8 @@ def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> s
     """Return why a metric cannot be compared between two sessions; "" where it can."""
     if now.device.key != then.device.key:
         return f"it was measured on {then.device.key}"
+    if now.storage != then.storage:
+        return f"it was measured in {then.storage or 'no stand-in for a storage'}"
     if now.fingerprint != then.fingerprint:
         return "other data or another configuration"
     if metric.depends_on_host and (difference := host_difference(now.host, then.host)):

@@ -25,6 +25,7 @@ from netpipe.results.step_times import Distributions
 from netpipe.session import processes
 from netpipe.session.bounded_calls import call_in_thread
 from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.shared_storages import list_shared_storages
 
 # A worker that used less than this share of the busiest one's CPU time was idle.
 _IDLE_SHARE = 0.02
@@ -122,8 +123,7 @@ def _summarize(
 ) -> Measurement:
     log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
     device = device_of(len(stepper.devices))
-    step_s, storage = median(rounds.step_s), getattr(runner.subject.loader, "storage", "")
-    rest_s = puller.first_batch_s - puller.making_s
+    step_s, rest_s = median(rounds.step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
@@ -131,8 +131,8 @@ def _summarize(
         **_describe_buffers(log),
         **environment,
         device=device,
-        fingerprint=device.complete_fingerprint(runner.subject.fingerprint, storage),
-        storage=storage,
+        fingerprint=device.complete_fingerprint(runner.subject.fingerprint),
+        storage=" and ".join(list_shared_storages()),
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],

@@ -41,13 +41,12 @@ class Device:
         """Whether the step runs on the cores that the loader needs."""
         return self.platform == "cpu"
 
-    def complete_fingerprint(self, fingerprint: str, storage: str = "") -> str:
-        """Return the name of what is measured, with those of an emulated step and a storage.
+    def complete_fingerprint(self, fingerprint: str) -> str:
+        """Return the name of what is measured, with that of an emulated step.
 
         The FLOPs of such a step are part of the device's kind: at another MFU it is another step.
         """
-        stand_ins = [self.kind] * self.emulated + [f"in {storage}"] * bool(storage)
-        return " ".join([fingerprint, *stand_ins])
+        return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ class Measurement:
         epoch_batches: Batches after which the loader last ended; None: it did not end.
         within_epochs: Whether no restart of the loader fell into a timed window.
         trace: The file with a profiler's trace of some real steps; "" for none.
-        storage: The stand-in that the loader read from, whose times are derived; "" for none.
+        storage: The stand-ins that the loader read from, whose times are derived; "" for none.
         distributions: None in an older document.
         overhead_fraction: The time that the harness's instruments add to a bare step, over S0;
             None when not measured.

@@ -3,20 +3,16 @@
 As a target: `netpipe.storage.loaders:place object-store my_project/input.py:batches`.
 """
 
-import os
 from collections.abc import Callable
-from functools import cache, partial, wraps
-from typing import Any, Final
+from functools import wraps
+from typing import Any
 
 from netpipe.errors import MisuseError
 from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.session.targets import resolve
 from netpipe.storage.profiles import parse_storage
-from netpipe.storage.service import Service
 from netpipe.storage.stand_in import Placement, stand_in
-
-_SHARED: Final = "NETPIPE_STORAGE"
 
 
 def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
@@ -28,44 +24,33 @@ def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
     Raises:
         MisuseError: The storage is unknown; or, by the factory, no source can be replaced.
     """
-    service = _share_service(storage)
+    parse_storage(storage)
 
     @wraps(loader)
     def make(*arguments: Any, **named: Any) -> Any:
-        placement = Placement(service)
+        placement = Placement(storage)
         with placement.entered():
             made = loader(*arguments, **named)
-        if not placement.is_used:
-            _replace_sources(made, service)
+            if not placement.sources:
+                _replace_sources(made, storage)
         return made
 
     make.storage = storage  # type: ignore[attr-defined]
     return make
 
 
-def _replace_sources(made: Any, service: Service) -> None:
-    datasets, graph = collect_datasets(made), read_graph(made)
-    sources = [datasets[node.id] for node in graph.of_kind("Source")]
-    by = partial(stand_in, storage=service)
-    if not sources or not all(replace_source(source, by) for source in sources):
-        found = "a source that is a stream or computed" if sources else type(made).__name__
+def _replace_sources(made: Any, storage: str) -> None:
+    datasets = collect_datasets(made)
+    leaves = [node for node in read_graph(made).nodes if not node.parents]
+    if not leaves or not all(
+        leaf.kind == "Source" and replace_source(datasets[leaf.id], stand_in) for leaf in leaves
+    ):
+        found = "a source that is a stream or computed" if leaves else type(made).__name__
         raise MisuseError(
-            f"storage {service.profile.name}: the loader must be a Grain pipeline of random-access "
-            f"sources, which can be replaced; found {found}. Wrap what your loader factory reads "
+            f"storage {storage}: the loader must be a Grain pipeline of random-access sources, "
+            f"which can be replaced; found {found}. Before the factory returns, wrap what it reads "
             "from: netpipe.storage.stand_in(source)"
         )
-
-
-@cache
-def _share_service(storage: str) -> Service:
-    """Return the storage that this process shares with those that it starts."""
-    profile = parse_storage(storage)
-    name, _, path = os.environ.get(_SHARED, "").rpartition(" ")
-    if name == storage:
-        return Service(profile, path)
-    service = Service(profile)
-    os.environ[_SHARED] = f"{storage} {service.path}"
-    return service
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -1,41 +1,42 @@
 """What a storage is like: its latency, its bandwidth and its limits, and presets with sources."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from netpipe.errors import MisuseError
 
 _UNITS: Final = {
-    "us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "/s": 1.0,
+    "us": 1e-6, "ms": 1e-3, "s": 1.0, "/s": 1.0, "": 1.0,
     "kB": 1e3, "MB": 1e6, "GB": 1e9, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9,
 }  # fmt: skip
-# key of a setting: (field, unit that its value has)
-_SETTINGS: Final = {
-    "latency": ("latency_s", "us|ms|s"),
-    "tail": ("tail_latency_s", "us|ms|s"),
-    "connection": ("connection_bytes_per_s", "[kMG]B/s"),
-    "bandwidth": ("total_bytes_per_s", "[kMG]B/s"),
-    "concurrent": ("max_concurrent_reads", ""),
-    "rate": ("reads_per_s", "/s"),
-    "retry": ("retry_s", "us|ms|s"),
-    "failures": ("failure_fraction", ""),
-    "cache": ("cache_bytes", "[kMG]B"),
-    "warm": ("warm_fraction", ""),
-}
+_TIME, _SPEED = "us|ms|s", "[kMG]B/s"
 
-_SECONDS: Final = ("be at least 0, and finite", lambda value: 0 <= value < inf)
-_SPEED: Final = ("be above 0", lambda value: value > 0)
-_CONSTRAINTS: Final[Mapping[str, tuple[str, Callable[[float], bool]]]] = {
-    **dict.fromkeys(("latency_s", "tail_latency_s", "retry_s", "cache_bytes"), _SECONDS),
-    **dict.fromkeys(("connection_bytes_per_s", "total_bytes_per_s", "reads_per_s"), _SPEED),
-    "max_concurrent_reads": (
-        "be a whole number from 1 to 1000", lambda most: most == inf or most in range(1, 1001)
-    ),
-    "failure_fraction": ("be 0 to 0.9", lambda fraction: 0 <= fraction <= 0.9),
-    "warm_fraction": ("be 0 to 1", lambda fraction: 0 <= fraction <= 1),
+
+class _Setting(NamedTuple):
+    field: str
+    example: str
+    units: str
+    constraint: str
+    is_met: Callable[[float], bool]
+
+
+_AT_LEAST_0: Final = ("be at least 0", lambda value: value >= 0)
+_ABOVE_0: Final = ("be above 0", lambda value: value > 0)
+_SETTINGS: Final = {
+    "latency": _Setting("latency_s", "50ms", _TIME, *_AT_LEAST_0),
+    "tail": _Setting("tail_latency_s", "200ms", _TIME, *_AT_LEAST_0),
+    "connection": _Setting("connection_bytes_per_s", "50MB/s", _SPEED, *_ABOVE_0),
+    "bandwidth": _Setting("total_bytes_per_s", "1GB/s", _SPEED, *_ABOVE_0),
+    "concurrent": _Setting("max_concurrent_reads", "16", "", "be a whole number from 1 to 1000",
+                           lambda most: most == inf or most in range(1, 1001)),
+    "rate": _Setting("reads_per_s", "100/s", "/s", *_ABOVE_0),
+    "retry": _Setting("retry_s", "100ms", _TIME, *_AT_LEAST_0),
+    "failures": _Setting("failure_fraction", "0.01", "", "be 0 to 0.9", lambda it: 0 <= it <= 0.9),
+    "cache": _Setting("cache_bytes", "10GB", "[kMG]B", *_AT_LEAST_0),
+    "warm": _Setting("warm_fraction", "0.5", "", "be 0 to 1", lambda it: 0 <= it <= 1),
 }  # fmt: skip
 
 
@@ -51,11 +52,11 @@ class StorageProfile:
         total_bytes_per_s: Bandwidth of all reads together.
         max_concurrent_reads: Reads that are served at the same time; further ones wait.
         reads_per_s: Reads that may begin per second.
-        retry_s: Seconds until a read that was refused, because of `reads_per_s`, or that failed, is
-            requested again; they double with each attempt. 0: such a read waits its turn.
+        retry_s: Most seconds until a read that was refused, because of `reads_per_s`, or that
+            failed, is requested again; drawn below that, which doubles with each attempt. 0: no
+            read is refused, each waits its turn, and one that failed is requested again at once.
         failure_fraction: Share of the requests that fail after their latency.
-        cache_bytes: Size of a cache on the host, which holds what was read first and answers at
-            once.
+        cache_bytes: Size of a cache on the host, which keeps what was read first.
         warm_fraction: Share of the records that the cache holds from the start. 0: it is cold.
     """
 
@@ -73,55 +74,38 @@ class StorageProfile:
 
     def __post_init__(self) -> None:
         """Check the values that a user can set."""
-        for key, (field, _) in _SETTINGS.items():
-            value, (constraint, is_met) = getattr(self, field), _CONSTRAINTS[field]
-            if not is_met(value):
+        for key, (field, *_, constraint, is_met) in _SETTINGS.items():
+            if not is_met(value := getattr(self, field)):
                 raise MisuseError(f"storage {self.name}: {key} must {constraint}; found {value:g}")
-        if 0 < self.tail_latency_s < self.latency_s:
+        if self.tail_latency_s and not 0 < self.latency_s <= self.tail_latency_s:
             raise MisuseError(
-                f"storage {self.name}: tail must be at least the latency, {self.latency_s:g} s; "
-                f"found {self.tail_latency_s:g} s"
+                f"storage {self.name}: tail must be 0s, or at least a latency above 0; found "
+                f"latency={1e3 * self.latency_s:g}ms, tail={1e3 * self.tail_latency_s:g}ms"
             )
-
-    @property
-    def has_cache(self) -> bool:
-        """Whether some reads are answered by a cache on the host."""
-        return self.cache_bytes > 0 or self.warm_fraction > 0
 
 
 PRESETS: Final = {
     preset.name: preset
     for preset in (
-        # Samsung PM9A3 data sheet: 4 KiB reads at queue depth 1, 1,100,000 random reads/s,
-        # 6.9 GB/s; QD1 latencies of data-centre drives: AnandTech, "Enterprise NVMe Roundup", 2020.
         StorageProfile(
-            "local-nvme", latency_s=90e-6, tail_latency_s=150e-6,
-            total_bytes_per_s=6.9e9, reads_per_s=1.1e6,
+            "local-nvme", latency_s=80e-6, tail_latency_s=150e-6,
+            total_bytes_per_s=6.8e9, reads_per_s=1e6,
         ),
-        # Amazon EBS user guide, gp3 as it comes: 3,000 reads/s and 125 MiB/s, "single-digit
-        # millisecond latency".
         StorageProfile(
             "network-disk", latency_s=1e-3, tail_latency_s=5e-3,
             total_bytes_per_s=131e6, reads_per_s=3000,
         ),
-        # Durner, Leis and Neumann, "Exploiting Cloud Object Storage for High-Performance
-        # Analytics", PVLDB 16(11), 2023: 30 ms and 20 ms for each MiB of a request. Amazon S3,
-        # "Performance guidelines": 100 to 200 ms for small objects, 5,500 reads/s of a prefix,
-        # and 503 Slow Down beyond. 25 Gbit/s is the network of the host.
         StorageProfile(
             "object-store", latency_s=30e-3, tail_latency_s=200e-3, connection_bytes_per_s=52e6,
             total_bytes_per_s=3.1e9, reads_per_s=5500, retry_s=0.1,
         ),
-        # Cloud Storage FUSE, docs/benchmarks.md, random reads: 128 threads read blocks of 128 KiB
-        # in 21.8 ms on average, and 1 MiB in 28.9 ms, at most 4.4 GiB/s. At most 100 connections
-        # (--max-conns-per-host), as in that test.
         StorageProfile(
-            "bucket-mount", latency_s=21e-3, tail_latency_s=200e-3, connection_bytes_per_s=130e6,
+            "bucket-mount", latency_s=15e-3, tail_latency_s=100e-3, connection_bytes_per_s=130e6,
             total_bytes_per_s=3.1e9, max_concurrent_reads=100, reads_per_s=5000, retry_s=1.0,
         ),
     )
 }  # fmt: skip
-"""Cold storage of these kinds by name; docs/storage.md has the sources of the figures."""
+"""Cold storages by name; docs/storage.md has the source of each figure."""
 
 
 def parse_storage(text: str) -> StorageProfile:
@@ -135,18 +119,13 @@ def parse_storage(text: str) -> StorageProfile:
         raise MisuseError(f"storage must be one of {', '.join(PRESETS)}; found {name!r}")
     changes: dict[str, float] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or key not in _SETTINGS:
-            known = ", ".join(f"{key}=..." for key in _SETTINGS)
-            raise MisuseError(
-                f"storage {name}: a setting must be one of {known}; found {setting!r}"
-            )
-        field, unit = _SETTINGS[key]
-        match = re.fullmatch(rf"(\d{{1,12}}(?:\.\d+)?)({unit})", value)
+        key, _, value = setting.partition("=")
+        if key not in _SETTINGS:
+            known = ", ".join(_SETTINGS)
+            raise MisuseError(f"storage {name}: setting must be one of {known}; found {setting!r}")
+        field, example, units, *_ = _SETTINGS[key]
+        match = re.fullmatch(rf"(\d{{1,12}}(?:\.\d+)?)({units})", value)
         if match is None:
-            example = f"100{unit.partition('|')[0].replace('[kMG]', 'M')}"
-            raise MisuseError(
-                f"storage {name}: {key} must be like {key}={example}; found {value!r}"
-            )
+            raise MisuseError(f"storage {name}: {key} must be like {example}; found {value!r}")
         changes[field] = float(match[1]) * _UNITS[match[2]]
     return replace(PRESETS[name], name=text, **changes)

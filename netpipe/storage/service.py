@@ -4,37 +4,51 @@ import fcntl
 import mmap
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from math import exp, isfinite, log
+from math import isfinite, log
+from random import Random
 from statistics import NormalDist
 from typing import Final, TypeAlias
+from zlib import crc32
 
-from netpipe.storage.profiles import StorageProfile
+from netpipe.session.shared_storages import list_shared_storages, share_storage
+from netpipe.storage.profiles import StorageProfile, parse_storage
 
 _State: TypeAlias = "memoryview[float]"
-_NORMAL: Final = NormalDist()
-_GOLDEN: Final = 0x9E3779B97F4A7C15
-_MASK: Final = 2**64 - 1
+_TAIL_DEVIATIONS: Final = NormalDist().inv_cdf(0.99)
 # One byte each, of a file that takes memory only where it was written. Records share entries by
 # chance, so that a larger data set looks a little more cached than it is.
 _CACHE_ENTRIES: Final = 1 << 26
 # Fields of the shared state, before the times at which each connection is free.
-_REQUESTS, _NEXT_READ_S, _PIPE_FREE_S, _CACHED_BYTES, _FIELDS = range(5)
+_NEXT_READ_S, _PIPE_FREE_S, _CACHED_BYTES, _FIELDS = range(4)
 _WORD: Final = 8
 # A storage that refuses reads counts them over this long, so that a few may begin at once.
 _BURST_S: Final = 0.1
+_MAX_DOUBLINGS: Final = 5
 
 _LOCK = threading.Lock()  # of all threads of this process
+_DRAW: Final = Random(os.getpid())
+
+
+@cache
+def share(storage: str, path: str = "") -> "Service":
+    """Return the storage of a name, which this process shares with those that it starts.
+
+    Raises:
+        MisuseError: The storage is unknown.
+    """
+    service = Service(parse_storage(storage), path or list_shared_storages().get(storage, ""))
+    share_storage(storage, service.path)
+    return service
 
 
 class Service:
     """Answers requests with the latency and within the limits of a storage.
 
-    A copy in another process shares the limits, through a file without a name (memfd_create(2)),
-    which is gone when the last process that uses it has ended.
+    The limits are in a file without a name (memfd_create(2)), which is gone when the last process
+    that uses it has ended. A process never closes it, because that would free its lock.
     """
 
     def __init__(self, profile: StorageProfile, path: str = "") -> None:
@@ -43,32 +57,39 @@ class Service:
         most = profile.max_concurrent_reads
         self._slots = int(most) if isfinite(most) else 0
         state_bytes = _WORD * (_FIELDS + self._slots)
-        if path:
-            self._file = os.open(path, os.O_RDWR)
-        else:
-            self._file = os.memfd_create("netpipe-storage")
-            os.ftruncate(self._file, state_bytes + _CACHE_ENTRIES)
-        weakref.finalize(self, os.close, self._file)
+        self._file = os.open(path, os.O_RDWR) if path else os.memfd_create("netpipe-storage")
+        os.ftruncate(self._file, state_bytes + _CACHE_ENTRIES)
         self.path = path or f"/proc/{os.getpid()}/fd/{self._file}"
         shared = memoryview(mmap.mmap(self._file, state_bytes + _CACHE_ENTRIES))
         self._state: _State = shared[:state_bytes].cast("d")
         self._cached = shared[state_bytes:]
 
-    def request(self, read_bytes: int, now_s: float) -> tuple[float, bool]:
-        """Request a read at a monotonic time; return when it is over, and whether it succeeded."""
-        with self._locked_state() as state:
-            return self._schedule(state, read_bytes, now_s)
+    def request(self, read_bytes: int, now_s: float, attempt: int = 0) -> tuple[float, bool]:
+        """Request a read at a monotonic time, after so many attempts that did not succeed.
 
-    def read_cached(self, record: int, read_bytes: int) -> bool:
-        """Return whether the cache holds a record; it then keeps what fits, once it is read."""
-        profile, key = self.profile, _scramble(record) % _CACHE_ENTRIES
-        if _draw_fraction(record) < profile.warm_fraction:
-            return True
+        Returns:
+            When it is over and True; or when it is to be requested again and False.
+        """
         with self._locked_state() as state:
-            is_held = bool(self._cached[key])
+            over_s, is_served = self._schedule(state, read_bytes, now_s)
+        if is_served:
+            return over_s, True
+        # Full jitter: reads that were refused together do not come back together.
+        longest_s = self.profile.retry_s * 2 ** min(attempt, _MAX_DOUBLINGS)
+        return over_s + longest_s * _DRAW.random(), False
+
+    def read_cached(self, record: str, read_bytes: int) -> bool:
+        """Return whether the cache holds a record; if not, it then keeps the record if it fits."""
+        profile, number = self.profile, crc32(record.encode())
+        is_warm = number < profile.warm_fraction * 2**32
+        if is_warm or not profile.cache_bytes:
+            return is_warm
+        with self._locked_state() as state:
+            entry = number % _CACHE_ENTRIES
+            is_held = bool(self._cached[entry])
             if not is_held and state[_CACHED_BYTES] + read_bytes <= profile.cache_bytes:
                 state[_CACHED_BYTES] += read_bytes
-                self._cached[key] = 1
+                self._cached[entry] = 1
             return is_held
 
     @contextmanager
@@ -82,20 +103,18 @@ class Service:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _schedule(self, state: _State, read_bytes: int, now_s: float) -> tuple[float, bool]:
-        profile, free_s = self.profile, state[_FIELDS:]
-        state[_REQUESTS] += 1
-        number, slot, begin_s = int(state[_REQUESTS]), 0, now_s
+        profile, free_s, slot, begin_s = self.profile, state[_FIELDS:], 0, now_s
         if self._slots:
             slot = min(range(self._slots), key=free_s.__getitem__)
             begin_s = max(begin_s, free_s[slot])
-        over_s = begin_s + self._draw_latency_s(number)
-        is_served = _draw_fraction(2 * number + 1) >= profile.failure_fraction
+        over_s = begin_s + self._draw_latency_s()
+        is_served = _DRAW.random() >= profile.failure_fraction
         if is_served and isfinite(profile.reads_per_s):
-            early_s = state[_NEXT_READ_S] - begin_s
+            early_s = max(0.0, state[_NEXT_READ_S] - begin_s)
             is_served = early_s <= _BURST_S or not profile.retry_s
             if is_served:
-                over_s += 0.0 if profile.retry_s else max(0.0, early_s)
-                state[_NEXT_READ_S] = begin_s + max(0.0, early_s) + 1 / profile.reads_per_s
+                over_s += 0.0 if profile.retry_s else early_s
+                state[_NEXT_READ_S] = begin_s + early_s + 1 / profile.reads_per_s
         if is_served:
             over_s = self._transfer(state, read_bytes, begin_s, over_s)
         if self._slots:
@@ -115,41 +134,22 @@ class Service:
             passed_s + first_byte_s - begin_s,
         )
 
-    def _draw_latency_s(self, number: int) -> float:
+    def _draw_latency_s(self) -> float:
         """Return the latency of a request: log-normal, given by its median and 99th percentile."""
         median_s, tail_s = self.profile.latency_s, self.profile.tail_latency_s
-        if not tail_s or not median_s:
+        if not tail_s:
             return median_s
-        spread = log(tail_s / median_s) / _NORMAL.inv_cdf(0.99)
-        return median_s * exp(spread * _NORMAL.inv_cdf(_draw_fraction(2 * number)))
+        return _DRAW.lognormvariate(log(median_s), log(tail_s / median_s) / _TAIL_DEVIATIONS)
 
-    def __reduce__(self) -> tuple[Callable[..., "Service"], tuple[StorageProfile, str]]:
-        return _attach, (self.profile, self.path)
-
-
-@cache
-def _attach(profile: StorageProfile, path: str) -> Service:
-    """Return this process's only copy of a storage that another process holds."""
-    return Service(profile, path)
+    def __reduce__(self) -> tuple[Callable[..., "Service"], tuple[str, str]]:
+        return share, (self.profile.name, self.path)
 
 
-def _renew_lock() -> None:
-    """Give a forked child a lock that no thread of its parent holds."""
+def _begin_anew() -> None:
+    """Give a forked child a lock that no thread of its parent holds, and latencies of its own."""
     global _LOCK
     _LOCK = threading.Lock()
+    _DRAW.seed(os.getpid())
 
 
-os.register_at_fork(after_in_child=_renew_lock)
-
-
-def _draw_fraction(number: int) -> float:
-    """Return a pseudo-random number above 0 and below 1."""
-    return (_scramble(number) + 0.5) / 2**64
-
-
-def _scramble(number: int) -> int:
-    """Return 64 bits that depend on a number: splitmix64 (Steele, Lea and Flood, 2014)."""
-    mixed = (number * _GOLDEN) & _MASK
-    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-    return mixed ^ (mixed >> 31)
+os.register_at_fork(after_in_child=_begin_anew)

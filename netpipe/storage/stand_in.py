@@ -1,78 +1,76 @@
 """A source whose reads take as long as they would take in a storage."""
 
+import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from netpipe.storage.profiles import parse_storage
-from netpipe.storage.service import Service
+from netpipe.storage.service import Service, share
 
-_MAX_DOUBLINGS: Final = 5
-_SESSION: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
+_PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
 
 
 class Placement:
-    """A storage that a loader is placed in, and whether the loader has wrapped its own sources."""
+    """A storage that a loader is placed in, and how many of its sources are there."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.is_used = False
+    def __init__(self, storage: str) -> None:
+        self.service = share(storage)
+        self.sources = 0
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have `stand_in(source)` take this storage until the exit."""
-        token = _SESSION.set(self)
+        """Have `stand_in` take this storage until the exit."""
+        token = _PLACEMENT.set(self)
         try:
             yield
         finally:
-            _SESSION.reset(token)
+            _PLACEMENT.reset(token)
 
 
-def stand_in(
-    source: Any, storage: str | Service | None = None, *, reads: Sequence[str] = ()
-) -> Any:
+def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> Any:
     """Return a random-access source whose reads take as long as in a storage.
 
-    Each element is one request, also where the source reads several at once; those are requested
-    together. Sources of torch, with `__getitems__`, and of Grain, with `_getitems`, may read so.
+    Each element is one read; those that the source reads at once are requested together.
 
     Args:
         source: Has `__len__` and `__getitem__`, or the methods that `reads` names.
-        storage: As `--storage` takes it: `object-store,latency=50ms`. Without one the source is
-            placed in the storage that `--storage` or `--netpipe-storage` names, and returned as it
-            is if there is none.
+        storage: As `--storage` takes it: `object-store,latency=50ms`. The storage that `--storage`
+            or `--netpipe-storage` names takes its place; without any, `source` itself is returned.
         reads: Further methods that read: they take an index or a sequence of them.
 
     Raises:
         MisuseError: The storage is unknown.
     """
-    if isinstance(source, StandIn):
+    placement = _PLACEMENT.get() or (Placement(storage) if storage else None)
+    if placement is None:
         return source
-    if storage is None:
-        placement = _SESSION.get()
-        if placement is None:
-            return source
-        placement.is_used = True
-        storage = placement.service
-    service = Service(parse_storage(storage)) if isinstance(storage, str) else storage
-    reads_several = hasattr(source, "__getitems__") or hasattr(source, "_getitems")
-    return (_BatchedStandIn if reads_several else StandIn)(source, service, tuple(reads))
+    if isinstance(source, StandIn):
+        source, reads = source._source, source._reads  # noqa: SLF001  # of the same module
+    placement.sources += 1
+    kind = _GrainBatchedStandIn if hasattr(source, "_getitems") else StandIn
+    return kind(source, placement.service, placement.sources, (*reads, "__getitems__"))
 
 
 class StandIn:
     """A source in a storage. It has the attributes of the source that it wraps."""
 
-    def __init__(self, source: Any, service: Service, reads: tuple[str, ...] = ()) -> None:
+    def __init__(self, source: Any, service: Service, number: int, reads: Sequence[str]) -> None:
         self._source = source
         self._service = service
+        self._number = number
         self._reads = reads
+        # By these, a diagnosis and lint name an object.
+        self.__module__, self.__qualname__ = type(source).__module__, type(source).__qualname__
 
     def __len__(self) -> int:
         return len(self._source)
+
+    def __bool__(self) -> bool:
+        return bool(self._source)  # which may have no length
 
     def __getitem__(self, index: Any) -> Any:
         return self._read(self._source.__getitem__, index)
@@ -81,52 +79,51 @@ class StandIn:
         return f"{self._source!r} in {self._service.profile.name}"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_source" not in vars(self):
+        # A copy that is being made has no attributes yet.
+        reads = vars(self).get("_reads")
+        if reads is None or (name.startswith("__") and name not in reads):
             raise AttributeError(name)
         value = getattr(self._source, name)
-        return (lambda rows: self._read(value, rows)) if name in self._reads else value
+        return (lambda index: self._read(value, index)) if name in reads else value
 
-    def _read(self, read: Callable[[Any], Any], indices: Any) -> Any:
-        started_s = time.monotonic()
-        found = read(indices)
-        is_several = isinstance(indices, Iterable)
-        pairs = zip(indices, found, strict=False) if is_several else [(indices, found)]
-        self._wait(started_s, [(int(index), count_bytes(record)) for index, record in pairs])
+    def _read(self, read: Callable[[Any], Any], index: Any) -> Any:
+        found = read(index)
+        records = self._list_records(index)
+        self._wait(records, count_bytes(found) // max(1, len(records)))
         return found
 
-    def _wait(self, started_s: float, records: Iterable[tuple[int, int]]) -> None:
-        """Wait until requests for records, given by their index and size, are all answered."""
-        service, profile, over_s = self._service, self._service.profile, started_s
+    def _list_records(self, index: Any) -> Sequence[Any]:
+        if isinstance(index, slice):
+            return range(*index.indices(len(self)))
+        is_several = isinstance(index, Iterable) and not isinstance(index, (str, bytes))
+        return list(index) if is_several else [index]
+
+    def _wait(self, records: Sequence[Any], size: int) -> None:
+        """Wait until requests for records, each of `size` bytes, are all answered."""
+        service = self._service
+        started_s = over_s = time.monotonic()
         requests = [
-            (started_s, 0, size)
-            for index, size in records
-            if not (profile.has_cache and service.read_cached(index, size))
+            (started_s, 0)
+            for record in records
+            if not service.read_cached(f"{self._number} {record}", size)
         ]
         while requests:
             # In real time, because other threads and processes share the limits.
-            at_s, attempt, size = heappop(requests)
+            at_s, attempt = heappop(requests)
             _sleep_until(at_s)
-            answered_s, is_served = service.request(size, at_s)
+            answered_s, is_served = service.request(size, at_s, attempt)
             if is_served:
                 over_s = max(over_s, answered_s)
             else:
-                backoff_s = profile.retry_s * 2 ** min(attempt, _MAX_DOUBLINGS)
-                heappush(requests, (answered_s + backoff_s, attempt + 1, size))
+                heappush(requests, (answered_s, attempt + 1))
         _sleep_until(over_s)
 
 
-class _BatchedStandIn(StandIn):
-    """The same for a source that can read several elements at once."""
-
-    def __getitems__(self, indices: Sequence[int]) -> Any:
-        return self._read(self._read_several("__getitems__"), indices)
+class _GrainBatchedStandIn(StandIn):
+    """The same for a source that Grain, which looks at the class, reads several elements from."""
 
     def _getitems(self, indices: Sequence[int]) -> Any:
-        return self._read(self._read_several("_getitems"), indices)
-
-    def _read_several(self, name: str) -> Callable[[Any], Any]:
-        one_by_one = self._source.__getitem__
-        return getattr(self._source, name, lambda indices: list(map(one_by_one, indices)))
+        return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name
 
 
 def _sleep_until(time_s: float) -> None:
@@ -136,14 +133,12 @@ def _sleep_until(time_s: float) -> None:
 
 
 def count_bytes(record: Any) -> int:
-    """Return about how many bytes a record has: those of its arrays, strings and numbers."""
-    size = getattr(record, "nbytes", None)
-    if isinstance(size, int):
-        return size
-    if isinstance(record, (bytes, bytearray, str)):
+    """Return how many bytes a record has: those of its pickle, without copying its arrays."""
+    if isinstance(record, bytes):
         return len(record)
-    if isinstance(record, Mapping):
-        return sum(map(count_bytes, record.values()))
-    if isinstance(record, (list, tuple, set, frozenset)):
-        return sum(map(count_bytes, record))
-    return count_bytes(vars(record)) if hasattr(record, "__dict__") else sys.getsizeof(record)
+    buffers: list[pickle.PickleBuffer] = []
+    try:
+        pickled = pickle.dumps(record, protocol=5, buffer_callback=buffers.append)
+    except Exception:  # noqa: BLE001  # a user's object may raise anything
+        return sys.getsizeof(record)
+    return len(pickled) + sum(buffer.raw().nbytes for buffer in buffers)

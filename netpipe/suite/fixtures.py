@@ -174,6 +174,7 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
         ("netpipe_device", measured.device.key),
         ("netpipe_verdict", verdict.kind),
         ("netpipe_verdict_message", verdict.message),
+        *[("netpipe_storage", measured.storage)] * bool(measured.storage),
     ]
 
 

@@ -67,7 +67,9 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
     if storage := Options.from_config(request.config).storage:
         from netpipe.storage.loaders import place
 
-        factories = replace(factories, loader=place(factories.loader, storage))
+        fingerprint = f"{factories.fingerprint} in {storage}"
+        placed = place(factories.loader, storage)
+        factories = replace(factories, loader=placed, fingerprint=fingerprint)
     lint = LintRequest.from_environment()
     if lint is not None and lint.kind == "lint":
         from netpipe.linting.child import lint_loader

@@ -21,7 +21,7 @@ from netpipe.suite.gate_results import WORK, GateResult, gated_names
 from netpipe.suite.run import Run
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import device_label, new_table, trace_line, verdict_table
+from netpipe.verdict.report import new_table, subject_label, trace_line, verdict_table
 
 _WIDTH: Final = 118
 _NOTHING_COMPARED: Final = (
@@ -77,7 +77,7 @@ def _verdict_table(run: Run) -> Table:
 
 def _verdict_lines(run: Run) -> Iterator[str]:
     for *_, session in run.sessions.values():
-        verdict, label = judge(session), device_label(session.device)
+        verdict, label = judge(session), subject_label(session)
         if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"
             yield f"  next: {verdict.next}"

@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Measurement, parse_measurement
+from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
@@ -47,9 +47,11 @@ def new_table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
-def device_label(device: Device) -> str:
-    """Return a device's key, marked where its step time is derived and not measured."""
-    return f"{device.key} (derived)" if device.emulated else device.key
+def subject_label(measurement: Measurement) -> str:
+    """Return the device and the storage, marked where times are derived and not measured."""
+    device, storage = measurement.device, measurement.storage
+    in_storage = f" in {storage}" if storage else ""
+    return f"{device.key}{in_storage}{' (derived)' * (device.emulated or bool(storage))}"
 
 
 def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()) -> Table:
@@ -68,7 +70,7 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
     for measurement in measurements:
         kind = judge(measurement).kind
         table.add_row(
-            next(names, None) or device_label(measurement.device),
+            next(names, None) or subject_label(measurement),
             format_seconds(measurement.load_s_per_batch.median),
             format_seconds(measurement.step_s.median),
             format_seconds(measurement.train_s_per_step.median),

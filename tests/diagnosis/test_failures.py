@@ -89,7 +89,7 @@ def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch
     slowest = next(node for node in graph.nodes if "tokenized" in str(node))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
-    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
     found = Investigation(loader, investigation_request(0.1), 1, clock, UNWATCHED).run()
     (without_s,) = (stage.without_s_per_batch for stage in found.stages)

@@ -136,6 +136,14 @@ def test_a_diagnosis_keeps_its_limit(
     assert found.load_s_per_batch.median == pytest.approx(batch_s, rel=0.01)
 
 
+def test_a_storage_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The findings name every stand-in of this process, whose times are derived."""
+    here = "/proc/self/fd"
+    monkeypatch.setenv("NETPIPE_STORAGES", f"network-disk {here}\nlocal-nvme {here}")
+    found, _ = on_a_fake_clock(monkeypatch, 0.1, 0.01, 10.0)
+    assert found.storage == "network-disk and local-nvme"
+
+
 def test_what_is_skipped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that takes 20 s to start leaves no time to do it again and again."""
     found, _ = on_a_fake_clock(monkeypatch, 20.0, 0.1, 5.0)

@@ -53,6 +53,16 @@ def test_the_summary_of_a_loader_alone() -> None:
     )
 
 
+def test_the_summary_says_that_a_storage_is_a_stand_in() -> None:
+    """With a step and without one, the rates of a loader in a storage are marked as derived."""
+    alone = summary(replace(findings(), storage="network-disk"))
+    assert alone.startswith("Loads 50 batches/s, 20 ms each (derived: in network-disk). ")
+    measured = replace(LOADER_BOUND, storage="network-disk")
+    assert summary(measurement=measured).startswith(
+        "Loader-bound on h100-sxm-80gb-x1 in network-disk (derived): "
+    )
+
+
 def test_rates_have_no_exponent() -> None:
     """A fast loader has its rate in plain digits."""
     fast = replace(findings(), load_s_per_batch=Interval(0.00093, 0.0009, 0.00096, 9))

@@ -41,7 +41,12 @@ def write_config(folder: Path, storage: StorageProfile, server_port: int, port: 
     Raises:
         MisuseError: The storage has a limit that the proxy does not have.
     """
-    if storage.max_concurrent_reads < inf or storage.failure_fraction or storage.has_cache:
+    if (
+        storage.max_concurrent_reads < inf
+        or storage.failure_fraction
+        or storage.cache_bytes
+        or storage.warm_fraction
+    ):
         raise MisuseError(
             f"storage {storage.name}: the proxy can delay and refuse reads; found a limit of "
             "concurrent reads, failures or a cache"

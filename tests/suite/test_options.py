@@ -29,6 +29,13 @@ SETTINGS = [
         ("emulated:5ms", ("emulated:5ms",)),
         ("auto, emulated:1s", ("auto", "emulated:1s")),
     ),
+    Setting(
+        "storage",
+        lambda one: one.storage,
+        "",
+        ("network-disk", "network-disk"),
+        ("object-store,latency=50ms", "object-store,latency=50ms"),
+    ),
     Setting("against", lambda one: one.against, "", ("main", "main"), ("HEAD~1", "HEAD~1")),
     Setting("against_extras", lambda one: one.against_extras, "", ("dev", "dev"), ("a,b", "a,b")),
     Setting("budget", lambda one: one.request.budget_s, 20, ("40", 40), ("7.5", 7.5)),

@@ -17,7 +17,7 @@ from netpipe.results.measurement import (
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
-from netpipe.verdict.report import device_label, parse_printed
+from netpipe.verdict.report import parse_printed, subject_label
 from netpipe.verdict.tables import (
     Cell,
     Figure,
@@ -58,7 +58,8 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
     }
     table = Table(
         "One loader, several accelerators",
-        "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
+        "Medians. A step time marked derived comes from FLOPs and a peak, not from a run; the "
+        "times in a storage come from a stand-in.",
         [_build_accelerator_row(*pair) for pair in pairs],
     )
     return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
@@ -92,7 +93,7 @@ def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
     measurement = parse_printed(document, "measurement")
     return Part(
-        title=device_label(measurement.device),
+        title=subject_label(measurement),
         headline=_build_headline(document, measurement),
         facts=list(_build_facts(document, measurement)),
         cards=list(_build_cards(document, measurement)),
@@ -234,6 +235,8 @@ def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
         facts.append(Fact("device", device["key"], device["kind"]))
         if device.get("emulated"):
             facts.append(Fact("step time", "derived, not measured", "the device is a clock"))
+    if storage := document.get("storage"):
+        facts.append(Fact("load time, real step", "derived, not measured", f"from {storage}"))
     facts += [
         Fact("processor", host["cpu"], "in a container" if host["container"] else ""),
         Fact("cores it may use", str(host["cores"])),

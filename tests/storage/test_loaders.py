@@ -1,0 +1,143 @@
+"""Loaders in a storage: which ones can be placed, and what the others are told."""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from fixtures.workload import load
+from netpipe.config import Config
+from netpipe.data.preparation.synthetic import generate
+from netpipe.diagnosis.loader_variants import takes_workers
+from netpipe.errors import MisuseError
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.session.targets import resolve
+from netpipe.storage.loaders import place
+from netpipe.storage.service import _CACHED_BYTES, share
+from netpipe.storage.stand_in import StandIn
+from tests.storage import sources
+
+FAST = "local-nvme,latency=1us,tail=0s"
+HELD = "netpipe.storage.loaders:place {} tests.storage.sources:{}"
+
+
+def sources_of(made: Any) -> list[Any]:
+    """Return what the sources of a Grain pipeline read from."""
+    datasets = collect_datasets(made)
+    return [datasets[node.id]._source for node in read_graph(made).of_kind("Source")]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [sources.batches, sources.in_workers, sources.mixed, sources.data_loader, sources.elastic,
+     sources.shared],
+)  # fmt: skip
+def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any]) -> None:
+    """All of them, and each time the factory is called, once only."""
+    make = place(loader, FAST)
+    for _ in range(2):
+        found = sources_of(make())
+        assert found
+        for source in found:
+            assert type(source) is StandIn
+            assert type(source._source) is sources.Rows
+    assert make.storage == FAST  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("loader", [sources.batches, sources.data_loader, sources.in_workers])
+def test_batches_stay_the_same(loader: Callable[[], Any]) -> None:
+    """In a storage a loader gives what it gave, worker processes included."""
+    let_grain_start_workers()
+    placed, original = (list(make()) for make in (place(loader, FAST), loader))
+    assert len(placed) == len(original) > 0
+    for batch, expected in zip(placed, original, strict=True):
+        np.testing.assert_array_equal(batch, expected)
+
+
+def test_sources_of_grain_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that Grain provides is read as any other."""
+    monkeypatch.setattr(sources.Rows, "__module__", "grain.sources")
+    (source,) = sources_of(place(sources.batches, FAST)())
+    assert type(source) is StandIn
+
+
+def test_workers_share_the_storage_of_their_loader() -> None:
+    """The cache of the training process has what both workers have read."""
+    let_grain_start_workers()
+    made = place(sources.in_workers, f"{FAST},cache=1GB")()
+    (source,) = sources_of(made)
+    assert len(list(made)) == 10
+    assert source._service._state[_CACHED_BYTES] >= 100 * 8000
+
+
+def test_a_loader_that_wraps_its_source_has_placed_it() -> None:
+    """Any iterable will do, and it keeps its parameter `workers`."""
+    make = place(sources.plain, FAST)
+    assert takes_workers(make)
+    assert signature(make).parameters["workers"].default == 0
+    assert next(make(workers=5))[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("loader", "found"),
+    [
+        (sources.stream, "generator"),
+        (lambda: [1, 2], "list"),
+        (sources.computed, "a source that is a stream or computed"),
+        (sources.half_own, "a source that is a stream or computed"),
+        (
+            lambda: grain.experimental.ParquetIterDataset("none.parquet"),
+            "a source that is a stream or computed",
+        ),
+    ],
+)
+def test_other_loaders_are_told_what_to_wrap(loader: Callable[[], Any], found: str) -> None:
+    """A loader of which some reads would stay as they are is refused, with the call that helps."""
+    with pytest.raises(MisuseError) as refused:
+        place(loader, FAST)()
+    assert f"found {found}. " in str(refused.value)
+    assert str(refused.value).startswith(f"storage {FAST}: the loader must be a Grain pipeline")
+    assert str(refused.value).endswith("wrap what it reads from: netpipe.storage.stand_in(source)")
+
+
+def test_an_unknown_storage_is_refused_at_once() -> None:
+    """Before the loader is made."""
+    with pytest.raises(MisuseError, match="storage must be one of"):
+        place(sources.batches, "bucket")
+
+
+def test_a_target_names_a_storage_and_a_target() -> None:
+    """Its own target may have arguments of its own, and spaces."""
+    assert resolve(HELD.format(FAST, "plain")).__wrapped__ is sources.plain  # type: ignore[attr-defined]
+    nested = HELD.format(FAST, "plain").replace("tests", "netpipe.storage.loaders:place x tests")
+    with pytest.raises(MisuseError, match=r"storage must be one of .*; found 'x'"):
+        resolve(nested)
+
+
+@pytest.mark.parametrize(
+    "target", ["netpipe.storage.loaders:place", "netpipe.storage.loaders:places a b"]
+)
+def test_half_a_target_is_refused(target: str) -> None:
+    """A storage without a loader places nothing."""
+    if target.endswith("place"):
+        assert resolve(target) is place
+    else:
+        with pytest.raises(MisuseError, match="found 'places a b'"):
+            resolve(target)
+
+
+def test_this_repositorys_pipeline_is_placed(tmp_path: Path) -> None:
+    """The rows that it reads, several at once, are read from the storage."""
+    generate(tmp_path / "data", probes=30)
+    pipeline = replace(Config().pipeline, workers=0)
+    cached = f"{FAST},cache=1GB"
+    with closing(iter(place(lambda: load(tmp_path / "data", pipeline), cached)())) as batches:
+        assert next(batches)["inputs"].shape == (8, 256)
+    assert share(cached)._state[_CACHED_BYTES] > 0

@@ -1,0 +1,108 @@
+"""`--storage`: a loader that is measured in a stand-in for a storage, and how that is marked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.cli.measure import print_verdicts
+from netpipe.measuring import child
+from netpipe.session import parent
+from tests.command import Netpipe, document
+from tests.measurements import EMULATED, make_measurement
+
+STORAGE = "object-store,latency=20ms,tail=20ms"
+LOADER = """
+import grain
+import numpy as np
+
+class Rows:
+    def __len__(self):
+        return 1 << 20
+
+    def __getitem__(self, index):
+        return {"x": np.full((4, 8), index, np.int32)}
+
+def batches():
+    return grain.MapDataset.source(Rows()).to_iter_dataset(grain.ReadOptions(2, 4))
+
+def stream():
+    while True:
+        yield {"x": np.zeros((4, 8), np.int32)}
+"""
+
+
+@pytest.fixture
+def loaders(tmp_path: Path) -> str:
+    """Return a file whose functions make loaders."""
+    path = tmp_path / "loaders_in_storage.py"
+    path.write_text(LOADER)
+    return str(path)
+
+
+def test_a_loader_is_measured_in_a_storage(netpipe: Netpipe, loaders: str, tmp_path: Path) -> None:
+    """Two threads that wait 20 ms for each batch, and a result that says it is derived."""
+    page = tmp_path / "page.html"
+    result = netpipe(
+        "measure", "--loader", f"{loaders}:batches", "--accelerator", "emulated:2ms",
+        "--storage", STORAGE, "--budget", 2, "--json", "--html", page,
+    )  # fmt: skip
+    found = document(result, "measurement.1.json")
+    assert found["storage"] == STORAGE
+    assert found["load_s_per_batch"]["median"] > 0.009
+    text = page.read_text(encoding="utf-8")
+    assert f"emulated-2ms in {STORAGE} (derived)" in text
+    assert f"from {STORAGE}" in text
+
+
+def test_a_loader_that_cannot_be_placed_is_refused(netpipe: Netpipe, loaders: str) -> None:
+    """In one line, with the call that places it, and exit code 2."""
+    result = netpipe(
+        "measure", "--loader", f"{loaders}:stream", "--accelerator", "emulated:2ms",
+        "--storage", "network-disk", "--quiet",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert "storage network-disk: the loader must be a Grain pipeline" in last
+    assert "netpipe.storage.stand_in(source)" in last
+
+
+@pytest.mark.parametrize("command", ["measure", "diagnose"])
+def test_an_unknown_storage_is_refused_before_anything_starts(
+    netpipe: Netpipe, command: str
+) -> None:
+    """The message lists the storages that there are."""
+    result = netpipe(command, "--loader", "a:b", "--storage", "bucket")
+    assert result.exit_code == 2
+    assert "storage must be one of local-nvme, network-disk" in result.stderr
+
+
+def test_the_loader_of_maxtext_is_placed(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The configuration names a loader as any other target does."""
+    commands: list[Any] = []
+
+    def measured(command: Any, *_: Any, **__: Any) -> Any:
+        commands.append(command)
+        return make_measurement(device=EMULATED, storage="network-disk")
+
+    monkeypatch.setattr(parent, "run_measurement", measured)
+    config = tmp_path / "my.yml"
+    config.write_text("")
+    netpipe(
+        "measure", "--maxtext", config, "--storage", "network-disk",
+        "--accelerator", "emulated:2ms", "steps=3",
+    )  # fmt: skip
+    placed = f"netpipe.storage.loaders:place network-disk netpipe.maxtext:loader {config} steps=3"
+    assert commands == [child.child_command(placed, None, None)]
+
+
+def test_the_terminal_says_what_is_derived(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the row of the table, before the verdict and on a line of its own."""
+    print_verdicts([make_measurement(device=EMULATED, storage="network-disk")])
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("emulated-30ms in network-disk (derived): ") for line in lines)
+    assert "  S0 is derived: emulated:30ms" in lines
+    assert "  L and R are derived: a stand-in for network-disk" in lines
+    assert any("in network-disk" in line for line in lines[:6])
