@@ -10,7 +10,6 @@ import grain
 import numpy as np
 
 from netpipe.storage import stand_in
-from netpipe.storage.loaders import place
 from perf_tests.studies.faults.batches import ROWS, Array, collate, row
 from perf_tests.studies.faults.grain_loaders import IN_MAIN_THREAD
 
@@ -77,8 +76,8 @@ def threads(number: int) -> grain.ReadOptions:
 
 def latency(mean_s: float) -> str:
     """Return the settings of a latency of such a mean: a median and a 99th percentile."""
-    median_ms = 1e3 * mean_s / _MEAN_OVER_MEDIAN
-    return f"latency={median_ms:.3f}ms,tail={_TAIL * median_ms:.3f}ms"
+    median_us = 1e6 * mean_s / _MEAN_OVER_MEDIAN
+    return f"latency={median_us:.3f}us,tail={_TAIL * median_us:.3f}us"
 
 
 def bandwidth(bytes_per_s: float) -> str:
@@ -100,17 +99,13 @@ def stored(
 ) -> grain.IterDataset:
     """Return a pipeline of records in an object store with such settings.
 
-    All loaders of a session share the storage, its limits and its cache, as with `--storage`.
+    All loaders of a session share the storage, its limits and its cache.
     """
-
-    def make() -> grain.IterDataset:
-        batches = batched(records, reads)
-        if workers == 0:
-            return batches
-        options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=1)
-        return batches.mp_prefetch(options)
-
-    return place(make, f"object-store,{settings}")()
+    batches = batched(stand_in(records, f"object-store,{settings}"), reads)
+    if workers == 0:
+        return batches
+    options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=1)
+    return batches.mp_prefetch(options)
 
 
 def in_shards(

@@ -116,7 +116,7 @@ def test_a_loader_gives_batches(case: Case, monkeypatch: pytest.MonkeyPatch) -> 
     """Every loader gives batches of arrays, each made quickly when no time is planted."""
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     monkeypatch.setattr(leaks, "SharedMemory", PrivateMemory)
-    monkeypatch.setenv("NETPIPE_STORAGE", "")  # it is set for the processes of a session
+    monkeypatch.setenv("NETPIPE_STORAGES", "")  # it is set for the processes of a session
     for batch in islice(case.loader(quick(case)), BATCHES):
         assert all(isinstance(leaf, np.ndarray) for leaf in batch.values())
 
