@@ -82,12 +82,7 @@ class PipelineConfig:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """The model that is trained.
-
-    Attributes:
-        preset: A name in `PRESETS`; its widths are in `netpipe.step.presets`.
-        seed: Seeds the parameters and the synthetic tokens.
-    """
+    """The model that is trained."""
 
     preset: str = "tiny"
     learning_rate: float = 3e-4
@@ -116,11 +111,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read a TOML file with the tables `[pipeline]` and `[step]`, both optional.
-
-    Raises:
-        InputError: The file is not TOML, or a key or a value in it is not allowed.
-    """
+    """Read the tables `[pipeline]` and `[step]` of a file; raise an InputError if it is invalid."""
     document = read_toml(path)
     for name, table in document.items():
         if name not in _SECTIONS:

@@ -14,20 +14,12 @@ class GitError(Exception):
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in a folder and return its output as text, without surrounding whitespace.
-
-    Raises:
-        GitError: git failed, or is not installed.
-    """
+    """Run git in a folder and return its output, stripped; raise a GitError if it fails."""
     return git_bytes(folder, *words).decode(errors="replace").strip()
 
 
 def git_bytes(folder: Path, *words: str) -> bytes:
-    """Run git in a folder and return its output as it is.
-
-    Raises:
-        GitError: git failed, or is not installed.
-    """
+    """Run git in a folder and return its output as it is; raise a GitError as `git` does."""
     environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     command = ["git", "-C", str(folder), *words]
     try:

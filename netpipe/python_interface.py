@@ -46,7 +46,7 @@ class LintSettings(TypedDict, total=False):
 
 
 class WorkSettings(TypedDict, total=False):
-    """Settings of `netpipe.work_counts.request.WorkRequest`; times are in seconds."""
+    """Settings of `netpipe.work_counts.counting.WorkRequest`; times are in seconds."""
 
     batches: int
     start_limit_s: float
@@ -116,13 +116,14 @@ def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport
 
     Settings that are left out are those of pyproject.toml. Errors are those of `measure`.
     """
-    from netpipe.linting.child import child_command
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
+    from netpipe.measuring.targets import targets_command
     from netpipe.session.parent import run_session
 
     request = replace(read_lint_settings(Path.cwd()), **settings)
-    document = run_session(child_command(_name(loader)), request)
+    command = targets_command("netpipe.linting.child", _name(loader))
+    document = run_session(command, request)
     return Result(parse_report(document), document)
 
 
@@ -159,13 +160,12 @@ def work(
 
     Errors are those of `measure`.
     """
-    from netpipe.work_counts.child import child_command
-    from netpipe.work_counts.counting import count_work
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.measuring.targets import targets_command
+    from netpipe.work_counts.counting import WorkRequest, count_work
 
     if step is not None:
         _refuse_held_accelerator("auto")
-    command = child_command(_name(loader), step and _name(step))
+    command = targets_command("netpipe.work_counts.child", _name(loader), step and _name(step))
     profile = count_work(command, WorkRequest(**settings))
     return Result(profile, profile.to_document())
 

@@ -58,9 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def _check_options(run: Run, config: pytest.Config) -> None:
     """Raise a NetpipeError before anything is measured where the options cannot be met."""
     options = run.options
-    for path, option in ((options.report, "--netpipe-report"), (options.json, "--netpipe-json")):
-        if path is not None:
-            refuse_unwritable(path, option)
+    refuse_unwritable(options.report, "--netpipe-report")
+    refuse_unwritable(options.json, "--netpipe-json")
     if options.device:
         from netpipe.device import detection
 

@@ -38,12 +38,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
     """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
     Integers have at most 64 bits, other numbers are at most 1e100, and values are nested at most
-    `MAX_LEVELS` deep.
-
-    Args:
-        path: The file.
-        way_out: What the user can do about an error, as a sentence.
-        accepts_pipe: Whether the file may be a pipe, for whose writer this waits.
+    `MAX_LEVELS` deep. If it `accepts_pipe`, the file may be a pipe, for whose writer this waits.
 
     Raises:
         InputError: The file cannot be read, is too large, or is not such JSON.
@@ -58,11 +53,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        InputError: The file cannot be read, is too large, or is not TOML.
-    """
+    """Read a TOML file; raise an InputError if it is unreadable, too large, or not TOML."""
     import tomllib  # pytest loads this module in every run, and seldom reads TOML here.
 
     try:

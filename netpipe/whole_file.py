@@ -14,12 +14,10 @@ from netpipe.temporary_folders import temporary_folder
 _CANNOT_REPLACE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 
 
-def refuse_unwritable(path: Path, option: str) -> None:
-    """Refuse a file that cannot be written, before there is a result to lose.
-
-    Raises:
-        InputError: The file, which an option named, cannot be written.
-    """
+def refuse_unwritable(path: Path | None, option: str) -> None:
+    """Raise an InputError, before a result can be lost, for a file that cannot be written."""
+    if path is None:
+        return
     try:
         target = _find_target(path)
         _require_writable(target)
@@ -128,11 +126,7 @@ def sync_names(folder: Path) -> None:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """Return the absolute path of a writable folder, which is made if it is missing.
-
-    Raises:
-        InputError: The folder, which an option named, is not writable, or cannot be made.
-    """
+    """Make a folder and return its absolute path; raise an InputError if it is not writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with temporary_folder("file", path):

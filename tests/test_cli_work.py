@@ -12,7 +12,7 @@ from netpipe.results.work_profile import WorkProfile
 from netpipe.session.parent import ProcessEnvironment
 from netpipe.suite import other_version, worktrees
 from netpipe.work_counts import counting
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest
 from tests.command import Netpipe, document
 from tests.repository import commit_files, git
 from tests.work_profiles import PROFILE, make_profile, with_calls, with_count

@@ -43,8 +43,7 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     from netpipe.suite.other_version import open_version
     from netpipe.suite.worktrees import find_commit
 
-    if results is not None:
-        refuse_unwritable(results, "--netpipe-json")
+    refuse_unwritable(results, "--netpipe-json")
     here = Path.cwd()
     commit = find_commit(here, base, "netpipe ab")
     head, arguments = _split_words(words)

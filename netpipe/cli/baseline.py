@@ -168,9 +168,7 @@ def _print_list(described: list[dict[str, Any]]) -> None:
 
 
 def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    table = new_table(title)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
+    table = new_table(title, *headings, no_wrap=True)
     for row in rows:
         table.add_row(*row)
     output.print(table)

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 import click
+from click.decorators import FC
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -93,6 +94,17 @@ quiet_option = click.option(
 )
 
 
+def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
+    """Return an option for a number of seconds, whose parameter is the flag's name with `_s`."""
+    name = f"{flag.removeprefix('--').replace('-', '_')}_s"
+    return click.option(flag, name, type=float, default=default, show_default=True, help=text)
+
+
+batch_limit_option = seconds_option(
+    "--batch-limit", 10.0, "A loader that gives no batch for so many seconds hangs."
+)
+
+
 class ErrorReportingGroup(click.Group):
     """Prints warnings and errors for the user as one line each, and exits with 2 after an error."""
 
@@ -166,8 +178,10 @@ def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) ->
             raise
 
 
-def write_html(document: Mapping[str, Any], path: Path) -> None:
-    """Write the page of a command's document."""
+def write_html(document: Mapping[str, Any], path: Path | None) -> None:
+    """Write the page of a command's document, if there is a file for it."""
+    if path is None:
+        return
     from netpipe.page.rendering import render_page
 
     write_whole(path, render_page([document], repeat=command_line()), "--html")

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 @click.option("--out", type=path_type, required=True, help="The folder to create.")
 @click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
 @click.option(
-    "--seed",
-    type=click.IntRange(max=2**64 - 1),
-    default=0,
-    show_default=True,
+    "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
     help="Seed of the random data.",
-)
+)  # fmt: skip
 @click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="embedded", show_default=True,
     help="embedded: many short histories and a few long ones; big-rows: 24 probes with 170,000 "
@@ -51,12 +48,9 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     help="Seed that chooses the probes of the eval split.",
 )  # fmt: skip
 @click.option(
-    "--shards",
-    type=click.IntRange(max=10_000),
-    default=8,
-    show_default=True,
+    "--shards", type=click.IntRange(max=10_000), default=8, show_default=True,
     help="Number of files in the train split.",
-)
+)  # fmt: skip
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 

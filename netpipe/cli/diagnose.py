@@ -53,8 +53,7 @@ def diagnose(
         print_json(found.to_document())
     else:
         _print(found)
-    if html is not None:
-        write_html(found.to_document(), html)
+    write_html(found.to_document(), html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
 
 

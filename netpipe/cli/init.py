@@ -114,11 +114,7 @@ def _choose(folder: Path) -> str:
 
 
 def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return the module and the name of a target, and the folders from which it is imported.
-
-    Raises:
-        MisuseError: Its file does not exist, or its function needs arguments.
-    """
+    """Return the module, name and import folders of a target; raise a MisuseError if unusable."""
     where, name = split(target)
     if not where.endswith(".py"):
         stem = where.partition(".")[0]

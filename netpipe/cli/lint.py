@@ -19,6 +19,7 @@ from netpipe.cli.console import (
     path_type,
     print_json,
     quiet_option,
+    seconds_option,
     target_type,
     write_html,
 )
@@ -44,14 +45,10 @@ if TYPE_CHECKING:
 @click.option(
     "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."
 )
-@click.option(
-    "--budget", "budget_s", type=float, default=20.0, show_default=True,
-    help="Seconds for --prove and for --try each; each ends at most 20 s later.",
-)  # fmt: skip
-@click.option(
-    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
-    help="Seconds for importing and building the pipeline.",
-)  # fmt: skip
+@seconds_option(
+    "--budget", 20.0, "Seconds for --prove and for --try each; each ends at most 20 s later."
+)
+@seconds_option("--start-limit", 600.0, "Seconds for importing and building the pipeline.")
 @click.option("--svg", type=path_type, metavar="FILE", help="Draw the pipeline into a file.")
 @html_option
 @quiet_option
@@ -69,14 +66,13 @@ def lint(
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
-    from netpipe.linting.child import child_command
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
+    from netpipe.measuring.targets import targets_command
     from netpipe.session.parent import run_session
 
-    for path, option in ((svg, "--svg"), (html, "--html")):
-        if path is not None:
-            refuse_unwritable(path, option)
+    refuse_unwritable(svg, "--svg")
+    refuse_unwritable(html, "--html")
     settings = read_lint_settings(Path.cwd())
     request = replace(settings, intent=intent or settings.intent, **experiments)
     if (request.proves or request.tries) and not quiet:
@@ -86,14 +82,14 @@ def lint(
             soft_wrap=True,
         )
     with show_progress(target, quiet=quiet) as progress:
-        document = run_session(child_command(target), request, progress=progress)
+        command = targets_command("netpipe.linting.child", target)
+        document = run_session(command, request, progress=progress)
     report = parse_report(document)
     if svg is not None:
         from netpipe.linting.picture.drawing import draw_svg
 
         write_whole(svg, draw_svg(report), "--svg")
-    if html is not None:
-        write_html(document, html)
+    write_html(document, html)
     if as_json:
         print_json(document)
     else:

@@ -14,6 +14,7 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
+    batch_limit_option,
     bold_first,
     html_option,
     json_option,
@@ -22,6 +23,7 @@ from netpipe.cli.console import (
     path_type,
     print_json,
     quiet_option,
+    seconds_option,
     target_type,
     write_html,
 )
@@ -42,7 +44,6 @@ from netpipe.verdict.report import (
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
-_Decorator = Callable[[_Command], _Command]
 
 
 def _check_storage(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
@@ -79,13 +80,10 @@ _TARGET_OPTIONS: Final = (
     ),
 )  # fmt: skip
 _LIMIT_OPTIONS: Final = (
-    click.option(
-        "--batch-limit", "batch_limit_s", type=float, default=10.0, show_default=True,
-        help="A loader that gives no batch for so many seconds hangs.",
-    ),
-    click.option(
-        "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
-        help="Seconds until its first batch must be there: indexes are built, workers start.",
+    batch_limit_option,
+    seconds_option(
+        "--start-limit", 600.0,
+        "Seconds until its first batch must be there: indexes are built, workers start.",
     ),
     html_option,
     click.option(
@@ -97,11 +95,11 @@ _LIMIT_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def measure_options(budget_s: float, budget_help: str, of_maxtext: str = "loader") -> _Decorator:
+def measure_options(
+    budget_s: float, budget_help: str, of_maxtext: str = "loader"
+) -> Callable[[_Command], _Command]:
     """Give a command these options; with --maxtext, `of_maxtext` is the name of its loader."""
-    budget = click.option(
-        "--budget", "budget_s", type=float, default=budget_s, show_default=True, help=budget_help
-    )
+    budget = seconds_option("--budget", budget_s, budget_help)
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
@@ -138,8 +136,7 @@ def build_requests(
         InputError: The page or the trace cannot be written.
         MisuseError: A value is outside its range.
     """
-    if html is not None:
-        refuse_unwritable(html, "--html")
+    refuse_unwritable(html, "--html")
     folder = str(writable_folder(trace, "--trace")) if trace else ""
     return [MeasureRequest(accelerator=name, trace=folder, **settings) for name in accelerators]
 
@@ -187,8 +184,7 @@ def measure(
         # After a failure, the measurements before it are still reported.
         if measurements:
             document = _report(measurements, as_json=as_json, listed=len(requests) > 1)
-            if html is not None:
-                write_html(document, html)
+            write_html(document, html)
     codes = list(map(exit_code, measurements))
     sys.exit(FAILED if FAILED in codes else max(codes))
 

@@ -12,12 +12,14 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
+    batch_limit_option,
     bold_first,
     json_option,
     notes,
     output,
     print_json,
     quiet_option,
+    seconds_option,
     target_type,
 )
 from netpipe.cli.progress_display import show_progress
@@ -27,7 +29,7 @@ from netpipe.verdict.report import new_table
 if TYPE_CHECKING:
     from netpipe.results.work_profile import WorkProfile
     from netpipe.session.progress import OnProgress
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.work_counts.counting import WorkRequest
 
 
 @click.command(epilog="\b\nExample:\n  netpipe work perf/conftest.py:batches")
@@ -38,10 +40,7 @@ if TYPE_CHECKING:
     "--batches", type=click.IntRange(min=1), default=16, show_default=True,
     help="Batches to count, after the first two.",
 )  # fmt: skip
-@click.option(
-    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
-    help="Seconds until the first batch must be there.",
-)  # fmt: skip
+@seconds_option("--start-limit", 600.0, "Seconds until the first batch must be there.")
 @quiet_option
 @json_option
 def work(
@@ -53,11 +52,11 @@ def work(
     exit code is 1 if there is more work than before, and 3 if a count could not be compared. TARGET
     is package.module:name or path/to/file.py:name, a callable that returns the loader.
     """
-    from netpipe.work_counts.child import child_command
-    from netpipe.work_counts.counting import count_work
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.measuring.targets import targets_command
+    from netpipe.work_counts.counting import WorkRequest, count_work
 
-    request, command = WorkRequest(**limits), child_command(target, step)
+    request = WorkRequest(**limits)
+    command = targets_command("netpipe.work_counts.child", target, step)
     compared: Sequence[Comparison] = ()
     with show_progress("counting", quiet=quiet) as progress:
         if against is None:
@@ -114,9 +113,8 @@ def _choose_exit_code(compared: Sequence[Comparison]) -> int:
 def _print_profile(profile: "WorkProfile") -> None:
     from netpipe.results.work_profile import KINDS
 
-    table = new_table(f"work per batch, over {profile.batches} batches")
-    for heading in ("kind", "per batch", "most of it"):
-        table.add_column(heading)
+    title = f"work per batch, over {profile.batches} batches"
+    table = new_table(title, "kind", "per batch", "most of it")
     for name in profile.counts:
         kind, largest = KINDS[name], profile.largest_parts(name)
         lines = (f"{kind.format(count)}: {part}" for part, count in largest if part)
@@ -136,14 +134,8 @@ def _print_profile(profile: "WorkProfile") -> None:
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,
     help="Batches to compare, or all of a loader that ends before.",
 )  # fmt: skip
-@click.option(
-    "--batch-limit", "batch_limit_s", type=float, default=10.0, show_default=True,
-    help="A loader that gives no batch for so many seconds hangs.",
-)  # fmt: skip
-@click.option(
-    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
-    help="Seconds until its first batch must be there.",
-)  # fmt: skip
+@batch_limit_option
+@seconds_option("--start-limit", 600.0, "Seconds until its first batch must be there.")
 @quiet_option
 @json_option
 def resume(target: str, quiet: bool, as_json: bool, **settings: Any) -> None:

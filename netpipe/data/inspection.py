@@ -22,7 +22,7 @@ from netpipe.data.formats.rows import (
     take,
 )
 from netpipe.data.formats.rtt import decode_rtt
-from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.formats.shards import ShardReader, require_records
 from netpipe.data.sources.probe_rows import find_array_records, find_format
 from netpipe.errors import InputError
 
@@ -72,12 +72,7 @@ def inspect(path: Path) -> dict[str, Any]:
 
 
 def _describe_records(path: Path, files: Sequence[Path]) -> tuple[dict[str, Any], list[ProbeRow]]:
-    counts = []
-    for file in files:
-        if (count := count_records(file)) is None:
-            found = f"{file.stat().st_size} bytes: truncated, or not ArrayRecord"
-            raise InputError(file, "file", "be a whole ArrayRecord file", found)
-        counts.append(count)
+    counts = list(map(require_records, files))
     numbers = np.unique(np.linspace(0, sum(counts) - 1, _MAX_ROWS).astype(int)).tolist()
     if not sum(counts):
         raise InputError(path, "records", "be at least 1", 0)

@@ -157,11 +157,7 @@ def sequences_of_batches(
     position: Position | None = None,
     source: RowSource | None = None,
 ) -> grain.MapDataset:
-    """Return a dataset whose element is the sequences of one batch, from a position on.
-
-    Raises:
-        InputError: The data are damaged, or too few for one batch.
-    """
+    """Return a dataset of the sequences of each batch; raise an InputError for too few data."""
     source = source or open_rows(data, config)
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     position = position or first_position(config)

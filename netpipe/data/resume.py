@@ -28,16 +28,8 @@ class ResumableBatches(Iterator[Batch]):
     """The batches of this host, from the position of the last state that was set.
 
     `get_state` counts the batches that were handed out; what workers hold beyond these is made
-    again. Every host has the same state, in which any number of hosts can resume.
-
-    Attributes:
-        iterator: Grain's, once a batch was asked for.
-
-    Args:
-        is_timed: Whether Grain measures how long each stage takes.
-
-    Raises:
-        InputError: As `build` does.
+    again. Every host has the same state, in which any number of hosts can resume. If it `is_timed`,
+    Grain measures how long each stage takes. Raises as `build` does.
     """
 
     def __init__(self, data: Path, config: PipelineConfig, *, is_timed: bool = False) -> None:

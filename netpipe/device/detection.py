@@ -87,11 +87,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
 
 
 def require_device(device: Device, wanted: str) -> None:
-    """Refuse a device that is not of the wanted key, or of the wanted family, such as "a100".
-
-    Raises:
-        WrongDeviceError: The device is another one; the message says what to run instead.
-    """
+    """Raise a WrongDeviceError unless a device is of the wanted key or family (`a100`)."""
     if matches(device.key, wanted):
         return
     family = next((name for name in TOX_DEVICES if matches(device.key, name)), None)

@@ -28,12 +28,9 @@ class EmulatedAccelerator:
     """An accelerator whose steps only take time.
 
     Attributes:
-        name: As the user wrote it, `emulated:36ms` or `emulated:8xh100@25GB/s`.
         key: `emulated-h100-x8-25gb-s`.
-        count: Devices that one host feeds.
         set_step_s: The time of every step; None: it follows from the step's FLOPs.
         peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
-        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
     name: str
@@ -71,22 +68,14 @@ class EmulatedAccelerator:
 
 
 def check_flops(flops: float) -> float:
-    """Return the FLOPs of a step.
-
-    Raises:
-        MisuseError: They are not above 0, or not finite.
-    """
+    """Return the FLOPs of a step; raise a MisuseError unless they are above 0, and finite."""
     if not 0 < flops < inf:
         raise MisuseError(f"the FLOPs of a step must be above 0, and finite; found {flops:g}")
     return flops
 
 
 def parse_accelerator(text: str) -> EmulatedAccelerator | None:
-    """Parse an accelerator's name; None stands for `auto`, the device that jax finds.
-
-    Raises:
-        MisuseError: The name is unknown.
-    """
+    """Parse an accelerator, None for `auto`; raise a MisuseError if its name is unknown."""
     if text == "auto":
         return None
     match = _SPEC.fullmatch(text)
@@ -101,11 +90,7 @@ def parse_accelerator(text: str) -> EmulatedAccelerator | None:
 
 
 def parse_accelerators(text: str) -> tuple[str, ...]:
-    """Split a list of accelerators' names, `auto, emulated:36ms`.
-
-    Raises:
-        MisuseError: One of the names is unknown.
-    """
+    """Split a list such as `auto, emulated:36ms`; raise a MisuseError for an unknown name."""
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         parse_accelerator(name)

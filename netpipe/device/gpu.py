@@ -132,11 +132,7 @@ def _find_card(nvml: Any, uuid: UUID) -> tuple[Any, Any]:
 
 
 def _cuda_uuid(device: jax.Device) -> UUID:
-    """Ask the CUDA driver for the UUID of a device, or of the MIG instance that it is.
-
-    Raises:
-        OSError: There is no CUDA driver, or it reports an error.
-    """
+    """Return CUDA's UUID of a device or a MIG instance; raise an OSError if there is none."""
     if device.platform != "gpu":
         raise OSError(f"{device} is no GPU")
     cuda = ctypes.CDLL("libcuda.so.1")

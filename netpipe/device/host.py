@@ -12,12 +12,9 @@ from netpipe.errors import InputError
 from netpipe.results.measurement import Host
 
 _CONTAINER_MARKS: Final = (
-    ".dockerenv",
-    "run/.containerenv",
-    "run/systemd/container",
-    "run/secrets/kubernetes.io",
+    ".dockerenv", "run/.containerenv", "run/systemd/container", "run/secrets/kubernetes.io",
     "var/run/secrets/kubernetes.io",
-)
+)  # fmt: skip
 _CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc")
 _MEMORY_TOLERANCE_FRACTION: Final = 0.10
 

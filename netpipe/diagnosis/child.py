@@ -35,8 +35,6 @@ class InvestigationRequest(SessionRequest):
 
     Attributes:
         target: Names the loader factory, so that a second process can import it.
-        wanted_s: Seconds that the investigation should take.
-        step_s: Seconds of the step that the loader feeds; None without a step.
         load_s: The fields of the load time that was measured with that step.
     """
 
@@ -85,11 +83,7 @@ def count_flops(flops: Flops) -> float | None:
 
 
 class SecondProcess:
-    """A process with a single-thread run of the same loader; started when it is entered.
-
-    Raises:
-        SessionError: It could not start, or does not answer.
-    """
+    """A process with a single-thread run of the same loader; raises a SessionError if it fails."""
 
     def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
         self._target = target

@@ -159,8 +159,9 @@ class LoaderModel:
         """Return the seconds in one process, whose threads share the work and Python's lock."""
         in_order = 1.0
         if self.reads:
-            cost = cost.with_waiting(self.reads.growth_at(self.reads_in_flight))
-            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer)
+            in_flight = self.reads_in_flight
+            cost = cost.with_waiting(self.reads.growth_at(in_flight))
+            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer, in_flight)
         if not self.threads:
             return cost.wall_s
         return max(
@@ -243,7 +244,8 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         reads=evidence.reads,
         read_buffer=count_read_buffer(evidence.graph),
         cores=evidence.cores,
-        gil_fraction=_estimate_gil_fraction(evidence.scaling),
+        # Two threads that wait show nothing of the lock: assume that Python code computes.
+        gil_fraction=1.0 if evidence.reads else _estimate_gil_fraction(evidence.scaling),
         contention=_estimate_contention(evidence.scaling, total.working_fraction),
     )
     trainer_s, workers_s = _median_cpu_s(evidence.variants.blocks[side])

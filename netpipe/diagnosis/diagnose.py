@@ -11,7 +11,6 @@ from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.turns import max_duration_s
-from netpipe.linting import child as linting_child
 from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child
 from netpipe.measuring.request import MeasureRequest
@@ -85,7 +84,7 @@ def run_diagnosis(
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,
         intent=intent, silences=silences,
     )  # fmt: skip
-    lint_command = linting_child.child_command(asked.loader)
+    lint_command = targets_command("netpipe.linting.child", asked.loader)
     lint = run_session(lint_command, lint_request, progress=progress)
     investigation_request = InvestigationRequest(
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,

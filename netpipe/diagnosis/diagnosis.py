@@ -42,17 +42,7 @@ _COULD_NOT_BE_TRIED: Final = " could not be tried: "
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a loader, measured in the single-thread run.
-
-    Attributes:
-        section: Where it runs in the unmodified loader: "workers", "threads" or "trainer".
-        s_per_batch: Wall seconds, without those of the stages that it reads from; so is
-            `cpu_s_per_batch`.
-        fraction: Its share of the single-thread time; near 1: it takes almost all of it.
-        by: How it was measured: "timing" of every call, or "sampling" of stacks.
-        without_s_per_batch: The single-thread time when the stage returns its earlier results;
-            None if not measured.
-    """
+    """One stage of a loader, measured in the single-thread run."""
 
     name: str
     node: int | None
@@ -68,13 +58,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change of the loader, measured in turns with the unchanged loader.
-
-    Attributes:
-        what: A description of the changed loader.
-        speedup: The rate of batches with the change over the rate without; above 1: it helps.
-        says: The conclusion, or why the change was not made.
-    """
+    """One change of the loader, measured in turns with the unchanged loader."""
 
     name: str
     what: str
@@ -193,20 +177,7 @@ class Untried:
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of a session about a loader.
-
-    Attributes:
-        lane: How the single-thread run was made: "rebuilt", without workers and threads, or
-            "as-it-is", the unmodified loader.
-        lane_s_per_batch: Wall seconds of the single-thread run.
-        stages: The slowest first.
-        interventions: Those with the clearest effect first.
-        reads: None if reads do not wait, or were not measured.
-        storage: As in `Measurement`.
-        unverified: Why no prediction was tried; "" if one was.
-        remarks: The parts that were left out, and why.
-        start_up: The parts of a start; None in an older document.
-    """
+    """All findings of a session about a loader."""
 
     load_s_per_batch: Interval
     load_cpu_s_per_batch: Interval

@@ -33,8 +33,9 @@ _MIN_WAVES: Final = 3
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
-# A tenth of the reads is served as quickly as reads alone, up to noise.
-_MAX_QUICK_RATIO: Final = 1.2
+# The growth of the quickest tenth over that of the mean: 0.2 to 0.7 if reads are refused, and above
+# 1.2 if all of them wait their turn.
+_MAX_QUICK_RATIO: Final = 0.7
 # Records that are read again as much faster come from a cache.
 _CACHED_SPEEDUP: Final = 3.0
 # Of an element's time, what its reads take at least if the source is what waits.
@@ -66,14 +67,12 @@ class ReadScaling:
     Attributes:
         levels: The elements read, by their number in flight.
         growth: The factor by which the storage slows a read down, by the reads in flight.
-        alone_s: Seconds of elements that nothing slows down.
         limit: What limits the most reads in flight: one of the three names above, or "" if it is
             the bandwidth or a limit on requests, and the records are too alike to tell.
     """
 
     levels: Mapping[int, Sequence[Read]]
     growth: Mapping[int, float]
-    alone_s: Sequence[float]
     limit: str
 
     def growth_at(self, in_flight: float) -> float:
@@ -126,12 +125,15 @@ class ReadScaling:
         transfer = min(1.0, max(0.0, slope * read_bytes / read_s))
         return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
 
-    def ordering_factor(self, threads: int, buffer: int) -> float:
+    def ordering_factor(self, threads: int, buffer: int, in_flight: int) -> float:
         """Return the time of reading in order over that without an order, simulated.
 
-        The threads read ahead until a slow element and those behind it fill the buffer.
+        The threads of a process read ahead until a slow element and those behind it fill the
+        buffer. Refused reads are the slowest, so the times are those of as many in flight.
         """
-        chosen = np.random.default_rng(_SEED).choice(np.array(self.alone_s), _SIMULATED_READS)
+        nearest = min(self.levels, key=lambda level: abs(log(level / in_flight)))
+        read_s = [read.element_s for read in self.levels[nearest]]
+        chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
         free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
         for number, read_s in enumerate(chosen.tolist()):
             room_s = taken_s[number - buffer] if number >= buffer else 0.0
@@ -180,7 +182,7 @@ def measure_read_scaling(
             for half in split_by_size(chain(*levels.values()))
         ]
         limit = name_limit(levels[LEVELS[-1]], alone, *halves)
-    return ReadScaling(levels, growth, alone, limit)
+    return ReadScaling(levels, growth, limit)
 
 
 class _ObservedSource:
@@ -279,11 +281,13 @@ def name_limit(
 ) -> str:
     """Return what limits a saturated storage, or "" if that is not clear.
 
-    Refused reads wait long beside others that are served at once. A bandwidth lets as many bytes
-    pass of large records as of small ones, a limit on requests as many records.
+    Refused reads wait long beside others that are served at once, so that the mean grows by more
+    than the quickest reads. A bandwidth lets as many bytes pass of large records as of small ones,
+    a limit on requests as many records.
     """
     crowded_s, usual_s = [read.element_s for read in crowded], list(alone_s)
-    if np.percentile(crowded_s, 10) < _MAX_QUICK_RATIO * np.percentile(usual_s, 10):
+    quick_growth = np.percentile(crowded_s, 10) / np.percentile(usual_s, 10)
+    if quick_growth < _MAX_QUICK_RATIO * fmean(crowded_s) / fmean(usual_s):
         return THROTTLING
     sizes, times = (
         [fmean(getattr(read, name) for read in half) for half in (smaller, larger)]

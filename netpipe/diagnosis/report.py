@@ -22,14 +22,7 @@ from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_amount, format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import subject_label
-from netpipe.verdict.tables import (
-    Cell,
-    Figure,
-    Table,
-    format_ratio,
-    interval_figure,
-    rate_headroom,
-)
+from netpipe.verdict.tables import Cell, Figure, Table, format_ratio, interval_figure, rate_headroom
 
 INTERVENTIONS: Final = {
     "cached-bytes": "bytes from memory",

@@ -154,10 +154,18 @@ class SingleThreadRun:
         scaling = list[ReadScaling | None]()
         with note_failure(self.remarks, "reads at the same time could not be measured"):
             slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
+            if not self._waits(slot):
+                return None
             dataset = cast("OneThread", self.loader()).dataset
             measure = partial(measure_read_scaling, dataset, times, slot.clock, slot.budget_s)
             scaling.append(call_within(measure, slot.remaining_s()))
         return scaling[0] if scaling else None
+
+    def _waits(self, slot: TimeSlot) -> bool:
+        """Return whether a batch waits for something else than a core, as stage times may not."""
+        with self._start(self.loader, slot) as puller:
+            block = measure_cold_block([puller], _MIN_BLOCK_S)
+        return block.cpu_s_per_batch < (1 - _MIN_WAITING_FRACTION) * block.s_per_batch
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
         """Pull the first batches from the disk and from the page cache, in turns.

@@ -153,14 +153,10 @@ def measure_in_turns(
 ) -> SideBlocks:
     """Measure sides until the time is up, for at least three rounds if they fit.
 
-    A side that raises is left out, and so are the last sides if three rounds do not fit.
-
-    Args:
-        sides: What measures each side, the most informative side first.
-        time: How long it may take.
-        say: Called with the number of each round, from 1 on.
-        cost_s: About how many seconds a block of a side takes, its start included.
-        watched: The side that a watchdog already guards against hangs.
+    A side that raises is left out, and so are the last sides, which should be the least
+    informative, if three rounds do not fit with blocks of about `cost_s` seconds, their starts
+    included. `say` is called with the number of each round, from 1 on. A watchdog already guards
+    the side `watched` against hangs.
     """
     began_s = time.clock()
     fitting = time.remaining_s() / (MIN_ROUNDS * cost_s) if cost_s else inf

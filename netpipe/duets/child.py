@@ -12,9 +12,9 @@ from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.session.child import open_channel, read_orders
 from netpipe.session.code_origin import check_origin
 from netpipe.session.heartbeat import Watch
-from netpipe.session.orders import open_channel, read_orders
 from netpipe.session.watchdog import Watchdog
 
 _WARM_UP_SHARE: Final = 0.2

@@ -27,9 +27,6 @@ _MIN_ARRIVALS: Final = 4
 # Two processes share a GPU only if neither takes most of its memory at the start.
 _VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
-# A netpipe without duets refuses the request with these words.
-_UNKNOWN_KIND: Final = "must hold a test's session of netpipe; found SessionRequest(kind='duet'"
-
 _Block = dict[str, Any]
 Request = TypeVar("Request", bound=SessionRequest)
 
@@ -59,11 +56,7 @@ class Player:
             self._channel.send(tuple(order))
 
     def receive(self) -> dict[str, Any] | None:
-        """Return what it has said, after a short wait; None: nothing yet.
-
-        Raises:
-            NetpipeError: Its session has failed.
-        """
+        """Return what it has said, or None for nothing yet; raise a failed session's error."""
         with name_failures(self._name):
             if self._session.is_over():
                 raise self._failure()
@@ -76,13 +69,6 @@ class Player:
         """Return the error of a session that has ended, or ends."""
         try:
             self._session.result()
-        except SessionError as error:
-            if _UNKNOWN_KIND not in str(error):
-                return error
-            return SessionError(
-                "its netpipe is older than this one, and cannot be timed side by side. Compare it "
-                "with a netpipe of its own age, or choose a newer version"
-            )
         except NetpipeError as error:
             return error
         return SessionError("it ended before it was told to")

@@ -69,11 +69,7 @@ def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measureme
 
 
 def baseline_paths(folder: Path) -> list[Path]:
-    """Return the baseline files in `<baselines>/<device key>`, the latest last.
-
-    Raises:
-        InputError: The folder exists and cannot be read.
-    """
+    """List the baselines of a folder, the latest last; raise an InputError if it is unreadable."""
     try:
         numbered = filter(read_number, folder.iterdir())
         return sorted(numbered, key=lambda path: (read_number(path), path.name))
@@ -148,11 +144,7 @@ def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Ba
 
 
 def load(path: Path) -> Baseline:
-    """Read one baseline file.
-
-    Raises:
-        InputError: It is not a baseline of this version.
-    """
+    """Read one baseline file; raise an InputError if it is not a baseline of this version."""
     document = read_json(path, RECORD_AGAIN)
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
@@ -195,11 +187,7 @@ def _check(document: Any, path: Path) -> None:
 
 
 def check_digest(document: Mapping[str, Any], path: Path) -> None:
-    """Refuse a baseline that was edited by hand.
-
-    Raises:
-        InputError: The digest is not that of the content.
-    """
+    """Raise an InputError for a baseline that was edited: its digest is another one."""
     digest, found = compute_digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {RECORD_AGAIN}"

@@ -19,14 +19,9 @@ from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
 FIGURES: Final = (
-    "load_s_per_batch",
-    "load_cpu_ratio",
-    "step_s",
-    "train_s_per_step",
-    "accelerator_utilisation",
-    "headroom",
-    "stall_fraction",
-)
+    "load_s_per_batch", "load_cpu_ratio", "step_s", "train_s_per_step", "accelerator_utilisation",
+    "headroom", "stall_fraction",
+)  # fmt: skip
 """The figures shown of a baseline: fields of a Measurement that hold intervals."""
 
 Kind = Literal["added", "removed", "replaced"]
@@ -142,11 +137,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the differences of the accepted baselines and the proposed ones, by device and number.
-
-    Raises:
-        InputError: A proposed baseline is damaged, or two share a number.
-    """
+    """Yield the files that differ, by device and number; raise an InputError for a damaged one."""
     old, new = _files(before), _files(after)
     for file in sorted({*old, *new}):
         was, now = old.get(file), new.get(file)
@@ -178,9 +169,7 @@ def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
 
 def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
     """Return one row for each figure of two baselines."""
-    table = new_table(title)
-    for heading in ("figure", "before", "after", "after / before"):
-        table.add_column(heading, no_wrap=True)
+    table = new_table(title, "figure", "before", "after", "after / before", no_wrap=True)
     for name, change in difference.figures.items():
         ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
         before, after = format_metric(name, change.before), format_metric(name, change.after)

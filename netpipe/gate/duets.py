@@ -58,9 +58,7 @@ class Duet:
 
     Attributes:
         base: The values of each metric by its name, a number for each slice.
-        now: The same for the same slices.
         difference: Why the two cannot be compared; "" where they can.
-        shares_cores: Whether the step runs on the cores that the loader needs.
     """
 
     base: Mapping[str, Sequence[float]]

@@ -22,8 +22,6 @@ class Entry:
     Attributes:
         is_compared: Whether runs on its device are compared with it: the latest, and each that
             holds a benchmark that no later one has of that class of host.
-        baseline: The baseline; None where it cannot be read.
-        error: Why it cannot be read; "" where it can.
     """
 
     path: Path

@@ -54,11 +54,7 @@ def _next_number(folder: Path) -> int:
 
 
 def write_to_temporary(folder: Path, name: str, text: str) -> Path:
-    """Write a file to a new temporary folder, under the name that it would have had in `folder`.
-
-    Raises:
-        OSError: The file cannot be written there either; nothing of it is left.
-    """
+    """Write a file to a new temporary folder, under its name in `folder`; may raise an OSError."""
     number = _next_number(folder) if folder.is_dir() else 1
     # Nothing removes it: it is for the user.
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-kept-"))

@@ -23,13 +23,7 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be worse than its baseline for a while.
-
-    Attributes:
-        bound: The metric may be at most this many times as bad as the baseline; above 1.
-        expires: The last day of the waiver.
-        device: A device key or family; "" for every device.
-    """
+    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while."""
 
     benchmark: str
     metric: str
@@ -81,11 +75,7 @@ def apply_waivers(
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
-    """Read the waivers of a file; none where there is no file.
-
-    Raises:
-        InputError: It is not TOML, holds other keys than waivers, or two waivers that overlap.
-    """
+    """Read the waivers of a file, if it exists; raise an InputError if it is invalid."""
     if not path.exists():
         return ()
     document = read_toml(path)

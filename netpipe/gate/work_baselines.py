@@ -44,11 +44,7 @@ def work_key(versions: Mapping[str, str]) -> str:
 
 
 def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
-    """Read every baseline in `<baselines>/work/<key>`, the latest last.
-
-    Raises:
-        InputError: The folder cannot be read, or a file is not a baseline of work, or was edited.
-    """
+    """Read the baselines of a folder, the latest last; raise an InputError if one is invalid."""
     return tuple(map(_load, baseline_paths(folder)))
 
 

@@ -53,13 +53,6 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     return {"lint": {**report.to_document(), "trials": trials}}
 
 
-def child_command(loader: str) -> list[str]:
-    """Return the command of a session that lints a target."""
-    from netpipe.measuring.targets import targets_command
-
-    return targets_command("netpipe.linting.child", loader)
-
-
 if __name__ == "__main__":
     from netpipe.linting.request import LintRequest
     from netpipe.measuring.targets import run_on_targets

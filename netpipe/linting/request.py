@@ -27,11 +27,7 @@ class LintRequest(SessionRequest):
     tries: bool = False
 
     def __post_init__(self) -> None:
-        """Check the values that a user can set.
-
-        Raises:
-            MisuseError: A value is outside its range.
-        """
+        """Check the values that a user can set; raise a MisuseError if one is out of range."""
         super().__post_init__()
         if self.intent not in INTENTS:
             raise MisuseError(f"the intent must be {' or '.join(INTENTS)}; found {self.intent!r}")

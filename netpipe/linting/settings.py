@@ -12,11 +12,7 @@ _TABLE: Final = "tool.netpipe.lint"
 
 
 def read_lint_settings(folder: Path) -> LintRequest:
-    """Return the intent and silences of the nearest pyproject.toml, in `folder` or above it.
-
-    Raises:
-        InputError: The file is not TOML, or the table holds an unknown key or a wrong value.
-    """
+    """Return the settings of the nearest pyproject.toml; raise an InputError if it is invalid."""
     paths = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     path = next(filter(Path.is_file, paths), None)
     if path is None:

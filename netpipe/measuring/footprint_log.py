@@ -21,7 +21,7 @@ from netpipe.session import footprint
 from netpipe.session.cleanup import list_started
 from netpipe.session.processes import ProcessTree
 
-_PSS, _OWN, _SHARED, _OPEN = "pss", "memory", "shared memory", "open files"
+_OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
 # The least growth over all rounds that is a finding, and what to do.
 _FINDINGS: Final = {
     _OWN: ("memory-grows", 32e6, "find what is kept there from batch to batch"),
@@ -50,7 +50,9 @@ class FootprintLog:
         self._children = ProcessTree().pids
         self._listed = [footprint.list_shared_files().keys()]
         self._batches: list[int] = []
-        self._held: list[dict[str, dict[Any, int]]] = []
+        self._held: list[dict[str, dict[int, int]]] = []
+        self._files: dict[str, int] = {}
+        self._peak_bytes = 0
         self._names = {getpid(): "the training process"}
 
     def read(self, puller: Puller) -> None:
@@ -62,12 +64,13 @@ class FootprintLog:
         workers = {pid: f"worker {number}" for number, pid in enumerate(tree.worker_pids, 1)}
         self._names = {**dict.fromkeys(tree.pids, "a helper process"), **workers, **self._names}
         pids = (getpid(), *tree.pids)
-        pss = {pid: footprint.read_pss(pid) for pid in pids}
+        memory = {pid: footprint.read_pss(pid) for pid in pids}
+        self._peak_bytes = max(self._peak_bytes, sum(pss_bytes for pss_bytes, _ in memory.values()))
+        self._files = self._list_lasting_files()
         self._held.append(
             {
-                _PSS: {pid: pss_bytes for pid, (pss_bytes, _) in pss.items()},
-                _OWN: {pid: own_bytes for pid, (_, own_bytes) in pss.items()},
-                _SHARED: self._list_lasting_files(),
+                _OWN: {pid: own_bytes for pid, (_, own_bytes) in memory.items()},
+                _SHARED: {getpid(): sum(self._files.values())},
                 _OPEN: {pid: footprint.count_open_files(pid) for pid in pids},
             }
         )
@@ -90,11 +93,10 @@ class FootprintLog:
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of a Measurement; none where the kernel does not tell."""
-        peak = max((sum(held[_PSS].values()) for held in self._held), default=0)
-        if not peak:
+        if not self._peak_bytes:
             return {}
         return {
-            "peak_pss_bytes": peak,
+            "peak_pss_bytes": self._peak_bytes,
             "growth_bytes_per_batch": self._growth(_OWN),
             "growing_process": self._name_growing(_OWN),
         }
@@ -117,21 +119,18 @@ class FootprintLog:
 
     def _name_growing(self, kind: str) -> str:
         if kind == _SHARED:
-            return _describe_files(self._held[-1][kind])
+            return _describe_files(self._files)
         pid = max(self._lasting(kind), key=lambda pid: self._growth(kind, pid).median)
         return f"{self._names[pid]} (pid {pid})"
 
-    def _lasting(self, kind: str) -> set[Any]:
+    def _lasting(self, kind: str) -> set[int]:
         """Return what is in all readings: a worker that has started later has not grown."""
         return set.intersection(*(set(held[kind]) for held in self._held))
 
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:
-        """Return the growth for each batch: of all files, all lasting processes or one of them."""
+        """Return the growth for each batch: of all lasting processes or of one of them."""
         counted = {pid} if pid is not None else self._lasting(kind)
-        totals = [
-            sum(size for key, size in held[kind].items() if kind == _SHARED or key in counted)
-            for held in self._held[since:]
-        ]
+        totals = [sum(held[kind][each] for each in counted) for held in self._held[since:]]
         return slope_interval(self._batches[since:], totals)
 
     def find_left(self, puller: Puller, batch_bytes: int) -> Finding | None:

@@ -48,18 +48,12 @@ def interleave(
     until_s: float = inf,
     describe_error: Callable[[Exception], str] | None = None,
 ) -> Interleaved[Side, Result]:
-    """Measure each side once a round.
+    """Measure each side once a round, the most important first.
 
-    After the deadline no side starts, except the first of a round that the caller wants. A failure
-    after the deadline does not count against a side that was measured before.
-
-    Args:
-        sides: What to measure, the most important first.
-        measure: Measures a side once.
-        wants_round: Decides before each round, from what was measured so far, whether to begin it.
-        clock: Seconds.
-        until_s: The deadline, on the clock.
-        describe_error: Turns what `measure` raised into the reason to keep; None lets it propagate.
+    `wants_round` decides before each round, from what was measured so far. After the deadline,
+    `until_s` on the clock, no side starts, except the first of a round that the caller wants. A
+    failure after the deadline does not count against a side that was measured before. If
+    `describe_error` is None, what `measure` raises propagates.
     """
     done = Interleaved[Side, Result]()
     while (remaining := [side for side in sides if side not in done.failures]) and wants_round(

@@ -42,12 +42,7 @@ MAX_WINDOW_RUNS = 3
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """A block of flat-out pulls; `cpu_s` is of all processes.
-
-    Attributes:
-        gaps_s: Seconds from each batch to the next.
-        group: Batches that arrive together, in a burst.
-    """
+    """A block of flat-out pulls; `cpu_s` is of all processes."""
 
     gaps_s: tuple[float, ...]
     cpu_s: float

@@ -109,11 +109,8 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     """Return the shared time of loading and device work over the shorter of the two.
 
     0: the loop loads and computes in turns; 1: one is hidden behind the other; None without a
-    trace, or when it shows no loading or no device work. Never call it inside a timed window.
-
-    Args:
-        run: A block of real steps that loads inside `mark(LOADING)` and returns when the device is
-            done; some 20 steps are enough.
+    trace, or when it shows no loading or no device work. Never call it inside a timed window. `run`
+    loads inside `mark(LOADING)` and returns when the device is done; some 20 steps are enough.
     """
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:

@@ -36,11 +36,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array of a step's aux to wait for: the one called loss, or else the first.
-
-    Raises:
-        MisuseError: The aux holds no array.
-    """
+    """Return the array of an aux called loss, or its first; raise a MisuseError without one."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
@@ -156,9 +152,7 @@ class StepRunner:
     Attributes:
         ready_aux: The aux of the first step of the warm-up, which is done.
         kept_state_bytes: Bytes of the old state that a step leaves alive.
-        wait: What waits for the step that returned an aux, if the step has an attribute `wait`.
-        asked_before_next: How often a step alone was followed by another.
-        ready_before_next: How often it was done by then.
+        ready_before_next: How often a step alone was done when another one followed.
     """
 
     def __init__(
@@ -314,11 +308,7 @@ def _arrays(tree: Any) -> list[jax.Array]:
 
 
 def make_step(factory: StepFactory) -> tuple[State, Step]:
-    """Call a step factory.
-
-    Raises:
-        MisuseError: The factory does not return `(state, step)`.
-    """
+    """Call a step factory; raise a MisuseError unless it returns `(state, step)`."""
     made = factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise MisuseError(

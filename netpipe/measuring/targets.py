@@ -25,8 +25,7 @@ def targets_command(
 
 
 def run_on_targets(
-    request_type: type[_Request],
-    job: Callable[[_Request, Factories, ExitStack], dict[str, Any]],
+    request_type: type[_Request], job: Callable[[_Request, Factories, ExitStack], dict[str, Any]]
 ) -> None:
     """Run this process's session, a job as in `run_job`, on the targets that its command names."""
     parser = argparse.ArgumentParser()

@@ -55,11 +55,8 @@ class TrainBlock:
 
     Attributes:
         steps_s: Seconds between the completions of one step and the next.
-        waits_s: Seconds that each step waited for its batch.
         asked: How often a batch was asked for.
         ready: How often the step before was done by then.
-        depth: Most steps in flight at once.
-        finite: Whether the last loss was a number.
         exposed_s: Seconds in which the device idles: from requests that found the step done to the
             next call of the step.
     """

@@ -42,11 +42,7 @@ _GLOBAL_SELECTOR: Final = "*{"
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read one of netpipe's JSON documents.
-
-    Raises:
-        InputError: The file cannot be read, is not JSON, or does not fit its schema.
-    """
+    """Read one of netpipe's JSON documents; raise an InputError if it is not valid."""
     document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
     schema = document.get("schema") if isinstance(document, dict) else None
     check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)
@@ -59,10 +55,8 @@ def render_page(
 ) -> str:
     """Return documents as one HTML page that needs no other file and no network.
 
-    Args:
-        documents: At least one; each fits its schema, one of `parts.SCHEMAS`.
-        names: A name for each document; none if there is only one.
-        repeat: The command that makes the documents again; "" if it is not known.
+    Each document, at least one, fits its schema, one of `parts.SCHEMAS`, and has a name unless it
+    is the only one. `repeat` is the command that makes them again; "" if it is not known.
     """
     parts: list[Part] = []
     for document, name in zip(documents, names or [""] * len(documents), strict=True):

@@ -76,11 +76,7 @@ _Validator: Final[type[Draft202012Validator]] = extend(  # type: ignore[no-untyp
 def check_schema(
     found: object, allowed: tuple[str, ...], where: object, field: str = "schema", way_out: str = ""
 ) -> None:
-    """Check which schema a document names; arguments as for `check_document`.
-
-    Raises:
-        InputError: The schema is not allowed; the error says if it is from a newer version.
-    """
+    """Raise an InputError if a schema is not allowed; arguments as for `check_document`."""
     if found not in allowed:
         constraint = f"be {'one of ' if len(allowed) > 1 else ''}{', '.join(allowed)}"
         is_newer = isinstance(found, str) and _NEWER_SCHEMA.fullmatch(found)

@@ -1,4 +1,7 @@
-"""The moments of real steps, and the percentiles of their times."""
+"""The moments of real steps, and the percentiles of their times.
+
+`netpipe/schemas/measurement.1.json` describes their fields.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +15,7 @@ MAX_TIMELINE_STEPS: Final = 24
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The moments of one real step, in seconds since the first request of its timeline.
-
-    Attributes:
-        asked_s: The loop asks for the batch.
-        given_s: The loop gets the batch.
-        dispatched_s: The call of the step has returned.
-        done_s: The device is done with the step. Exact for an emulated device; of a real one the
-            host sees it late while the loop holds Python's lock.
-        began_s: The device begins the step: when the step before is done or this one is called,
-            whichever is later. Exact for an emulated device. None in an older document.
-    """
+    """The moments of one real step, in seconds since the first request of its timeline."""
 
     asked_s: float
     given_s: float
@@ -41,12 +34,7 @@ class DeviceStep:
 
 @dataclass(frozen=True)
 class Distributions:
-    """Percentiles 0 to 100 over the real steps of all rounds.
-
-    Attributes:
-        train_step_s: From one step's completion to the next one's, 101 numbers.
-        wait_s: How long a step waited for its batch, 101 numbers.
-    """
+    """Percentiles 0 to 100 over the real steps of all rounds."""
 
     train_step_s: tuple[float, ...]
     wait_s: tuple[float, ...]

@@ -1,7 +1,7 @@
 """Work profiles: exact counts of what a loader and a step do for one batch. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -21,9 +21,7 @@ class WorkKind:
     """A kind of work that is counted; more of it is worse.
 
     Attributes:
-        unit: "B", or what is counted, in the plural.
         parts: What the count is divided by: functions, stages or arrays; "" for nothing.
-        sentence: Says how a batch changed, with {part}, {now} and {then}.
     """
 
     name: str
@@ -79,18 +77,7 @@ KINDS: Final = {
 class WorkProfile:
     """What a loader does for a batch, and a step with it; exact, and the same on any host.
 
-    Attributes:
-        versions: Of Python and of the packages that do the work, by name.
-        batches: The loader's counts are means over this many batches.
-        fingerprint: Names the data and the configuration; only equal ones are compared.
-        step_backend: The versions and the platform that the step was compiled with; "" without
-            a step.
-        counts: The reproducible counts per batch, by kind and part; a kind without parts has the
-            part "".
-        callers: The calls of each function per batch, by the function that calls it.
-        arrays: The arrays of a batch: dtype and shape by name, as `int32[128,1024]`.
-        dropped: By kind and part, the lowest and the highest count where processes differ.
-        not_counted: By kind, why it cannot be counted on this machine or for this loader.
+    `netpipe/schemas/work.1.json` describes its fields.
     """
 
     versions: Mapping[str, str]
@@ -142,16 +129,9 @@ def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
         every = [profile.counts.get(kind, {}) for profile in profiles]
         for part in dict.fromkeys(part for parts in every for part in parts):
             amounts = [parts.get(part, 0.0) for parts in every]
-            if _agree(KINDS[kind], amounts):
+            allowed = max(KINDS[kind].resolution, UNSTABLE_FRACTION * max(amounts))
+            if max(amounts) - min(amounts) <= allowed:
                 counts[kind][part] = amounts[0]
             else:
                 dropped.setdefault(kind, {})[part] = (min(amounts), max(amounts))
-    return WorkProfile(
-        versions=first.versions, batches=first.batches, fingerprint=first.fingerprint,
-        step_backend=first.step_backend, counts=counts, callers=first.callers,
-        arrays=first.arrays, dropped=dropped, not_counted=not_counted,
-    )  # fmt: skip
-
-
-def _agree(kind: WorkKind, values: Sequence[float]) -> bool:
-    return max(values) - min(values) <= max(kind.resolution, UNSTABLE_FRACTION * max(values))
+    return replace(first, counts=counts, dropped=dropped, not_counted=not_counted)

@@ -39,11 +39,7 @@ class ResumeRequest(SessionRequest):
 class Restored:
     """A state after `offset` batches, and the run that began with it.
 
-    Attributes:
-        workers: Of that run; None: the factory takes no `workers`.
-        difference: From the uninterrupted run; "" if the batches are the same.
-        save_s: Seconds to get the state.
-        first_batch_s: Seconds from making the loader to its first batch; None: none came.
+    `netpipe/schemas/resume.1.json` describes its fields.
     """
 
     offset: int

@@ -16,11 +16,7 @@ _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict")
 
 
 def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[str, Any]:
-    """Run a loader, from its state if one is restored; return what was found as a document.
-
-    Raises:
-        MisuseError: The loader has no state.
-    """
+    """Run a loader, from a state if one is restored; raise a MisuseError if it has no state."""
     from netpipe.clock import MonotonicClock
     from netpipe.diagnosis.loader_variants import give_workers, takes_workers
     from netpipe.grain_workers import let_grain_start_workers

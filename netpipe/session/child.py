@@ -1,10 +1,12 @@
 """The child's side of a session: run its job and write one result, whatever happens."""
 
 import argparse
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from netpipe.clock import MonotonicClock
@@ -16,11 +18,13 @@ from netpipe.session.cleanup import (
     keep_sockets_in_session_folder,
 )
 from netpipe.session.failure import format_failure
+from netpipe.session.heartbeat import Watch
 from netpipe.session.progress import ProgressWriter
 from netpipe.session.request import SessionRequest
 from netpipe.session.result_files import error_document, progress_file, write_result
 
 _POLL_S = 0.2
+_ORDER_POLL_S = 1.0
 
 _Request = TypeVar("_Request", bound=SessionRequest)
 
@@ -69,3 +73,21 @@ def _end_when_abandoned(request: SessionRequest) -> None:
     while not is_abandoned(request):
         time.sleep(_POLL_S)
     end_this_session(request)
+
+
+def open_channel(request: SessionRequest) -> Connection:
+    """Open the connection to the parent; the workers of a loader do not inherit it."""
+    os.set_inheritable(request.channel, False)
+    return Connection(request.channel)
+
+
+def read_orders(channel: Connection, watch: Watch) -> Iterator[Any]:
+    """Yield what the parent asks for, until it is gone."""
+    while True:
+        watch.begin_rounds()
+        # The other side may take minutes to start.
+        if channel.poll(_ORDER_POLL_S):
+            try:
+                yield channel.recv()
+            except EOFError:
+                return

@@ -28,12 +28,8 @@ def check_origin(
     """Refuse a process that runs code from elsewhere than its checkout.
 
     Worker processes inherit the search path and import what this process would import. So all
-    imports in the checkout's code are looked up, whether or not they were executed.
-
-    Args:
-        code_from: The checkout that this process has to run; "" for any code.
-        not_from: Other checkouts of the same repository.
-        modules: The loaded modules; by default those of this process.
+    imports in the checkout's code are looked up, whether or not they were executed. An empty
+    `code_from` stands for any code; `not_from` are other checkouts of the same repository.
 
     Raises:
         MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,

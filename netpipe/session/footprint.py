@@ -20,28 +20,26 @@ def read_memory() -> tuple[int, int]:
     Memory that several processes share counts once in the proportional set size (PSS), and in each
     of them in the resident set size (RSS). The kernel walks all pages, about 10 ms for each 200 MB.
     """
-    this = psutil.Process()
-    pss_bytes = rss_bytes = 0
-    for process in (this, *this.children(recursive=True)):
-        # It may have ended meanwhile.
-        with suppress(psutil.Error):
-            found = process.memory_full_info()
-            pss_bytes += found.pss
-            rss_bytes += found.rss
-    return pss_bytes, rss_bytes
+    found = [_read_rollup(pid) for pid in (getpid(), *list_descendants(getpid()))]
+    return sum(each.get("Pss", 0) for each in found), sum(each.get("Rss", 0) for each in found)
+
+
+def _read_rollup(pid: int) -> dict[str, int]:
+    """Return the bytes of a process by the names in proc_pid_smaps(5); none if it has ended."""
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
+        return {name: 1024 * int(kib) for name, kib in re.findall(r"(?m)^(\w+): +(\d+) kB", text)}
+    return {}
 
 
 def read_pss(pid: int) -> tuple[int, int]:
     """Return the PSS of a process, and how much of it no file backs, in bytes; 0 if it has ended.
 
-    Pages of a mapped file are a cache, which the kernel empties when it needs memory. psutil does
-    not tell them apart.
+    Pages of a mapped file are a cache, which the kernel empties when it needs memory.
     """
-    with suppress(OSError):
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
-        kib = {name: int(size) for name, size in re.findall(r"(?m)^(\w+): +(\d+) kB", text)}
-        return 1024 * kib["Pss"], 1024 * (kib["Pss"] - kib.get("Pss_File", 0))
-    return 0, 0
+    found = _read_rollup(pid)
+    pss_bytes = found.get("Pss", 0)
+    return pss_bytes, pss_bytes - found.get("Pss_File", 0)
 
 
 def count_open_files(pid: int) -> int:

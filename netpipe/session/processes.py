@@ -30,17 +30,16 @@ _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 class ProcessTree:
     """This process and its current children, loader workers among them.
 
-    CPU time includes all descendants, also those that start later or have ended.
-
-    Args:
-        without: Children that are excluded, with their descendants.
+    CPU time includes all descendants, also those that start later or have ended, but not children
+    in `without` and their descendants.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
         self._parents = list_descendants(os.getpid())
         counted = _without_subtrees(self._parents, self._without)
-        self.pids = tuple(pid for pid in counted if not _is_zombie(pid))
+        # A zombie has ended, and nobody has waited for it, as for an orphan's end.
+        self.pids = tuple(pid for pid in counted if _stat_fields(pid)[:1] != [b"Z"])
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
@@ -146,11 +145,6 @@ def _children_of(pid: int) -> list[int]:
     return found
 
 
-def _is_zombie(pid: int) -> bool:
-    """Return whether a process has ended and nobody has waited for it, as for an orphan's end."""
-    return _stat_fields(pid)[:1] == [b"Z"]
-
-
 def _stat_fields(pid: int) -> list[bytes]:
     """Return the fields of a process from its state on (proc(5)); none when it is gone."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -218,11 +212,7 @@ def list_own_threads() -> frozenset[int]:
 
 
 def age_s(pid: int) -> float:
-    """Return the seconds since a process started, to a hundredth; psutil's are to a second.
-
-    Raises:
-        ProcessLookupError: The process is gone.
-    """
+    """Return a process's age in seconds, to a hundredth; raise a ProcessLookupError if gone."""
     fields = _stat_fields(pid)
     if not fields:
         raise ProcessLookupError(pid)

@@ -26,7 +26,6 @@ class Progress:
 
     Attributes:
         done_s: Seconds of `of_s` that are over; 0 while `of_s` is unknown.
-        of_s: Seconds that the whole session is likely to take; 0: not known yet.
     """
 
     doing: str

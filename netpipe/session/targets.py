@@ -22,11 +22,7 @@ _STANDARD_LIBRARY: Final = [
 
 
 def split(target: str) -> tuple[str, str]:
-    """Return the module or file of a target, and the name in it.
-
-    Raises:
-        MisuseError: It has neither form, or its file or module can have no such name.
-    """
+    """Split a target into its module or file and its name; raise a MisuseError for other text."""
     # A name may have arguments behind it, with colons of their own: see `netpipe.maxtext`.
     found = re.match(r"[\w.]+(?=:\w+ )", target)
     where = found[0] if found else target.rpartition(":")[0]

@@ -38,13 +38,9 @@ class Acceptance:
     """The baselines and waivers that a run is compared with.
 
     Attributes:
-        baselines: The folder of the accepted baselines.
-        shown: The path of that folder in the working tree, from the root.
+        shown: The path of the folder of baselines in the working tree, from the root.
         commit: The commit of the baselines; None for those of the working tree.
-        changes: The baseline files in which the working tree differs from the commit.
-        waivers: The waivers of the working tree.
         added: The waivers that the commit does not have.
-        today: The day that decides which waivers are expired.
     """
 
     baselines: Path = Path("baselines")

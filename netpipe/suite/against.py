@@ -24,7 +24,7 @@ from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit
 from netpipe.work_counts import counting
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
 """The most sessions, each of both versions at once, that one subject takes."""
@@ -63,11 +63,7 @@ class Against:
         return finds("--untracked", "netpipe") and not finds("netpipe", self.commit.sha)
 
     def prepare(self) -> Version:
-        """Check the other version out and find its environment, once, until the end of the run.
-
-        Raises:
-            InputError: It cannot be checked out, or its environment cannot be made.
-        """
+        """Check the other version out, once in a run; raise an InputError if that is impossible."""
         if self._version is None:
             opened = ExitStack()
             self.config.add_cleanup(opened.close)
@@ -145,11 +141,7 @@ class Against:
 
 
 def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
-    """Return the commit that was measured for the latest of the baselines of a device.
-
-    Raises:
-        InputError: There is no baseline, or it was recorded from uncommitted changes.
-    """
+    """Return the commit of a device's latest baseline; raise an InputError if there is none."""
     if not baselines:
         raise InputError(
             "--netpipe-against baseline", "baseline", f"be there for {key}", "none",

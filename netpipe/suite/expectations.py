@@ -37,11 +37,7 @@ class Limits:
     growth_bytes_per_batch: float = inf
 
     def __post_init__(self) -> None:
-        """Check the limits that were set.
-
-        Raises:
-            MisuseError: A limit is not a number, or outside its range.
-        """
+        """Check the limits; raise a MisuseError if one is not a number or out of range."""
         for field in fields(self):
             value, end = getattr(self, field.name), 1.0 if field.name == "stall_fraction" else inf
             is_number = isinstance(value, int | float) and 0 <= value < end
@@ -208,11 +204,7 @@ def _digest_rows(batch: Any) -> Iterable[bytes]:
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:
-    """Assert that no finding of a `netpipe.lint/1` document is an error.
-
-    Raises:
-        PipelineOrderError: One is; the message holds each with its cost and its fix.
-    """
+    """Assert that a `netpipe.lint/1` document has no error; else raise a PipelineOrderError."""
     __tracebackhide__ = True
     lines = []
     for finding in lint["findings"]:

@@ -22,13 +22,9 @@ _MAX_VERSIONS: Final = 6
 
 # Failures come before all of these; a regression among them is waived.
 _WORST_FIRST: Final = (
-    Outcome.INCONCLUSIVE,
-    Outcome.NO_BASELINE,
-    Outcome.REGRESSED,
-    Outcome.IMPROVED,
-    Outcome.PASS,
+    Outcome.INCONCLUSIVE, Outcome.NO_BASELINE, Outcome.REGRESSED, Outcome.IMPROVED, Outcome.PASS,
     Outcome.NOT_COMPARED,
-)
+)  # fmt: skip
 
 
 def gated_names(quantity: str) -> tuple[str, ...]:
@@ -41,10 +37,8 @@ class GateResult:
     """One metric of a benchmark, compared with a baseline or with another version.
 
     Attributes:
-        benchmark: The benchmark's full name.
         comparison: The comparison, before any waiver.
         now: The last session of this version; None for a count of work, which has no device.
-        waiver: The waiver under which a regression does not fail.
         against: The label of the other version; "" for the baseline.
     """
 

@@ -61,19 +61,11 @@ _TEXTS: Final = {
 
 @dataclass(frozen=True)
 class Options:
-    """The options of this run.
+    """The options of this run, which `_FLAGS` describes.
 
     Attributes:
-        device: The device key or family that must be here; "" for any.
         against: The git ref to time side by side with this version, or `BASELINE`; "" for none, as
             in a run that is recorded.
-        accelerators: The accelerators to measure with: "auto" or emulated ones.
-        request: The limits, FLOPs, MFU and trace folder of every session that measures.
-        lint_request: The start limit, intent and silences of every session that lints.
-        storage: The stand-in for a storage that loaders are placed in; "" for none.
-        record: The name of the baseline to write; "" to write none.
-        json: The file for all results; None for no file.
-        report: The file for the HTML page; None for no page.
     """
 
     device: str
@@ -94,11 +86,7 @@ class Options:
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
-        """Read flags, then ini keys, then defaults.
-
-        Raises:
-            pytest.UsageError: A value is not one of those allowed.
-        """
+        """Read flags, then ini keys, then defaults; raise a UsageError for a wrong value."""
         values = _read_values(config)
         with as_usage_error():
             request, lint_request = _make_requests(values, config.rootpath)

@@ -125,11 +125,7 @@ def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterat
 
 
 def write_json(run: Run, path: Path) -> None:
-    """Write the document of a run.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Write the document of a run; raise an InputError if it cannot be written."""
     text = json.dumps(run_document(run), indent=1, allow_nan=False) + "\n"
     write_whole(path, text, "--netpipe-json")
 
@@ -139,7 +135,10 @@ def run_document(run: Run) -> dict[str, Any]:
     acceptance = run.acceptance
     return {
         "schema": "netpipe.run/1",
-        "measurements": list(map(_measurement, chain.from_iterable(run.sessions.values()))),
+        "measurements": [
+            measurement_document(session, judge(session))
+            for session in chain.from_iterable(run.sessions.values())
+        ],
         "lints": list(run.lints.values()),
         "work": [profile.to_document() for profile in run.profiles.values()],
         "accepted": {
@@ -162,10 +161,6 @@ def run_document(run: Run) -> dict[str, Any]:
             ],
         },
     }
-
-
-def _measurement(measurement: Measurement) -> dict[str, Any]:
-    return measurement_document(measurement, judge(measurement))
 
 
 def _waiver(waiver: Waiver) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
 from netpipe.work_counts import counting
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest
 
 _Result = TypeVar("_Result")
 
@@ -51,17 +51,9 @@ class Run:
         covers: Whether this run would have found a test of a given id.
         against: The other version, whose duets with this one decide; None without one.
         sessions: The sessions of every subject measured, by its full key.
-        lints: The `netpipe.lint/1` document of every loader, by the subject's key.
-        profiles: The work profile of every loader and step, by the subject's key.
-        resumes: What became of the states of every loader, by the subject's key.
-        results: Every comparison made, in order.
-        recorded: The sessions behind every benchmark, by full name.
-        recorded_work: The work profile behind every test that counts work, by full name.
         has_benchmarks: Whether any test is to be compared, selected or not.
-        notes: Lines for the summary: files written, and older baselines that were needed.
         timed: The ids of the tests that need a session.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
-        ended_by: The number of the signal that ended the run; 0 for none.
     """
 
     options: Options

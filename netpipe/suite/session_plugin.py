@@ -77,7 +77,7 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
         run_job(lint, lambda _: lint_loader(lint, factories.loader))
     elif lint is not None and lint.kind == "work":
         from netpipe.work_counts.child import count_factories
-        from netpipe.work_counts.request import WorkRequest
+        from netpipe.work_counts.counting import WorkRequest
 
         if work := WorkRequest.from_environment():
             run_job(work, lambda _: count_factories(work, factories))

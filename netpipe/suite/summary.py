@@ -51,7 +51,7 @@ def summary_lines(run: Run) -> Iterator[str]:
     yield from _order_lines(run)
     yield from _work_lines(run)
     if run.sessions:
-        yield from _render(_verdict_table(run))
+        yield from _render(verdict_table(last for *_, last in run.sessions.values()))
         yield from _verdict_lines(run)
     elif not (run.lints or run.profiles or run.resumes):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
@@ -69,10 +69,6 @@ def _render(table: Table) -> Iterator[str]:
     # A test's name may look like markup: test_load[emulated:h100].
     Console(file=stream, width=_WIDTH, markup=False, emoji=False).print(table)
     yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
-
-
-def _verdict_table(run: Run) -> Table:
-    return verdict_table(sessions[-1] for sessions in run.sessions.values())
 
 
 def _verdict_lines(run: Run) -> Iterator[str]:
@@ -117,9 +113,8 @@ def _order_lines(run: Run) -> Iterator[str]:
 def comparison_tables(run: Run) -> Iterator[Table]:
     """Yield the comparisons in duets, those with the baseline, and changed baselines."""
     for against in dict.fromkeys(result.against for result in run.results):
-        table = new_table(f"against {against or 'the baseline'}")
-        for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
-            table.add_column(heading)
+        headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
+        table = new_table(f"against {against or 'the baseline'}", *headings)
         for result, alike in _group_work(run.results):
             if result.against == against:
                 table.add_row(*_comparison_cells(result, alike))
@@ -264,12 +259,9 @@ def _command(level: str, message: str, path: str, title: str, line: int | None =
 
 
 def add_step_summary(run: Run, path: Path) -> None:
-    """Append the terminal's summary to GitHub's step summary, as Markdown.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
-    tables = [_verdict_table(run)] if run.sessions else []
+    """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
+    measured = [last for *_, last in run.sessions.values()]
+    tables = [verdict_table(measured)] if measured else []
     compared = _comparison_lines(run) if run.compares or run.options.against else ()
     lines = ["## netpipe"]
     for table in (*tables, *comparison_tables(run)):

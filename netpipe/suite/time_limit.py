@@ -35,11 +35,7 @@ class TimeLimit:
     _spent_s: float = 0.0
     _longest_s: float = 0.0
 
-    def run(
-        self,
-        request: _Request,
-        measure: Callable[[_Request], _Result],
-    ) -> _Result:
+    def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
         """Run a session, or several at once, within the time that is left.
 
         `measure` runs it, given the request limited to that time.

@@ -75,11 +75,7 @@ class Checkout:
 
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
-    """Find the commit that a ref names in the repository of a folder; `option` named it.
-
-    Raises:
-        InputError: The folder is in no checkout, or the repository has no such commit.
-    """
+    """Return the commit that a ref names; raise an InputError about `option` if there is none."""
     try:
         top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:

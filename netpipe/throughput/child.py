@@ -41,7 +41,7 @@ def _measure(
 
     from netpipe.clock import MonotonicClock
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.orders import open_channel
+    from netpipe.session.child import open_channel
     from netpipe.session.watchdog import Watchdog
     from netpipe.throughput.run import run, run_in_turns
 

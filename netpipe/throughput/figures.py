@@ -18,14 +18,7 @@ _SEGMENTATION: Final = "inputs_segmentation"
 
 @dataclass(frozen=True)
 class Counted:
-    """The tokens of one batch.
-
-    Attributes:
-        examples: The rows of its first array; 1 where that has no rows.
-        tokens: Without padding.
-        slots: Token positions, padding included.
-        rule: `BY_SEGMENTATION` or `BY_ELEMENTS`.
-    """
+    """The tokens of one batch, and its token positions, padding included (`slots`)."""
 
     examples: int
     tokens: int
@@ -106,18 +99,7 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What one run counted in its steady state.
-
-    Attributes:
-        cpu_s: Of all processes, without counting tokens.
-        bytes_read: By the processes that load.
-        peak_pss_bytes: The most memory of all processes, shared memory counted once.
-        peak_rss_bytes: The same, shared memory counted in each process.
-        first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: The `rule` of `Counted`; so are `tokens` and `slots`.
-        batch_bytes: The bytes of the first batch.
-        behind_batches: See `most_behind`.
-    """
+    """What a run counted in its steady state; see `netpipe/schemas/throughput.1.json`."""
 
     wall_s: float
     cpu_s: float

@@ -127,13 +127,11 @@ def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
 
 def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
-    table = new_table("loader speed")
-    # Otherwise its ten columns do not fit.
-    table.padding = (0, 1, 0, 0)
     has_tokens = any(runs[0].counted_by == BY_SEGMENTATION for runs in found.runs)
     columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
-    for heading in ("batch", "workers", *columns):
-        table.add_column(heading)
+    table = new_table("loader speed", "batch", "workers", *columns)
+    # Otherwise its ten columns do not fit.
+    table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
         settings = _settings(combination)

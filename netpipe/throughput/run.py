@@ -11,9 +11,9 @@ from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
+from netpipe.session.child import read_orders
 from netpipe.session.footprint import bytes_read, read_between, read_memory
 from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.orders import read_orders
 from netpipe.throughput.figures import (
     Counted,
     Tally,

@@ -28,14 +28,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and what is known of it.
-
-    Attributes:
-        finished_bytes: About what its finished batches take while they wait.
-        runs: What its trials counted, in the order of the rounds.
-        status: "open" while it can still be chosen.
-        reason: Why it has this status; empty while it is open.
-    """
+    """A number of workers, and what is known of it; see `netpipe/schemas/throughput.1.json`."""
 
     workers: int
     finished_bytes: int
@@ -71,15 +64,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """The number of workers to use, and why not another.
-
-    Attributes:
-        buffer: The batches that each worker should have ready.
-        reason: A sentence that compares it with its neighbors.
-        memory_budget_bytes: What all processes together may take.
-        seconds: How long each trial measured the steady state.
-        candidates: The fewest workers first.
-    """
+    """The workers to use, and why; `netpipe/schemas/throughput.1.json` describes its fields."""
 
     workers: int
     buffer: int
@@ -94,11 +79,7 @@ Say = Callable[[int, Candidate], None]
 
 
 def parse_budget(text: str) -> int:
-    """Return the bytes that a number and its unit stand for: `4GB`.
-
-    Raises:
-        InputError: The text is something else, or 0.
-    """
+    """Return the bytes in a text such as `4GB`; raise an InputError for any other text, or 0."""
     found = _AMOUNT.fullmatch(text.strip())
     budget_bytes = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if not budget_bytes:

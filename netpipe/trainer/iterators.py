@@ -5,10 +5,12 @@ In MaxText's `input_pipeline_interface.py`, one line of the table of data sets r
     "network": (make_network_train_iterator, make_network_eval_iterator),
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import grain
 import jax
@@ -17,13 +19,19 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from netpipe.data.pipeline import build_evaluation
 from netpipe.data.resume import ResumableBatches
 from netpipe.data.tokens.batches import Batch
-from netpipe.errors import InputError
+from netpipe.errors import HangError, InputError, LoaderFailedError, NetpipeError, describe_error
 from netpipe.linting.linter import lint
 from netpipe.linting.picture.drawing import draw_svg
+from netpipe.session.bounded_calls import call_in_thread
+from netpipe.session.processes import list_workers
 from netpipe.trainer.network_config import take_network_config
 from netpipe.trainer.state_log import StateLog
-from netpipe.trainer.waiting import AwaitedBatches
 from netpipe.whole_file import writable_folder, write_whole
+
+_POLL_S: Final = 1.0
+# Grain looks every second whether its workers run, and then raises an error of its own.
+_CRASH_POLLS: Final = 4
+_WAY_OUT: Final = "Start the training again from its last state"
 
 GlobalBatch = dict[str, jax.Array]
 """The arrays of a `Batch`, int32 (global batch size, sequence length), split over the mesh."""
@@ -174,3 +182,54 @@ class EvalIterator(Iterator[GlobalBatch]):
         if self._iterator is not None:
             self._iterator.close()
             self._iterator = None
+
+
+class AwaitedBatches(Iterator[Batch]):
+    """Batches of a loader, of which each is waited for only as long as somebody makes it.
+
+    A worker that is killed while it sends a batch would have Grain wait for ever, and with it all
+    hosts of the training. After an error, `next` raises that error again: the thread in which the
+    loader was called may still take a batch, which nobody would see.
+    """
+
+    def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
+        self._batches = batches
+        self._limit_s = limit_s
+        self._failure: NetpipeError | None = None
+
+    def __next__(self) -> Batch:
+        """Return the next batch.
+
+        Raises:
+            LoaderFailedError: A worker process crashed, or an error ended the loader.
+            HangError: There was no batch within the limit.
+            InputError: The data are damaged.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._wait()
+        except NetpipeError as error:
+            self._failure = error
+            raise
+
+    def _wait(self) -> Batch:
+        began_s = time.monotonic()
+        batch = call_in_thread(lambda: next(self._batches))
+        crash_polls = 0
+        while not wait([batch], _POLL_S).done:
+            crashes = [worker for worker in list_workers() if worker.crash]
+            crash_polls += bool(crashes)
+            if crash_polls >= _CRASH_POLLS:
+                crash = f"worker process {crashes[0].pid} was ended {crashes[0].crash}"
+                raise LoaderFailedError(f"{crash}. {_WAY_OUT}")
+            if time.monotonic() - began_s > self._limit_s:
+                limit = f"{self._limit_s:g} s, the limit network_batch_limit_s"
+                raise HangError(f"no batch within {limit}. {_WAY_OUT}")
+        try:
+            return batch.result()
+        except (NetpipeError, StopIteration):
+            raise
+        except Exception as error:
+            failure = describe_error(error).rstrip(".")
+            raise LoaderFailedError(f"{failure}. {_WAY_OUT}") from error

@@ -17,30 +17,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The settings, by the names that they have in MaxText and in the project before this one.
-
-    Attributes:
-        network_train_files: The folder of the training data.
-        network_eval_files: The folder for evaluation; "": the evaluation split of the first one.
-        network_data_format: "arrayrecord", "parquet", or "auto" for what the folder holds.
-        max_target_length: Tokens in a sequence.
-        global_batch_size_to_load: Sequences in a training batch of all hosts together.
-        global_batch_size_to_load_eval: The same for evaluation; 0: as for training.
-        data_sharding: The axes of the mesh over which the sequences of a batch are split.
-        data_shuffle_seed: Seeds every random choice.
-        packing: Whether a sequence of training is filled with contexts.
-        num_epoch: Passes over the training data; 0: endless.
-        grain_worker_count: Processes of each host that make batches; 0 makes them in the trainer.
-        grain_per_worker_buffer_size: Finished batches that each may hold.
-        grain_ram_budget_mb: MiB of each host's memory in which rows of training are kept, for all
-            workers together; 0: none.
-        grain_debug_mode: Whether the state of the pipeline of training is told on standard error.
-        grain_debug_period_s: Seconds between two times that it is told.
-        grain_visualization_dir: A folder for a drawing of the pipeline of training; "": none.
-        network_batch_limit_s: Seconds to wait for a batch before training ends with an error.
-        grain_worker_count_eval: The same for evaluation.
-        grain_per_worker_buffer_size_eval: The same for evaluation.
-    """
+    """The settings that docs/scaling.md describes, by their names in MaxText."""
 
     network_train_files: str
     network_eval_files: str = ""
@@ -133,11 +110,7 @@ _NAMES: Final = {
 def read_network_config(
     settings: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> NetworkConfig:
-    """Return settings, of which some are overridden by words as `max_target_length=512`.
-
-    Raises:
-        InputError: A name is unknown, or a value has another type.
-    """
+    """Return settings with overrides such as `packing=false`; raise an InputError if invalid."""
     merged = dict(settings)
     for word in overrides:
         name, equals, text = word.partition("=")

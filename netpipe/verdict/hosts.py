@@ -14,16 +14,7 @@ from netpipe.verdict.kinds import Verdict, VerdictKind
 
 @dataclass(frozen=True)
 class HostsVerdict:
-    """Why the training of several hosts waits.
-
-    Attributes:
-        slowest: The host whose loader takes the longest for a batch.
-        behind: Its load time over that of the fastest host.
-        verdict: Of the host that decides: one whose training waits, else one of which that is not
-            known, else the slowest.
-        epoch_batches: The batches after which each host's loader ended; None where it did not.
-        passes: Whether every host passes, and all end alike as far as they ended.
-    """
+    """Why the training of several hosts waits; see `netpipe/schemas/hosts.1.json`."""
 
     slowest: str
     behind: Interval
@@ -54,11 +45,7 @@ class HostsVerdict:
 
 
 def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
-    """Judge hosts by their measurements, of which there are at least two.
-
-    Raises:
-        InputError: They measured other batches, or with another device.
-    """
+    """Judge two hosts or more; raise an InputError if their batches or devices differ."""
     first, *others = measurements
     for aspect in ("device.key", "batch_bytes"):
         wanted = _read(measurements[first], aspect)

@@ -35,7 +35,6 @@ class Verdict:
     Attributes:
         message: One sentence that gives its figures; `judge` puts the kind before it.
         evidence: The figures that the verdict rests on, each as text; of a rule, its own alone.
-        next: What to do about it.
     """
 
     kind: VerdictKind

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
@@ -29,11 +29,7 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
 
 
 def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
-    """Return the measurement of a document that `measurement_document` returned.
-
-    Raises:
-        InputError: It is of another schema, or a field is missing or wrong.
-    """
+    """Return the measurement of a printed document; raise an InputError if it is invalid."""
     known = [field.name for field in fields(Measurement) if field.name in document]
     values = {name: document[name] for name in ("schema", *known) if name in document}
     if "device" in values:
@@ -42,9 +38,12 @@ def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
     return parse_measurement(values, where)
 
 
-def new_table(title: str) -> Table:
-    """Return an empty table of the look that all tables of netpipe share."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+def new_table(title: str, *headings: str, no_wrap: bool = False) -> Table:
+    """Return a table without rows, of the look that all tables of netpipe share."""
+    columns = [Column(heading, no_wrap=no_wrap) for heading in headings]
+    return Table(
+        *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
 
 
 def subject_label(measurement: Measurement) -> str:

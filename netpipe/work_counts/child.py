@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netpipe.measuring.request import Factories
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.work_counts.counting import WorkRequest
 
 
 def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str, Any]:
-    """Count the work of what the factories make; return the document of the result.
-
-    Raises:
-        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
-    """
+    """Count the work of what factories make; raise a MisuseError if that is unsuitable."""
     from netpipe.device.detection import measured_versions
     from netpipe.device.emulated_names import parse_accelerator
     from netpipe.grain_workers import let_grain_start_workers
@@ -59,15 +55,8 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
     return {"work": profile.to_document()}
 
 
-def child_command(loader: str, step: str | None) -> list[str]:
-    """Return the command of a session that counts the work of targets."""
-    from netpipe.measuring.targets import targets_command
-
-    return targets_command("netpipe.work_counts.child", loader, step)
-
-
 if __name__ == "__main__":
     from netpipe.measuring.targets import run_on_targets
-    from netpipe.work_counts.request import WorkRequest
+    from netpipe.work_counts.counting import WorkRequest
 
     run_on_targets(WorkRequest, lambda request, factories, _: count_factories(request, factories))

@@ -2,16 +2,31 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from netpipe.errors import MisuseError
 from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
 from netpipe.session.parent import ProcessEnvironment, Session, collect_results, open_session
 from netpipe.session.progress import OnProgress
-from netpipe.work_counts.request import WorkRequest
+from netpipe.session.request import SessionRequest
 
 _HASH_SEEDS: Final = ("0", "1")
 _HERE: Final = ProcessEnvironment()
+
+
+@dataclass(frozen=True)
+class WorkRequest(SessionRequest):
+    """The settings of one count, over so many batches after the first ones."""
+
+    kind: str = "work"
+    batches: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the values that a user can set."""
+        super().__post_init__()
+        if self.batches < 1:
+            raise MisuseError(f"the number of batches must be above 0; found {self.batches}")
 
 
 def count_work(

@@ -22,10 +22,7 @@ def describe_backend() -> str:
 
 
 def count_step_work(
-    factory: StepFactory,
-    batches: Sequence[Batch],
-    synthetic: BatchesFactory | None,
-    flops: Flops,
+    factory: StepFactory, batches: Sequence[Batch], synthetic: BatchesFactory | None, flops: Flops
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return a step's counts by kind, and why others could not be counted.
 

@@ -8,6 +8,7 @@ from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.conclusions import find_bottleneck
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
+from netpipe.diagnosis.read_scaling import BANDWIDTH, LATENCY, THROTTLING, ReadScaling
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.what_if import MeasuredLoader
 from tests.diagnosis.examples import (
@@ -15,10 +16,12 @@ from tests.diagnosis.examples import (
     evidence,
     in_rounds,
     interval,
+    node,
     stage_time,
     turns,
     with_workers_graph,
 )
+from tests.diagnosis.made_reads import made_scaling
 
 COMPUTES, WAITS = StageCost(0.030, 0.030), StageCost(0.030, 0.003)
 TIMES = (stage_time("Map of tokenize", 0.030), stage_time("Source", 0.010))
@@ -201,3 +204,66 @@ def test_without_stages_only_the_transfer_can_limit() -> None:
     sends = evidence(variants=turns(unmodified=0.04, tiny_payload=0.01))
     assert find_bottleneck(loader, evidence(), ()).resource == "unknown"
     assert find_bottleneck(loader, sends, ()).resource == "process-transfer"
+
+
+def find_slow_reads(
+    reads: ReadScaling | None,
+    threads: int = 4,
+    *,
+    random_access: bool = True,
+    read_bytes: float = 0,
+) -> Bottleneck:
+    """Return the bottleneck of a loader whose source waits."""
+    source = node(0, "Source", random_access=random_access)
+    times = (stage_time("Source", 0.040, 0.001, source),)
+    cost = StageCost(0.040, 0.001, 0.040, 0.039)
+    model = LoaderModel(((cost, True),), 0, threads, 8, reads=reads, read_buffer=256)
+    unmodified = [block(0.010, 0.001, read_bytes_per_batch=read_bytes)] * 3
+    measured = evidence(
+        times=times,
+        scaling=turns(single_thread=block(0.040, 0.001)),
+        variants=in_rounds(unmodified=unmodified),
+        reads=reads,
+    )
+    return find_bottleneck(MeasuredLoader(model, (0.010,)), measured, ())
+
+
+def test_reads_that_nothing_slows_down_are_bound_by_their_latency() -> None:
+    """The times of few and of many reads are the reason, and how many the loader has."""
+    found = find_slow_reads(made_scaling())
+    assert (found.stage, found.resource) == ("Source", LATENCY)
+    assert found.why == (
+        "it computes 2.5% of its time; 4 reads at the same time take 40 ms each, 64 take 40 ms, "
+        "and it has 4"
+    )
+
+
+@pytest.mark.parametrize("limit", [BANDWIDTH, THROTTLING])
+def test_a_limit_binds_only_loaders_that_reach_it(limit: str) -> None:
+    """Four reads do not saturate the storage; 16 do."""
+    reads = made_scaling((1.0, 4.0, 16.0), limit)
+    assert find_slow_reads(reads, threads=4).resource == LATENCY
+    found = find_slow_reads(reads, threads=16)
+    assert found.resource == limit
+    assert "64 take 640 ms" in found.why
+
+
+def test_a_limit_that_cannot_be_told_is_not_named() -> None:
+    """The resource is that of any waiting, and both possible limits are the reason."""
+    found = find_slow_reads(made_scaling((1.0, 4.0, 16.0), ""), threads=16)
+    assert found.resource == "waiting"
+    assert found.why.endswith(
+        ": a bandwidth or a limit on requests, which records of about one size do not tell"
+    )
+
+
+def test_reads_that_were_not_measured_only_wait() -> None:
+    """So does a stage behind the reader threads, beside reads that were measured."""
+    for found in (find_slow_reads(None), find_slow_reads(made_scaling(), random_access=False)):
+        assert found.resource == "waiting"
+        assert "reads nothing from a local disk" in found.why
+
+
+def test_a_local_disk_is_named_before_a_storage() -> None:
+    """The kernel counted the bytes that came from it."""
+    assert find_slow_reads(made_scaling(), read_bytes=3e6).resource == "disk"

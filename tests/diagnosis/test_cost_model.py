@@ -11,6 +11,7 @@ from netpipe.diagnosis.cost_model import (
     with_payload,
     with_stage_times,
 )
+from tests.diagnosis.made_reads import SLOW_READS, made_scaling, spread_reads
 
 READ, MAP = StageCost(0.010, 0.002), StageCost(0.030, 0.030)
 ALONE = LoaderModel(((READ, True), (MAP, True)), workers=0, threads=0, cores=8)
@@ -147,3 +148,60 @@ def test_cores_that_are_used_up_leave_no_rest() -> None:
     crowded = LoaderModel(((StageCost(0.100, 0.100), True),), workers=4, threads=0, cores=1)
     assert crowded.limiting_resource() == "cores"
     assert crowded.calibrated_to(0.200) == crowded
+
+
+def test_less_waiting_is_less_of_the_time_that_threads_share() -> None:
+    """What is computed stays, and so does what waits in one thread."""
+    cost = StageCost(4.0, 1.0, 3.0, 2.0)
+    assert cost.with_waiting(0.5) == StageCost(3.0, 1.0, 2.0, 1.0)
+    assert cost.with_waiting(2.0) == StageCost(6.0, 1.0, 5.0, 4.0)
+    assert cost.with_waiting(1.0) == cost
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "in_flight"), [(0, 0, 1), (0, 4, 4), (2, 0, 2), (2, 4, 8)]
+)
+def test_workers_multiply_the_reads_in_flight(workers: int, threads: int, in_flight: int) -> None:
+    """Each has its own threads, and reads by itself without them."""
+    read = replace(SLOW_READS, workers=workers, threads=threads)
+    assert read.reads_in_flight == in_flight
+    assert read.s_per_batch() == pytest.approx(0.040 / in_flight, rel=0.01)
+
+
+def test_four_times_the_reads_of_a_latency_take_a_quarter() -> None:
+    """Reads that nothing limits are as fast together as alone."""
+    assert SLOW_READS.s_per_batch() == pytest.approx(0.010, rel=0.01)
+    more = replace(SLOW_READS, threads=16)
+    assert more.s_per_batch() == pytest.approx(0.0025, rel=0.01)
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(0, 16), (0, 64), (4, 4), (4, 64)])
+def test_a_saturated_storage_gives_nothing_more(workers: int, threads: int) -> None:
+    """Each read takes longer by as much as there are more of them, in whichever process."""
+    saturated = made_scaling((1.0, 4.0, 16.0))
+    read = replace(SLOW_READS, reads=saturated, workers=workers, threads=threads)
+    assert read.s_per_batch() == pytest.approx(0.010, rel=0.02)
+
+
+def test_a_storage_slows_only_what_waits() -> None:
+    """What is computed in the same threads takes as long as before."""
+    both = StageCost(0.040, 0.010, 0.040, 0.030), True
+    read = replace(
+        SLOW_READS, stages=(both,), reads=made_scaling((3.0, 3.0, 3.0)), gil_fraction=0.0
+    )
+    assert read.s_per_batch() == pytest.approx((0.010 + 3 * 0.030) / 4, rel=0.01)
+
+
+def test_reads_of_many_lengths_lose_time_in_order() -> None:
+    """A buffer of as many elements as threads is soon full behind a slow one."""
+    reads = made_scaling(reads=spread_reads(0, 2000, sigma=1.0))
+    small, large = (
+        replace(SLOW_READS, threads=4, reads=reads, read_buffer=buffer) for buffer in (4, 1000)
+    )
+    assert small.s_per_batch() > 1.5 * large.s_per_batch()
+
+
+def test_reads_that_are_slower_than_expected_leave_no_rest() -> None:
+    """More reads in flight share that time too, which an overhead of the process would not be."""
+    assert SLOW_READS.calibrated_to(0.020) == SLOW_READS
+    assert replace(SLOW_READS, reads=None).calibrated_to(0.020) != SLOW_READS

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Need, findings_from
+from netpipe.diagnosis.diagnosis import (
+    RESOURCES,
+    Bottleneck,
+    Need,
+    Reads,
+    ReadsInFlight,
+    findings_from,
+)
 from netpipe.errors import InputError
 from netpipe.results.measurement import Interval
 from netpipe.results.start_up import StartUp
@@ -14,9 +21,10 @@ from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, st
 from tests.measurements import make_measurement
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.2, 0.51)
+READS = Reads(4, (ReadsInFlight(4, 0.040, 100.0), ReadsInFlight(16, 0.040, 400.0)), 2e4, "")
 FULL = findings(
     verified=VERIFIED, unverified="", stages=(stage(without_s_per_batch=interval(0.01)),),
-    start_up=StartUp(1.0, 2.0, None, 4.0),
+    start_up=StartUp(1.0, 2.0, None, 4.0), reads=READS, storage="object-store",
 )  # fmt: skip
 
 
@@ -48,6 +56,8 @@ def test_a_document_is_valid() -> None:
         assert document["sentence"] == found.sentence
     assert document["measurement"]["schema"] == "netpipe.measurement/1"
     assert document["needs"][0]["accelerator"] == "h200"
+    assert document["reads"]["levels"][1]["reads_per_s"] == 400.0
+    assert document["reads"]["limit"] == ""
     assert document["start_up"]["shipping_s"] == 4.0
     assert document["start_up"]["first_read_s"] is None
 

@@ -12,6 +12,7 @@ import pytest
 from netpipe.diagnosis.loader_variants import (
     OneThread,
     choose_workers,
+    count_read_buffer,
     count_threads,
     on_half_the_cores,
     single_thread_variant,
@@ -135,6 +136,14 @@ def test_workers_are_added_where_there_are_none(loader: Factory) -> None:
     assert made.of_kind("Batch")[0].in_worker
 
 
+def test_added_workers_may_keep_the_threads_of_a_reader() -> None:
+    """Each then has as many, as MaxText's workers do."""
+    _, graph = single_thread_variant(loaders.threaded)
+    made = read_graph(with_workers(loaders.threaded, graph, 2, keeps_threads=True)())
+    assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
+    assert count_threads(made) == 2
+
+
 @pytest.mark.parametrize(
     ("loader", "kind"),
     [(loaders.with_worker, "ProcessPrefetch"), (loaders.data_loader, "DataLoader")],
@@ -231,3 +240,19 @@ def test_reader_threads_are_left_out(loader: Factory) -> None:
     _, graph = single_thread_variant(loader)
     assert count_threads(graph) > 0
     assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0
+
+
+@pytest.mark.parametrize(
+    ("loader", "elements"),
+    [(loaders.threaded, 4), (loaders.plain, 0), (loaders.random_access, 500)],
+    ids=["as-set", "none", "grain's default"],
+)
+def test_what_readers_hold_is_known(loader: Factory, elements: int) -> None:
+    """A MapDataset that is iterated has the buffer that Grain gives it."""
+    assert count_read_buffer(read_graph(loader())) == elements
+
+
+def test_a_reader_takes_threads_and_a_buffer() -> None:
+    """Both become what they are set to."""
+    made = read_graph(with_read_threads(loaders.threaded, 16, 64)())
+    assert (count_threads(made), count_read_buffer(made)) == (16, 64)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from netpipe.diagnosis.conclusions import describe_reads
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, Prediction, Untried
+from netpipe.diagnosis.read_scaling import Read
 from netpipe.diagnosis.report import closing, summarize, tables
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.results.measurement import Device, Interval, Measurement
@@ -23,6 +25,7 @@ from tests.diagnosis.examples import (
     interval,
     stage,
 )
+from tests.diagnosis.made_reads import SLOW_READS, made_read, made_scaling
 from tests.measurements import make_measurement
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.15, 0.51)
@@ -112,6 +115,9 @@ def test_another_verdict_is_followed_by_its_advice(measurement: Measurement, kin
         (Bottleneck("S", "cpu", 0.9, "w"), "the CPU (w)"),
         (Bottleneck("S", "disk", 0.9, "w"), "the disk (w)"),
         (Bottleneck("S", "memory", 0.9, "w"), "all cores share (w)"),
+        (Bottleneck("S", "read-latency", 0.9, "w"), "the latency of reads (w)"),
+        (Bottleneck("S", "read-bandwidth", 0.9, "w"), "the bandwidth of the storage (w)"),
+        (Bottleneck("S", "read-throttling", 0.9, "w"), "limit on requests to the storage (w)"),
     ],
     ids=lambda given: given.resource if isinstance(given, Bottleneck) else "",
 )
@@ -134,6 +140,10 @@ USELESS = predict("4 workers", "workers", 0.0195)
     [
         ((HALF_SIZE, USELESS, predict("6 workers", "workers", 0.012)), "6 workers would give 12"),
         ((USELESS, HALF_SIZE), HALF_SIZE.change.capitalize()),
+        (
+            (HALF_SIZE, predict("16 reads in flight", "reads-in-flight", 0.012)),
+            "16 reads in flight would give 12",
+        ),
         # A sentence begins with a capital, a name as it is written.
         (
             (predict("load > decode unpaid", "without-stage", 0.01),),
@@ -143,7 +153,7 @@ USELESS = predict("4 workers", "workers", 0.0195)
     ],
 )
 def test_the_most_promising_change_is_given(what_if: tuple[Prediction, ...], part: str) -> None:
-    """Workers come first, because they need no change of the code, then the first that helps."""
+    """Settings of the loader come before changes of the code, then the first that helps."""
     assert part in summary(findings(what_if=what_if))
 
 
@@ -256,3 +266,35 @@ def test_the_last_line_says_what_became_of_the_change() -> None:
     assert NO_TIME in closing(no_time)
     remark = "short of time"
     assert closing(replace(no_time, remarks=(remark,))) == f"remark: {remark}"
+
+
+def test_reads_have_their_time_and_their_rate() -> None:
+    """The caption says how many the loader has in flight, and how large they are."""
+    scaling = made_scaling((1.0, 1.0, 4.0))
+    text = print_findings(reads=describe_reads(replace(SLOW_READS, reads=scaling)))[2]
+    assert "the loader has 4, 20 kB each" in text
+    assert "4 40 ms 100 16 40 ms 400 64 160 ms 400" in text
+
+
+def test_an_element_of_several_reads_is_counted_as_those() -> None:
+    """Its time is shared by them, and so are its bytes."""
+    scaling = made_scaling(reads=[made_read(0.080, 40_000, 4)] * 3)
+    text = print_findings(reads=describe_reads(replace(SLOW_READS, reads=scaling)))[2]
+    assert "10 kB each" in text
+    assert "4 20 ms 200 16 10 ms 1600" in text
+
+
+def test_reads_of_unknown_size_are_elements() -> None:
+    """A map that waits, and not the source, has no size of a record."""
+    reads = describe_reads(replace(SLOW_READS, reads=made_scaling(reads=[Read(0, 0.040)] * 3)))
+    assert reads is not None
+    assert reads.bytes_per_read is None
+    text = print_findings(reads=reads)[2]
+    assert "the loader has 4." in text
+    assert "4 40 ms 100" in text
+
+
+def test_reads_that_do_not_wait_have_no_table() -> None:
+    """They were not measured."""
+    assert describe_reads(replace(SLOW_READS, reads=None)) is None
+    assert not any("in flight" in text for text in print_findings())

@@ -6,8 +6,10 @@ from math import inf
 import pytest
 
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
+from netpipe.diagnosis.read_scaling import BANDWIDTH, ReadScaling
 from netpipe.diagnosis.turns import divide
 from netpipe.diagnosis.what_if import (
+    LARGER_RECORDS,
     READS,
     WITHOUT_STAGE,
     WORKERS,
@@ -18,6 +20,7 @@ from netpipe.diagnosis.what_if import (
 )
 from netpipe.results.measurement import Interval
 from tests.diagnosis.examples import stage_time
+from tests.diagnosis.made_reads import made_scaling
 
 TIMES = (stage_time("Map of f", 0.030), stage_time("Batch", 0.010), stage_time("Source", 0.001))
 MODEL = LoaderModel(
@@ -221,3 +224,109 @@ def test_one_round_leaves_a_prediction_open() -> None:
     """A single round gives no interval."""
     predicted = replace(FEW, rounds_s=(0.060,)).predict(TWO, WORKERS)
     assert (predicted.low, predicted.high) == (0.0, inf)
+
+
+def slow_reads(
+    workers: int = 0, threads: int = 4, reads: ReadScaling | None = None, buffer: int = 16
+) -> MeasuredLoader:
+    """Return a loader whose batches wait 400 ms for a storage, shared by its reads in flight."""
+    model = LoaderModel(
+        ((StageCost(0.400, 0.0, 0.400, 0.400), True),),
+        workers=workers,
+        threads=threads,
+        cores=64,
+        reads=reads or made_scaling(),
+        read_buffer=buffer,
+    )
+    return MeasuredLoader(model, (model.s_per_batch(),) * 3)
+
+
+def changes_of(loader: MeasuredLoader, kind: str) -> list[Change]:
+    """Return the changes of a kind that are listed."""
+    every = list_changes(loader, None, TIMES[:1], None)
+    return [change for change in every if change.kind == kind]
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "listed"),
+    [
+        (0, 0, [4, 16, 64]),
+        (0, 4, [16, 64]),
+        (0, 16, [4, 64]),
+        (2, 4, [2, 8, 32]),
+        (3, 4, [2, 6, 22]),
+        (8, 1, [2, 8]),
+    ],
+)
+def test_other_reads_in_flight_are_listed(workers: int, threads: int, listed: list[int]) -> None:
+    """Those of all processes are 4, 16 and 64, or more if the workers do not divide them."""
+    changes = changes_of(slow_reads(workers, threads), READS)
+    assert [change.threads for change in changes] == listed
+    for change in changes:
+        in_flight = max(1, workers) * (change.threads or 0)
+        options = f"(grain.ReadOptions(num_threads={change.threads}))"
+        assert change.name == f"{in_flight} reads in flight {options}"
+        assert change.changed.reads_in_flight == in_flight
+
+
+def test_more_threads_read_further_ahead() -> None:
+    """Four elements for each thread, or as many as before."""
+    buffers = [change.changed.read_buffer for change in changes_of(slow_reads(), READS)]
+    assert buffers == [64, 256]
+    buffers = [change.changed.read_buffer for change in changes_of(slow_reads(buffer=99), READS)]
+    assert buffers == [99, 256]
+
+
+def test_four_times_the_reads_are_predicted_to_take_a_quarter() -> None:
+    """A loader that waits for the latency, and nothing else, has its time divided."""
+    to_16, to_64 = changes_of(slow_reads(), READS)
+    assert to_16.load_s == pytest.approx(0.100 / 4, rel=0.02)
+    assert to_64.load_s == pytest.approx(0.100 / 16, rel=0.02)
+
+
+def test_more_reads_from_a_saturated_storage_are_predicted_to_gain_nothing() -> None:
+    """Neither threads nor workers help, so that none is tried."""
+    loader = slow_reads(reads=made_scaling((1.0, 4.0, 16.0), limit=BANDWIDTH))
+    every = list(list_changes(loader, None, TIMES[:1], None))
+    for change in every:
+        if change.kind in (READS, "workers"):
+            assert change.load_s == pytest.approx(0.100, rel=0.02)
+    assert choose_change(every, 0.100, None, ()) is None
+
+
+def test_reads_that_were_not_measured_are_not_changed() -> None:
+    """No number of reads in flight and no size of records is predicted."""
+    assert {READS, LARGER_RECORDS}.isdisjoint(
+        change.kind for change in list_changes(LOADER, None, TIMES, None)
+    )
+
+
+def test_larger_records_save_the_latency() -> None:
+    """Records of 8 times the size are an eighth of the reads; a bandwidth does not care."""
+    (change,) = changes_of(slow_reads(), LARGER_RECORDS)
+    assert change.name == "records of 8 times the size"
+    assert change.load_s == pytest.approx(0.100 / 8, rel=0.02)
+    assert not changes_of(slow_reads(reads=made_scaling(limit=BANDWIDTH)), LARGER_RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("growth", "step_s", "threads"),
+    [
+        ((1.0, 1.0, 1.0), None, 64),
+        # 64 reads gain less than a tenth over 16.
+        ((1.0, 1.0, 3.8), None, 16),
+        ((1.0, 1.0, 3.0), None, 64),
+        # 16 take 25 ms, which is enough for the step.
+        ((1.0, 1.0, 1.0), 0.030, 16),
+        ((1.0, 1.0, 1.0), 0.020, 64),
+    ],
+)
+def test_the_fewest_reads_near_the_best_are_tried(
+    growth: tuple[float, ...], step_s: float | None, threads: int
+) -> None:
+    """Threads that gain next to nothing, or more than the step needs, are not worth it."""
+    loader = slow_reads(reads=made_scaling(growth))
+    changes = list(list_changes(loader, None, TIMES[:1], step_s))
+    change = choose_change(changes, loader.s_per_batch, step_s, (0,))
+    assert change is not None
+    assert (change.kind, change.threads) == (READS, threads)

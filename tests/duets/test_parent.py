@@ -99,14 +99,6 @@ def test_a_version_that_knows_no_duets_is_named() -> None:
         run_duet(old, side("now", "quick"))
 
 
-def test_an_older_netpipe_is_said_to_be_older() -> None:
-    """It refuses the request as one that somebody has set by hand, which it is not."""
-    said = f"ERROR: NETPIPE_SESSION {parent._UNKNOWN_KIND}, result='')"
-    old = Side("v1", [sys.executable, "-c", f"print({said!r}); raise SystemExit(4)"], REQUEST)
-    with pytest.raises(SessionError, match="session of v1 failed: its netpipe is older"):
-        run_duet(old, side("now", "quick"))
-
-
 def test_one_that_ends_early_without_an_error_is_named() -> None:
     """A result is no reason to go on without that side."""
     program = (

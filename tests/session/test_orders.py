@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
+from netpipe.session.child import read_orders
 from netpipe.session.heartbeat import Watch
-from netpipe.session.orders import read_orders
 
 
 class _Channel:

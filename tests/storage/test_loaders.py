@@ -48,7 +48,7 @@ def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any])
         for source in found:
             assert type(source) is StandIn
             assert type(source._source) is sources.Rows
-    assert make.storage == FAST  # type: ignore[attr-defined]
+    assert make.netpipe_storage in ("local", "remote")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("loader", [sources.batches, sources.data_loader, sources.in_workers])

@@ -18,6 +18,9 @@ from netpipe.storage import service as service_module
 from netpipe.storage.service import Service, share
 from tests.storage.readers import preset, read, storage
 
+# An earlier test of the same process may have imported jax, which warns about every fork.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 MB = 1_000_000
 LIMITED = "object-store,concurrent=1,latency=1s,tail=0s,connection=1GB/s,rate=1000000/s"
 

@@ -61,7 +61,7 @@ def served(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
 def test_a_session_places_its_loader(served: Callable[[], Factories]) -> None:
     """The fingerprint names the storage, so that only like is compared with like."""
     factories = served()
-    assert factories.loader.storage == "network-disk"  # type: ignore[attr-defined]
+    assert factories.loader.netpipe_storage == "remote"  # type: ignore[attr-defined]
     assert factories.fingerprint == "the same data in network-disk"
 
 

@@ -16,7 +16,7 @@ from netpipe.data.pipeline import build_evaluation
 from netpipe.data.resume import ResumableBatches
 from netpipe.data.tokens.batches import Batch
 from netpipe.errors import HangError, InputError
-from netpipe.trainer import waiting
+from netpipe.trainer import iterators
 from netpipe.trainer.iterators import make_network_eval_iterator, make_network_train_iterator
 from netpipe.trainer.network_config import NetworkConfig
 
@@ -50,7 +50,7 @@ def test_a_batch_that_came_too_late_is_not_counted(
     config: NetworkConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has seen it, so training must get it when it goes on."""
-    monkeypatch.setattr(waiting, "_POLL_S", 0.01)
+    monkeypatch.setattr(iterators, "_POLL_S", 0.01)
     late = Event()
     batches = make_network_train_iterator(replace(config, network_batch_limit_s=1), MESH, [0])
     with closing(batches):

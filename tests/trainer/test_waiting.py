@@ -14,8 +14,8 @@ import pytest
 
 from netpipe.data.tokens.batches import Batch
 from netpipe.errors import HangError, InputError, LoaderFailedError
-from netpipe.trainer import waiting
-from netpipe.trainer.waiting import AwaitedBatches
+from netpipe.trainer import iterators
+from netpipe.trainer.iterators import AwaitedBatches
 
 LIMIT_S = 60.0
 
@@ -23,7 +23,7 @@ LIMIT_S = 60.0
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often."""
-    monkeypatch.setattr(waiting, "_POLL_S", 0.01)
+    monkeypatch.setattr(iterators, "_POLL_S", 0.01)
 
 
 def made_by(make: Callable[[], Batch]) -> Iterator[Batch]:

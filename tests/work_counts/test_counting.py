@@ -1,17 +1,18 @@
 """Counting in two processes."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
+from netpipe.measuring.targets import targets_command
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts.child import child_command
-from netpipe.work_counts.counting import count_work
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest, count_work
 from tests.work_counts import work_targets
 
 FILE = work_targets.__file__
+child_command = partial(targets_command, "netpipe.work_counts.child")
 REQUEST = WorkRequest(batches=4)
 
 

@@ -53,15 +53,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Index:
-    """The contents of a folder of prepared data.
-
-    Attributes:
-        seed: Chose the probes of the splits.
-        eval_fraction: The fraction of the probes that is chosen for evaluation.
-        row_bytes: The largest size of a row's arrays.
-        fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
-        parquet: The files that `generate` made the rows from, in the folder `parquet`.
-    """
+    """The contents of a folder of prepared data; see `netpipe/schemas/index.1.json`."""
 
     layout_version: int
     seed: int
@@ -90,11 +82,7 @@ def save_index(index: Index, folder: Path) -> None:
 
 
 def load_index(folder: Path) -> Index:
-    """Read the index of a folder.
-
-    Raises:
-        InputError: It is missing, damaged, or of a newer version.
-    """
+    """Read the index of a folder; raise an InputError if it is missing, damaged or too new."""
     # The workers of a loader import this module, and read no index.
     from netpipe.results.documents import check_document, check_schema
 
@@ -107,7 +95,8 @@ def load_index(folder: Path) -> Index:
     try:
         index = cattrs.structure(document, Index)
     except Exception as error:  # cattrs lets through whatever a converter raises
-        raise _damaged(path, error) from error
+        reason = str(error).splitlines()[0]
+        raise InputError(path, "index", "be a whole index", reason, _AGAIN) from error
     check_layout_version(index.layout_version, path)
     _check_files(index, path)
     return index
@@ -132,8 +121,3 @@ def _check_files(index: Index, path: Path) -> None:
         if split.probes > split.rows:
             constraint = f"be at most {split.rows}, the number of rows"
             raise InputError(path, f"{name}.probes", constraint, split.probes, _AGAIN)
-
-
-def _damaged(path: Path, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0]
-    return InputError(path, "index", "be a whole index", reason, _AGAIN)

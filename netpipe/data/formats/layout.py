@@ -44,11 +44,7 @@ def encode_row(row: ProbeRow) -> bytes:
 
 
 def decode_row(record: bytes | memoryview, where: object) -> ProbeRow:
-    """Read a record of any known layout; errors name the file and record number in `where`.
-
-    Raises:
-        InputError: The layout is unknown or newer, or the length or a value is wrong.
-    """
+    """Read a record of any known layout; an InputError names the file and record in `where`."""
     if record[: len(_MAGIC)] == _MAGIC and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)
     if record[: len(ARROW_STREAM_START)] == ARROW_STREAM_START:
@@ -122,11 +118,7 @@ def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, A
 
 
 def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
-    """Return the probe of a record of layout 0, and its stated number of measurements.
-
-    Raises:
-        InputError: The record is not of that form, or states no measurements.
-    """
+    """Return a layout 0 record's stated probe and length; raise an InputError if it has none."""
     with _named_errors(where):
         probe, measurements = _probe_and_measurements(_read_batch(record))
     if measurements < 1:

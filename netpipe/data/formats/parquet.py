@@ -43,11 +43,7 @@ _OPTIONAL = "prb_id"
 
 
 def check_columns(where: object, schema: pa.Schema) -> list[str]:
-    """Return the names of the columns to read; other columns are ignored.
-
-    Raises:
-        InputError: A required column is missing, or a column is there twice or has a wrong type.
-    """
+    """Return the names of the columns to read; raise an InputError if one is missing or wrong."""
     for name, (wanted, accepts) in _COLUMNS.items():
         kinds = [field.type for field in schema if field.name == name]
         if len(kinds) > 1 or not (kinds or name == _OPTIONAL):
@@ -75,8 +71,6 @@ class MeasurementColumns:
 
     Attributes:
         where: The file, and the record in it if there are records; errors name it.
-        first_row: The number of the first row in the file.
-        columns: Those that `check_columns` named.
     """
 
     where: object
@@ -160,11 +154,7 @@ def find_parquet(sources: Sequence[Path]) -> list[Path]:
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths without those that lead to the file of an earlier one.
-
-    Raises:
-        InputError: A path does not lead to a regular file.
-    """
+    """Return the first path of each file; raise an InputError for what is no regular file."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         try:
@@ -179,11 +169,7 @@ def distinct_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a file and check its columns.
-
-    Raises:
-        InputError: It is not a complete parquet file, is empty, or lacks a column.
-    """
+    """Open a parquet file; raise an InputError if it is damaged or empty, or lacks a column."""
     try:
         check_columns(path, pq.read_schema(path))
         file = pq.ParquetFile(path, read_dictionary=["src_addr", "dst_addr"])

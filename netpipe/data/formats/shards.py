@@ -10,7 +10,6 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from netpipe.data.formats.index import Shard
-from netpipe.data.formats.same_files import SameFiles
 from netpipe.errors import InputError
 
 # One row per group, so that a row is read alone. Uncompressed, since decompressing a row takes more
@@ -48,11 +47,7 @@ class ShardWriter:
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[Shard, ...]:
-        """Finish the files and give them their names.
-
-        Raises:
-            OSError: A file could not be written.
-        """
+        """Finish the files and name them; raise an OSError if one could not be written."""
         filled, rows = sum(map(bool, self._counts)), self._hash.hexdigest()
         shards = []
         for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
@@ -79,6 +74,28 @@ def _system_errors() -> Iterator[None]:
         raise OSError(str(error).partition(";")[0]) from error
 
 
+class SameFiles:
+    """The sizes and times of files, by which a replaced one is recognised."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._states = {path: _state(path) for path in paths}
+
+    def require(self, path: Path) -> None:
+        """Raise an InputError for a file that is gone, or that was replaced."""
+        if (found := _state(path)) != self._states[path]:
+            constraint = "be the file that was there when the data were opened"
+            way_out = "Put it back, or begin a new training"
+            raise InputError(path, "file", constraint, "another" if found else "no file", way_out)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 class ShardReader:
     """Random access to the records of shards, numbered consecutively; small when pickled."""
 
@@ -89,11 +106,7 @@ class ShardReader:
         self._readers: dict[Path, ArrayRecordReader] = {}
 
     def read(self, numbers: Sequence[int]) -> list[tuple[bytes, str]]:
-        """Return these records, each with the file and number that errors name.
-
-        Raises:
-            InputError: A record is damaged, or a file was replaced before it was opened.
-        """
+        """Return records, each with its file and number; raise an InputError if one is damaged."""
         shards = np.searchsorted(self._ends, numbers, side="right")
         indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
         # One at a time: the reader reads several in threads, which takes four times the CPU time.
@@ -121,4 +134,12 @@ def count_records(path: Path) -> int | None:
         return None  # Closing the reader would raise.
     count = int(reader.num_records())
     reader.close()
+    return count
+
+
+def require_records(path: Path) -> int:
+    """Return the number of records in a file; raise an InputError if it is not complete."""
+    if (count := count_records(path)) is None:
+        found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+        raise InputError(path, "file", "be a whole ArrayRecord file", found)
     return count

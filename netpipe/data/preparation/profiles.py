@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """The size and the distributions of a synthetic data set.
-
-    Attributes:
-        median_measurements: Half of the probes have fewer.
-        log_sigma: The spread of the log-normal counts; 0 gives every probe the same count.
-        max_measurements: The most measurements of a probe.
-    """
+    """The size and the distributions of a synthetic data set."""
 
     probes: int = 4000
     median_measurements: int = 100

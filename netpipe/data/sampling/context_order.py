@@ -167,3 +167,9 @@ class RowOrder:
         first, end = np.searchsorted(order.starts, bounds)
         row = order.rows[first:end]
         return RowBlock(epoch, row, self.epochs.contexts[row])
+
+
+def ranges(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Concatenate `range(first, first + size)` for each pair."""
+    ends = np.cumsum(size)
+    return np.repeat(first - ends + size, size) + np.arange(ends[-1])

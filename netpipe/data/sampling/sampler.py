@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.rows import Measurements, ProbeRow, take
-from netpipe.data.sampling.context_order import ContextBlock, RowBlock
+from netpipe.data.sampling.context_order import ContextBlock, RowBlock, ranges
 from netpipe.data.sampling.counter_rng import fold_key, uniform
-from netpipe.data.sampling.index_ranges import ranges
 from netpipe.data.sources.probe_rows import RowSource
 
 TOKENS_PER_MEASUREMENT = 30

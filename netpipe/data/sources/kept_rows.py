@@ -47,11 +47,6 @@ class KeptRows:
                 used += len(record)
                 self._ends.append(used)
 
-    @property
-    def kept_rows(self) -> int:
-        """How many of the rows are kept."""
-        return len(self._ends)
-
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
         left = [row for row in rows if row >= len(self._ends)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_rows, split_by_probe
-from netpipe.data.formats.same_files import SameFiles
+from netpipe.data.formats.shards import SameFiles
 from netpipe.data.preparation.split import find_eval_files, split_rows
 
 # A block can reach from one row group into the next.

@@ -11,7 +11,7 @@ from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row
 from netpipe.data.formats.parquet import distinct_files
 from netpipe.data.formats.rows import ProbeRow, hash_rows
-from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.formats.shards import ShardReader, count_records, require_records
 from netpipe.data.preparation.split import find_eval_files, split_rows
 from netpipe.data.sources.parquet_source import ParquetSource
 from netpipe.errors import InputError
@@ -36,11 +36,7 @@ class RowSource(Protocol):
 
 
 class ArrayRecordSource:
-    """The rows of one split of a folder that was prepared.
-
-    Raises:
-        InputError: The index or a shard is missing or damaged, or of a newer version.
-    """
+    """The rows of one split of a prepared folder; raises an InputError if it is damaged."""
 
     def __init__(self, folder: Path, split: str) -> None:
         index = load_index(folder)
@@ -94,12 +90,7 @@ class UnindexedSource:
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
         paths = find_array_records(folder)
         eval_files = find_eval_files(paths, [folder])
-        records = []
-        for path in paths:
-            if (count := count_records(path)) is None:
-                found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
-                raise InputError(path, "file", "be a whole ArrayRecord file", found)
-            records.append(count)
+        records = list(map(require_records, paths))
         self._shards = ShardReader(paths, records)
         counts = []
         for number in range(sum(records)):

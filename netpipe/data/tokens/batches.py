@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.config import BATCH_ARRAYS
-from netpipe.data.sampling.index_ranges import ranges
+from netpipe.data.sampling.context_order import ranges
 from netpipe.data.tokens import vocabulary
 
 Sequences = dict[str, NDArray[np.int16 | np.int32]]

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from netpipe.data.sampling.context_order import contexts_per_row
-from netpipe.data.sampling.index_ranges import ranges
+from netpipe.data.sampling.context_order import contexts_per_row, ranges
 from netpipe.data.sampling.sampler import ContextDraws, Contexts, DrawnRows, likely_measurements
 from netpipe.data.tokens.batches import Sequences, sequences_of
 from netpipe.data.tokens.tokenizer import TokenStream, encode, tokens_per_measurement

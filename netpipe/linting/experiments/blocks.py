@@ -39,8 +39,6 @@ class ElementBlock:
     """The cost of a block per element: a fix may change the size of the batches.
 
     Attributes:
-        s_per_element: Wall seconds, the trainer's steps included.
-        cpu_s_per_element: CPU seconds of all processes.
         load_s_per_batch: The median wait for a batch; 0 unless the block is timed from its start.
     """
 

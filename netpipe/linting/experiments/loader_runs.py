@@ -27,11 +27,8 @@ class Run:
     """What one reading of a loader gave.
 
     Attributes:
-        digests: One for each batch.
-        whole: Whether the data came to their end.
         failure: What it did instead, with what it raised; "" when it did not fail.
         hung: Whether the loader was still waited for when it was abandoned.
-        start_s: Seconds to the first batch.
     """
 
     digests: tuple[bytes, ...] = ()

@@ -30,14 +30,10 @@ ALL: Final = "all"
 
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gains on this machine.
+    """What a fix gains on this machine; `netpipe/schemas/lint.1.json` describes its fields.
 
     Attributes:
         rule: As of the fix, or `ALL`.
-        before_s_per_batch: For a batch of the unchanged pipeline; None: not measured.
-        after_s_per_batch: For as many elements with the change.
-        ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
-            rounds for an interval.
     """
 
     rule: str

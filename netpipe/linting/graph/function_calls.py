@@ -20,16 +20,9 @@ from netpipe.linting.graph.nodes import module_name
 _T = TypeVar("_T")
 
 _CALLED_BY_GRAIN: Final = (
-    "map",
-    "random_map",
-    "np_random_map",
-    "map_with_index",
-    "filter",
-    "flat_map",
-    "__call__",
-    "__getitem__",
-    "__iter__",
-)
+    "map", "random_map", "np_random_map", "map_with_index", "filter", "flat_map", "__call__",
+    "__getitem__", "__iter__",
+)  # fmt: skip
 _PUT_ON_DEVICE: Final = ("device_put", "make_array_from_")
 # Handling trees and types needs no device, and it is what many pipelines use jax for.
 _NEEDS_NO_DEVICE: Final = ("jax.tree", "jax._src.tree", "jax.dtypes", "jax._src.dtypes")

@@ -19,7 +19,6 @@ class DatasetInfo:
     """What a dataset is in the graph; the first three fields are those of its `Node`.
 
     Attributes:
-        functions: The user's functions and objects that it calls.
         worker_init_fn: What the processes of a "ProcessPrefetch" are sent besides the datasets.
     """
 

@@ -19,12 +19,8 @@ SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
 # Grain puts these around the transformations that a user calls.
 _ADDED_BY_GRAIN: Final = (
-    "DataLoader",
-    "DataLoaderState",
-    "Options",
-    "WorkerContext",
-    "WorkerSlice",
-)
+    "DataLoader", "DataLoaderState", "Options", "WorkerContext", "WorkerSlice",
+)  # fmt: skip
 _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 
 
@@ -61,9 +57,7 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        findings: The worst first; empty where it is repeated.
         number: Tells calls that several others read from each other; 0 for all other calls.
-        is_repeated: The call stands further up already, with the same number.
     """
 
     node: Node

@@ -19,17 +19,9 @@ from netpipe.linting.rules.graph_parts import (
 # Of all elements: a user who drops a remainder accepts some loss.
 _MAX_HARMLESS_LOSS_FRACTION: Final = 0.01
 _ONE_OUTPUT_PER_INPUT: Final = (
-    "Map",
-    "RandomMap",
-    "MapWithIndex",
-    "Shuffle",
-    "WindowShuffle",
-    "Cache",
-    "ToIter",
-    "ThreadPrefetch",
-    "Options",
-    "Seed",
-)
+    "Map", "RandomMap", "MapWithIndex", "Shuffle", "WindowShuffle", "Cache", "ToIter",
+    "ThreadPrefetch", "Options", "Seed",
+)  # fmt: skip
 
 
 def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:

@@ -48,17 +48,7 @@ Rule = Callable[[Pipeline], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One finding of a rule.
-
-    Attributes:
-        severity: "error": wrong for the intent; "warning": costs something, but may be intended;
-            "info": a remark.
-        nodes: Ids of the offending nodes, the one nearest to the trainer first.
-        message: What is wrong, and why.
-        fix: The call to move or to change.
-        cost: The cost measured by the repository's benchmark; "" if it was not measured.
-        proof: What a test on the pipeline's own elements showed; "" if none was made.
-    """
+    """One finding of a rule; `netpipe/schemas/lint.1.json` describes its fields."""
 
     rule: str
     severity: Severity

@@ -9,13 +9,8 @@ from netpipe.linting.graph.nodes import Graph, Node
 BATCHES: Final = ("Batch", "Rebatch")
 # Kinds that run per element and whose result depends on the elements before it.
 DEPENDS_ON_ORDER: Final = (
-    "MapWithIndex",
-    "Filter",
-    "FlatMap",
-    "Pack",
-    "ConcatThenSplit",
-    "Operation",
-)
+    "MapWithIndex", "Filter", "FlatMap", "Pack", "ConcatThenSplit", "Operation",
+)  # fmt: skip
 # A MapDataset of these leaves some positions empty.
 SPARSE: Final = ("Filter", "FlatMap")
 USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)

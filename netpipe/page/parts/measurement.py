@@ -8,12 +8,7 @@ from netpipe.page.formatting import capitalize, format_size
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
-from netpipe.results.measurement import (
-    BlockingLine,
-    Interval,
-    Measurement,
-    converter,
-)
+from netpipe.results.measurement import BlockingLine, Interval, Measurement, converter
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind

@@ -61,9 +61,7 @@ class Ink(StrEnum):
         return f"--{self.name.lower()}"
 
 
-def as_svg(
-    draw: Callable[Concatenate[Figure, _Arguments], None],
-) -> Callable[_Arguments, str]:
+def as_svg(draw: Callable[Concatenate[Figure, _Arguments], None]) -> Callable[_Arguments, str]:
     """Let a function that draws into a figure return an SVG document, always the same bytes."""
 
     @wraps(draw)

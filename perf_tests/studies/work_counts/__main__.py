@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +19,9 @@ from rich.console import Console
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import git
+from netpipe.measuring.targets import targets_command
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts.child import child_command
-from netpipe.work_counts.counting import count_work
-from netpipe.work_counts.request import WorkRequest
+from netpipe.work_counts.counting import WorkRequest, count_work
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.proportions import Proportion
@@ -30,6 +29,7 @@ from perf_tests.studies.records import append_record, read_records
 from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange, checkout_with
 
 TARGET: Final = "fixtures/targets.py:gpu_loader"
+child_command = partial(targets_command, "netpipe.work_counts.child")
 UNCHANGED: Final = "unchanged"
 _KEPT: Final = Path(__file__).with_name("trials.jsonl")
 _ROOT: Final = Path(__file__).parents[3]

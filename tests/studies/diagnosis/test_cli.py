@@ -33,8 +33,13 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
         asked.append(("", seed))
         yield predicting(0.020 if seed != 3 else 0.090, seed=seed)
 
+    def predict_reads(seed: int, _: float) -> Iterator[Predicting]:
+        asked.append(("reads", seed))
+        yield predicting(0.021, kind="reads-in-flight", seed=seed)
+
     monkeypatch.setattr(naming_trials, "run", name)
     monkeypatch.setattr(predicting_trials, "run", predict)
+    monkeypatch.setattr(predicting_trials, "run_slow_reads", predict_reads)
     return asked
 
 
@@ -96,3 +101,14 @@ def test_an_unknown_case_is_refused() -> None:
     result = invoke("named", "--only", "slow-horse")
     assert result.exit_code == 2
     assert "found 'slow-horse'" in result.output
+
+
+def test_trials_of_slow_reads_are_kept_like_others(ran: Ran, tmp_path: Path) -> None:
+    """They have a row of their own, and 20 seeds unless told otherwise."""
+    file = str(tmp_path / "reads.jsonl")
+    result = invoke("reads", "--first", "1", "--trials", file)
+    assert ran == [("reads", seed) for seed in range(1, 21)]
+    assert result.exit_code == 0
+    assert "| reads-in-flight | 20 | 100.0%" in result.output
+    assert invoke("reads", "--seeds", "20", "--trials", file).exit_code == 0
+    assert len(ran) == 20

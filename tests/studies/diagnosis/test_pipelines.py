@@ -6,13 +6,17 @@ import grain
 import numpy as np
 import pytest
 
+from netpipe.linting.graph.reader import read_graph
+from netpipe.storage.profiles import parse_storage
 from perf_tests.studies.diagnosis import subject
 from perf_tests.studies.diagnosis.pipelines import (
     NOTHING,
     STAGES,
     Pipeline,
+    Records,
     Work,
     draw_pipeline,
+    draw_slow_reads,
     find_stage,
 )
 
@@ -102,3 +106,62 @@ def test_a_session_builds_what_its_environment_describes(monkeypatch: pytest.Mon
     assert subject.parse_pipeline(subject.describe(pipeline)) == pipeline
     monkeypatch.setenv(subject.VARIABLE, subject.describe(QUICK.with_workers(0)))
     assert next(iter(subject.loader()))["tokens"].shape[0] == QUICK.rows
+
+
+def test_slow_reads_follow_the_seed() -> None:
+    """The same seed draws the same pipeline and storage, and seeds draw many different ones."""
+    assert draw_slow_reads(5) == draw_slow_reads(5)
+    assert len({str(draw_slow_reads(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_every_kind_of_storage_is_drawn() -> None:
+    """Latency alone, and with each limit, in every shape of a pipeline."""
+    drawn = [draw_slow_reads(seed) for seed in SEEDS]
+    storages = [parse_storage(each.storage) for each in drawn]
+    assert all(0.005 <= storage.latency_s <= 0.060 for storage in storages)
+    assert all(
+        storage.latency_s <= storage.tail_latency_s <= 4 * storage.latency_s for storage in storages
+    )
+    limits = {
+        each.storage.split(",")[3].split("=")[0] for each in drawn if each.storage.count(",") > 2
+    }
+    assert limits == {"bandwidth", "rate", "concurrent"}
+    assert any(each.storage.count(",") == 2 for each in drawn)
+    rates = [storage for storage in storages if storage.reads_per_s < 5500]
+    assert {storage.retry_s > 0 for storage in rates} == {True, False}
+    assert {each.workers for each in drawn} == {0, 1, 2}
+    assert {each.threads for each in drawn} == {0, 2, 4, 8, 16}
+    assert {each.reads_batches for each in drawn} == {True, False}
+
+
+def test_a_limit_is_reached_by_some_reads_in_flight() -> None:
+    """It allows 3 to 40 reads at the same time, of those that diagnose tries: 4, 16 and 64."""
+    drawn = [draw_slow_reads(seed).storage for seed in SEEDS]
+    for storage in map(parse_storage, drawn):
+        assert storage.max_concurrent_reads >= 2
+        allowed = min(storage.reads_per_s, storage.total_bytes_per_s / 20_000) * storage.latency_s
+        if "rate=" in storage.name or "bandwidth=" in storage.name:
+            assert 2.9 < allowed < 41
+
+
+def test_records_differ_in_their_size() -> None:
+    """By up to four times, about a usual size."""
+    sizes = [Records(20_000)[number].nbytes for number in range(700)]
+    assert (min(sizes), max(sizes)) == (8_000, 32_000)
+    assert np.mean(sizes) == pytest.approx(20_000, rel=0.02)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_threads_read_rows_or_batches(threads: int) -> None:
+    """Both give the same batches; the buffer holds two batches for each thread."""
+    storage = "object-store,latency=1ms,tail=0ms"
+    whole, single = (
+        Pipeline(4, 0, threads, storage=storage, record_bytes=20_000, reads_batches=reads_batches)
+        for reads_batches in (True, False)
+    )
+    for batch, other in zip(first_batches(whole), first_batches(single), strict=True):
+        assert np.array_equal(batch, other)
+    for pipeline, ahead in ((whole, 2), (single, 8)):
+        (reader,) = read_graph(pipeline.dataset()).of_kind("ToIter")
+        assert reader.integer("num_threads") == threads
+        assert reader.integer("prefetch_buffer_size") == ahead * threads

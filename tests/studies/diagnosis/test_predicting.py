@@ -9,8 +9,8 @@ from netpipe.diagnosis.diagnosis import Prediction
 from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import predicting
 from perf_tests.studies.diagnosis.asking import Question
-from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline
-from perf_tests.studies.diagnosis.predicting import choose_change, run
+from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline, draw_slow_reads
+from perf_tests.studies.diagnosis.predicting import READS, choose_change, run, run_slow_reads
 from perf_tests.studies.diagnosis.turns import Timed
 from tests.studies.diagnosis.answers_made import about, answer, prediction
 from tests.studies.diagnosis.trials_of_diagnosis import PIPELINE
@@ -128,3 +128,28 @@ def test_what_the_machine_became_slower_by_is_no_error() -> None:
     assert slower.error_fraction == pytest.approx(0.1 / 1.1)
     assert slower.steady_error_fraction == pytest.approx(0.0)
     assert make_trial(None).steady_error_fraction is None
+
+
+READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", READS, 0.001)
+
+
+def test_reads_in_flight_are_changed_by_their_threads() -> None:
+    """Not by their number, which workers multiply; larger records cannot be made."""
+    (changed,) = made(READS, READS_64, prediction("records of 8 times the size", "larger", 0.002))
+    assert changed == replace(PIPELINE, threads=32)
+    assert not made(READS, *WHAT_IF)
+
+
+def test_slow_reads_are_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is of reads in flight alone, and the pipeline that of its own draw."""
+    pipeline = draw_slow_reads(7)
+
+    def timed(pipelines: Sequence[Pipeline]) -> Timed:
+        assert pipelines == [pipeline, replace(pipeline, threads=32)]
+        return Timed(((0.030,) * 3, (0.002,) * 3), 0.0)
+
+    monkeypatch.setattr(predicting, "diagnose", lambda _: answer(what_if=(*WHAT_IF, READS_64)))
+    monkeypatch.setattr(predicting, "time_pipelines", timed)
+    (trial,) = run_slow_reads(7, 5.0)
+    assert (trial.kind, trial.pipeline) == (READS, pipeline)
+    assert trial.error_fraction == pytest.approx(0.5)

@@ -68,3 +68,10 @@ def test_a_line_has_pipeline_prediction_and_outcome() -> None:
     assert "read waits 20 ms, decode computes 10 ms; workers 1, threads 0; 2 workers" in line
     assert line.endswith("30.0 ms, predicted 20.0 ms, came 25.0 ms: off by 20%")
     assert predicting_report.format_trial(predicting(None)).endswith("workers: it failed")
+
+
+def test_a_line_has_the_storage_of_slow_reads() -> None:
+    """It comes before the stages that take time by themselves."""
+    trial = predicting(0.025)
+    slow = replace(trial, pipeline=replace(trial.pipeline, storage="object-store,latency=20ms"))
+    assert ": object-store,latency=20ms, read waits 20 ms" in predicting_report.format_trial(slow)

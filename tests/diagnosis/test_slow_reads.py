@@ -1,0 +1,192 @@
+"""A loader whose reads wait: when that is measured, what is skipped then, and what is tried."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import investigation, single_thread_run, turns
+from netpipe.diagnosis.blocks import FirstLook
+from netpipe.diagnosis.cost_model import LoaderModel
+from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.loader_variants import count_threads, single_thread_variant
+from netpipe.diagnosis.read_scaling import LATENCY, LEVELS
+from netpipe.diagnosis.single_thread_run import SingleThreadRun
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import Schedule, SideBlocks
+from netpipe.diagnosis.what_if import READS, Change, MeasuredLoader
+from netpipe.linting.graph.reader import read_graph
+from netpipe.session.heartbeat import UNWATCHED
+from netpipe.storage import stand_in
+from tests.diagnosis import loaders
+from tests.diagnosis.examples import block, investigation_request, node, stage_time
+from tests.diagnosis.made_reads import made_scaling
+
+BATCH_S = 0.040
+SOURCE, BATCH = node(0, "Source", random_access=True), node(1, "Batch")
+WAITS = [stage_time("Source", 0.039, 0.001, SOURCE), stage_time("Batch", 0.001, 0.001, BATCH)]
+COMPUTES = [stage_time("Source", 0.039, 0.039, SOURCE), *WAITS[1:]]
+WAITS_LITTLE = [stage_time("Source", 0.019, 0.001, SOURCE), stage_time("Map", 0.021, 0.021, SOURCE)]
+WAITS_BEHIND = [stage_time("Batch", 0.039, 0.001, BATCH)]
+UNKNOWN = [stage_time("read", 0.039, 0.001)]
+
+
+def compute_for(monkeypatch: pytest.MonkeyPatch, cpu_s: float) -> None:
+    """Let a batch compute so long of its 40 ms, without the time that other programs took."""
+    monkeypatch.setattr(single_thread_run, "measure_cold_block", lambda *_: block(BATCH_S, cpu_s))
+
+
+def run_of(loader: Any = loaders.plain, *, is_rebuilt: bool = True) -> SingleThreadRun:
+    """Return the single-thread run of a loader whose batches take 40 ms."""
+    single_thread, graph = single_thread_variant(loader)
+    clock = MonotonicClock()
+    look, schedule = FirstLook(0.0, BATCH_S), Schedule(clock, 60.0, UNWATCHED, clock())
+    return SingleThreadRun(single_thread, "a:b", graph, is_rebuilt, look, schedule, UNWATCHED, [])
+
+
+@pytest.mark.parametrize(
+    ("times", "is_rebuilt", "measures"),
+    [
+        (WAITS, True, True),
+        (COMPUTES, True, False),
+        (WAITS_LITTLE, True, False),
+        (WAITS_BEHIND, True, False),
+        (UNKNOWN, True, False),
+        ([], True, False),
+        (WAITS, False, False),
+    ],
+    ids=["waits", "computes", "little", "behind", "unknown", "no-stages", "as-it-is"],
+)
+def test_only_reads_that_wait_are_measured(
+    monkeypatch: pytest.MonkeyPatch, times: Sequence[StageTime], is_rebuilt: bool, measures: bool
+) -> None:
+    """What threads can read waits for at least half of a batch, and the loader can be rebuilt."""
+    scaling = made_scaling()
+    monkeypatch.setattr(single_thread_run, "measure_read_scaling", lambda *_: scaling)
+    compute_for(monkeypatch, 0.001)
+    assert run_of(is_rebuilt=is_rebuilt).measure_reads(times) is (scaling if measures else None)
+
+
+@pytest.mark.parametrize(("cpu_s", "measures"), [(0.001, True), (0.019, True), (0.021, False)])
+def test_stages_that_wait_for_a_core_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, cpu_s: float, measures: bool
+) -> None:
+    """Their times have what other programs took of the cores; a run without it is asked again."""
+    monkeypatch.setattr(single_thread_run, "measure_read_scaling", lambda *_: made_scaling())
+    compute_for(monkeypatch, cpu_s)
+    assert (run_of().measure_reads(WAITS) is not None) is measures
+
+
+def test_reads_that_cannot_be_measured_are_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The diagnosis goes on as if they had not been tried."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("too many requests")
+
+    monkeypatch.setattr(single_thread_run, "measure_read_scaling", refuse)
+    compute_for(monkeypatch, 0.001)
+    run = run_of()
+    assert run.measure_reads(WAITS) is None
+    (remark,) = run.remarks
+    assert "reads at the same time could not be measured" in remark
+    assert "too many requests" in remark
+
+
+def test_two_places_where_threads_read_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read, and it is no failure."""
+    compute_for(monkeypatch, 0.001)
+    run = run_of(lambda: grain.IterDataset.mix([loaders.plain(), loaders.plain()], [0.5, 0.5]))
+    assert run.measure_reads(WAITS) is None
+    assert run.remarks == []
+
+
+class Session:
+    """An investigation whose single-thread run and sides were not measured."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, loader: Any, *, reads_wait: bool) -> None:
+        self.sides: list[set[str]] = []
+
+        def measure_in_turns(sides: Any, *_: object) -> SideBlocks:
+            self.sides.append(set(sides))
+            return SideBlocks({side: [block(BATCH_S, 0.001)] * 3 for side in sides})
+
+        monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
+        clock = MonotonicClock()
+        self.made = Investigation(loader, investigation_request(), 2, clock, UNWATCHED)
+        self.made._look = FirstLook(0.0, BATCH_S)
+        self.made._schedule = Schedule(clock, 60.0, UNWATCHED, clock())
+        self.made._reads_wait = reads_wait
+
+
+@pytest.mark.parametrize("loader", [loaders.threaded, loaders.with_worker])
+def test_a_waiting_loader_is_not_changed_in_other_ways(
+    monkeypatch: pytest.MonkeyPatch, loader: Any
+) -> None:
+    """Neither cores, nor a worker, nor the payload is what it waits for."""
+    waiting = Session(monkeypatch, loader, reads_wait=True)
+    waiting.made._measure_variants(can_add_workers=True)
+    assert waiting.sides == [{"unmodified"}]
+    other = Session(monkeypatch, loader, reads_wait=False)
+    other.made._measure_variants(can_add_workers=True)
+    assert len(other.sides[0]) == 3
+
+
+@pytest.mark.parametrize(("reads_wait", "threads"), [(True, 2), (False, 0)])
+def test_workers_of_a_waiting_loader_keep_its_threads(
+    monkeypatch: pytest.MonkeyPatch, reads_wait: bool, threads: int
+) -> None:
+    """Workers that compute have none."""
+    session = Session(monkeypatch, loaders.threaded, reads_wait=reads_wait)
+    assert count_threads(read_graph(session.made._with_workers(1)())) == threads
+
+
+def test_the_reads_of_a_change_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader that is tried has the threads and the buffer that were predicted."""
+    model = LoaderModel((), 0, 16, 2, reads=made_scaling(), read_buffer=64)
+    change = Change("16 reads", READS, model, MeasuredLoader(model, (BATCH_S,)), threads=16)
+    session = Session(monkeypatch, loaders.threaded, reads_wait=True)
+    changed = session.made._build_changed(change, {})
+    (reader,) = read_graph(changed()).of_kind("ToIter")
+    assert (reader.integer("num_threads"), reader.integer("prefetch_buffer_size")) == (16, 64)
+
+
+class Records:
+    """A source of records in memory: uint8 (1000,)."""
+
+    def __len__(self) -> int:
+        return 100_000
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full(1000, index % 100, np.uint8)
+
+
+def from_a_bucket() -> Any:
+    """Batches of records, each of which takes 20 ms to come; two come at a time."""
+    records = stand_in(Records(), "object-store,latency=20ms,tail=0ms")
+    return grain.MapDataset.source(records).to_iter_dataset(loaders.THREADS).batch(4)
+
+
+def test_a_loader_that_reads_from_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latency is named, more reads in flight are predicted to help, and some are tried."""
+    # However busy the machine is, nothing is skipped.
+    monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e4)
+    monkeypatch.setattr(turns, "_MAX_ROUNDS", 3)
+    # There is no target for it to import.
+    monkeypatch.setattr(single_thread_run, "SecondProcess", None)
+    request = investigation_request(3.0)
+    found = Investigation(from_a_bucket, request, 2, MonotonicClock(), UNWATCHED).run()
+    assert found.bottleneck.resource == LATENCY
+    assert "Source" in (found.bottleneck.stage or "")
+    assert found.reads is not None
+    assert found.reads.in_flight == 2
+    assert [level.in_flight for level in found.reads.levels] == list(LEVELS)
+    assert found.reads.bytes_per_read == pytest.approx(1000, rel=0.2)
+    half_s = found.load_s_per_batch.median / 2
+    assert any(
+        guess.load_s_per_batch.median < half_s for guess in found.what_if if guess.kind == READS
+    )
+    assert found.verified is not None
+    assert found.verified.kind == READS
