@@ -10,6 +10,7 @@ import pytest
 from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest
 from netpipe.diagnosis.diagnosis import Diagnosis
+from netpipe.diagnosis.turns import NO_TIME
 from netpipe.session import parent
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
@@ -163,9 +164,11 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     graph = {one["id"]: one for one in found["lint"]["graph"]}
     stage = stages["Map of tests.diagnosis.loaders.unsendable.<locals>.locked"]
     assert graph[stage["node"]]["kind"] == "Map"
-    assert stage["without_s_per_batch"]["median"] > 0
     made = {one["name"]: one for one in found["interventions"]}
-    assert all(made[one]["speedup"] for one in ("two-threads", "two-processes", "without-stage"))
+    for name in ("two-threads", "two-processes", "without-stage"):
+        # On a busy machine the time may be up before.
+        assert made[name]["speedup"] or NO_TIME in made[name]["says"]
+    assert (stage["without_s_per_batch"] is None) is (made["without-stage"]["speedup"] is None)
     assert made["cached-bytes"]["speedup"] is None
     assert "no file" in made["cached-bytes"]["says"]
     assert {one["kind"] for one in found["what_if"]} >= {"workers", "without-stage"}

@@ -53,7 +53,8 @@ def diagnose(
         print_json(found.to_document())
     else:
         _print(found)
-    write_html(found.to_document(), html)
+    if html is not None:
+        write_html(found.to_document(), html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
 
 

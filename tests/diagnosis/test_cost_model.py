@@ -205,3 +205,13 @@ def test_reads_that_are_slower_than_expected_leave_no_rest() -> None:
     """More reads in flight share that time too, which an overhead of the process would not be."""
     assert SLOW_READS.calibrated_to(0.020) == SLOW_READS
     assert replace(SLOW_READS, reads=None).calibrated_to(0.020) != SLOW_READS
+
+
+def test_a_saturated_storage_is_as_fast_as_the_loader_shows() -> None:
+    """However many reads there are, since it gives no more; an idle one keeps its growth of 1."""
+    saturated = replace(SLOW_READS, reads=made_scaling((4.0, 16.0, 64.0)))
+    shown = saturated.calibrated_to(0.060)
+    for threads in (4, 16, 64):
+        assert replace(shown, threads=threads).s_per_batch() == pytest.approx(0.060, rel=0.02)
+    later = replace(SLOW_READS, threads=64, reads=made_scaling((1.0, 1.0, 4.0)))
+    assert later.calibrated_to(0.005).reads.growth[16] == 1.0  # type: ignore[union-attr]
