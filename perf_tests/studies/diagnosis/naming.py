@@ -4,10 +4,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from netpipe.diagnosis.diagnosis import Bottleneck, Findings
 from netpipe.errors import NetpipeError
+from netpipe.results.start_up import START_PARTS
 from perf_tests.studies.diagnosis.asking import Question, diagnose
 from perf_tests.studies.faults import subject
 from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.faults.planted import SLOW_START, Planted
 
 _FAILED = "error"  # in place of a resource: there was no diagnosis
 
@@ -64,19 +67,30 @@ def run(case: Case, seed: int, budget_s: float) -> Naming:
     values, started = case.draw(seed), time.monotonic()
     try:
         answer = diagnose(make_question(case, values, budget_s))
-        sentence, bottleneck = answer.sentence, answer.findings.bottleneck
+        sentence, named = answer.sentence, _find_named(planted, answer.findings)
     except NetpipeError as error:
-        sentence, bottleneck = str(error), None
+        sentence, named = str(error), None
     return Naming(
         case=case.name,
         seed=seed,
         values=values,
         planted=str(planted),
-        stage=bottleneck.stage if bottleneck else None,
-        resource=bottleneck.resource if bottleneck else _FAILED,
-        is_stage=bottleneck is not None and planted.is_stage(bottleneck.stage),
-        is_resource=bottleneck is not None and planted.is_resource(bottleneck.resource),
+        stage=named.stage if named else None,
+        resource=named.resource if named else _FAILED,
+        is_stage=named is not None and planted.is_stage(named.stage),
+        is_resource=named is not None and planted.is_resource(named.resource),
         sentence=sentence,
-        why=bottleneck.why if bottleneck else "",
+        why=named.why if named else "",
         elapsed_s=round(time.monotonic() - started, 2),
     )
+
+
+def _find_named(planted: Planted, findings: Findings) -> Bottleneck:
+    """Return the bottleneck, or the largest part of the start where such a part is planted."""
+    start = findings.start_up
+    if SLOW_START not in planted.resources or start is None:
+        return findings.bottleneck
+    part = max(START_PARTS, key=lambda part: vars(start)[part] or 0.0)
+    seconds, why = vars(start)[part] or 0.0, start.why_slow()
+    resource = SLOW_START if why else "none"
+    return Bottleneck(START_PARTS[part][0], resource, seconds / start.total_s, why)

@@ -59,7 +59,7 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
 )  # fmt: skip
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
-    help="Write every trial to this file.",
+    help="Write every trial to this file, as soon as it is done.",
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path),
@@ -89,13 +89,19 @@ def main(
     bear their right name, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
     """
     exit_on_signals()
+
+    def keep() -> None:
+        if json_file:
+            _write(json_file, report.build_document(trials, budget_s=budget, busy=busy))
+
     trials = list(merged)
     if not trials:
         first = time.time_ns() % _SEEDS if seed is None else seed
         with busy_core() if busy else nullcontext():
-            trials = list(_run(cases, range(first, first + repeat), budget, record))
-    if json_file:
-        _write(json_file, report.build_document(trials, budget_s=budget, busy=busy))
+            for trial in _run(cases, range(first, first + repeat), budget, record):
+                trials.append(trial)
+                keep()
+    keep()
     _print(trials, markdown=markdown)
     sys.exit(0 if count_rates(trials).meets_goals else 1)
 

@@ -50,7 +50,8 @@ class Case:
         loop: Makes the trainer's loop; the harness's own when left out.
         step: Makes a real `(state, step)`, which then runs on the CPU; an emulated accelerator
             takes its place when left out.
-        finding: The name of a finding that names the fault too; one that no control may have.
+        finding: The name of a finding that names the fault too.
+        names: What that finding must name: a process, or a part of the start.
         why: Why more than one verdict is right.
         budget_ratio: Of the budget of a case, for one that takes longer.
         planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
@@ -66,6 +67,7 @@ class Case:
     loop: Callable[[Values], Loop] | None = None
     step: Callable[[Values], tuple[Any, Step]] | None = None
     finding: str | None = None
+    names: str = ""
     why: str = ""
     budget_ratio: float = 1.0
     planted: Planted | None = None
@@ -78,8 +80,7 @@ class Case:
     @property
     def expected(self) -> str:
         """What it must be called."""
-        names = self.kinds if self.is_control or not self.finding else (*self.kinds, self.finding)
-        return " or ".join(names)
+        return " or ".join([*self.kinds, *filter(None, [self.finding])])
 
     def draw(self, seed: int) -> dict[str, float]:
         """Return the values of one trial: the same for the same seed, whatever else is run."""

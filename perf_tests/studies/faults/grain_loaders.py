@@ -1,6 +1,6 @@
 """Grain pipelines with time planted in their source, their map or their batching."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import grain
@@ -75,6 +75,8 @@ class Stages:
         stack: For each batch.
         spend: How the transform spends its time.
         by_batch: Whether the transform comes after the batching.
+        source: What is read in place of rows that each take `read`.
+        change: A transform of batches more, by their number.
     """
 
     read: Delay = _NOTHING
@@ -82,10 +84,16 @@ class Stages:
     stack: Delay = _NOTHING
     spend: Spend = wait
     by_batch: bool = False
+    source: Rows | None = None
+    change: Callable[[int, Batch], Batch] | None = None
 
     def map_dataset(self) -> grain.MapDataset:
         """Return the pipeline as far as Grain can index it."""
-        rows = grain.MapDataset.source(Rows(self.read))
+        batches = self._batches()
+        return batches if self.change is None else batches.map_with_index(self.change)
+
+    def _batches(self) -> grain.MapDataset:
+        rows = grain.MapDataset.source(self.source or Rows(self.read))
         transform = Transform(self.transform, self.spend)
         if self.by_batch:
             return rows.batch(ROWS, batch_fn=Collate(self.stack)).map_with_index(transform)

@@ -11,6 +11,16 @@ from perf_tests.studies.faults.trials import Trial
 
 MIN_NAMED_FRACTION: Final = 0.95
 MAX_INCONCLUSIVE_FRACTION: Final = 0.10
+BLAMING: Final = (
+    "donation-missing",
+    "cache-warms-up",
+    "slow-start",
+    "memory-grows",
+    "shared-memory-grows",
+    "open-files-grow",
+    "left-after-close",
+)
+"""Findings of a fault, which no control may have."""
 
 
 class Result(Enum):
@@ -24,15 +34,18 @@ class Result(Enum):
 
 
 def find_name(trial: Trial) -> str:
-    """Return what a trial counts as: its finding, when that names a fault, else the verdict."""
-    return trial.finding if trial.finding in trial.findings and trial.finding else trial.called
+    """Return what a trial counts as: a finding that blames, if there is one, else the verdict."""
+    blaming = BLAMING if trial.control else (trial.finding,)
+    return next((name for name in trial.findings if name in blaming), trial.called)
 
 
 def classify(trial: Trial) -> Result:
     """Return what a trial shows."""
     name = find_name(trial)
-    if name in trial.kinds or (name == trial.finding and not trial.control):
+    if name in trial.kinds:
         return Result.RIGHT
+    if name == trial.finding and not trial.control:
+        return Result.RIGHT if trial.names in trial.findings[name] else Result.WRONG
     if name == "inconclusive":
         return Result.OPEN
     if trial.control:

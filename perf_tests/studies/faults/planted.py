@@ -10,6 +10,7 @@ NO_STAGE: Final = ""
 SOURCE: Final = "Source"
 TRANSFORM: Final = "Transform"  # of perf_tests.studies.faults.grain_loaders
 BATCH: Final = "Batch"
+SLOW_START: Final = "slow-start"  # in place of a resource
 PYTHON: Final = "in_main_thread"  # of perf_tests.studies.faults.loaders
 
 
@@ -19,9 +20,9 @@ class Planted:
 
     Attributes:
         stages: A word of what a right answer calls the stage: the kind of a Grain node or the
-            function in it, or a function of a loader in plain Python. `NO_STAGE` where the time is
-            spent beside all stages.
-        resources: The right answers to what binds it.
+            function in it, a function of a loader in plain Python, or a part of the start.
+            `NO_STAGE` where the time is spent beside all stages.
+        resources: The right answers to what binds it; `SLOW_START` for a part of the start.
         why: Why more than one answer is right.
     """
 
@@ -32,7 +33,9 @@ class Planted:
     def __post_init__(self) -> None:
         assert self.stages, "stages must name one, or be (NO_STAGE,)"
         assert self.resources, "resources must name one"
-        assert set(self.resources) <= set(RESOURCES), f"unknown resource in {self.resources}"
+        assert set(self.resources) <= {*RESOURCES, SLOW_START}, (
+            f"unknown resource in {self.resources}"
+        )
         assert self.why or len(self.stages) == len(self.resources) == 1, "two answers need a reason"
 
     def is_stage(self, name: str | None) -> bool:
@@ -58,6 +61,16 @@ class Planted:
 def waits(stage: str) -> Planted:
     """Return a stage that waits, as for storage."""
     return Planted((stage,), ("read-latency" if stage == SOURCE else "waiting",))
+
+
+def reads_wait_for(limit: str) -> Planted:
+    """Return a source in a storage that is slow by its latency, its bandwidth or its throttling."""
+    return Planted((SOURCE,), (f"read-{limit}",))
+
+
+def starts_slowly(part: str) -> Planted:
+    """Return a part of the start, by a word of its name in `netpipe.results.start_up`."""
+    return Planted((part,), (SLOW_START,))
 
 
 def holds_the_lock(stage: str) -> Planted:

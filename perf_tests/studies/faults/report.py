@@ -32,7 +32,9 @@ def format_trial(trial: Trial) -> str:
     if trial.first_message:
         lines.append(f"first {trial.first_message}")
     if classify(trial) is not Result.RIGHT:
-        lines.append(f"expected {trial.expected}; found {trial.message}")
+        expected = f"{trial.expected} of {trial.names}" if trial.names else trial.expected
+        lines.append(f"expected {expected}; found {trial.message}")
+        lines += [f"{name}: {message}" for name, message in trial.findings.items()]
     return f"\n{'':15}".join(lines)
 
 

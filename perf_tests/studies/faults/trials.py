@@ -26,10 +26,11 @@ class Trial:
     Attributes:
         expected: The right verdict, as it is printed.
         kinds: The kinds of verdict that are right.
-        finding: The finding that also names the fault; no control may have it.
+        finding: The finding that also names the fault.
+        names: What that finding must name.
         control: Whether the case has no fault.
         called: The verdict's kind, or "error".
-        findings: The names of all findings.
+        findings: The message of each finding, by its name.
         first_message: The message of the first of two sessions; None when there was one.
         elapsed_s: Wall seconds, both sessions.
     """
@@ -38,12 +39,13 @@ class Trial:
     expected: str
     kinds: tuple[str, ...]
     finding: str | None
+    names: str
     control: bool
     seed: int
     values: Mapping[str, float]
     called: str
     message: str
-    findings: tuple[str, ...]
+    findings: Mapping[str, str]
     first_message: str | None
     elapsed_s: float
 
@@ -54,7 +56,7 @@ class _Session:
 
     called: str
     message: str
-    findings: tuple[str, ...]
+    findings: Mapping[str, str]
     measurement: Measurement | None
 
 
@@ -76,6 +78,7 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
         expected=case.expected,
         kinds=case.kinds,
         finding=case.finding,
+        names=case.names,
         control=case.is_control,
         seed=seed,
         values=values,
@@ -103,7 +106,7 @@ def _measure(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
     try:
         measurement = run_measurement(command, request, ProcessEnvironment(variables=variables))
     except NetpipeError as error:
-        return _Session(FAILED, str(error), (), None)
+        return _Session(FAILED, str(error), {}, None)
     verdict = judge(measurement)
-    names = tuple(dict.fromkeys(remark.name for remark in find_remarks(measurement, verdict)))
-    return _Session(verdict.kind, verdict.message, names, measurement)
+    findings = {remark.name: remark.message for remark in find_remarks(measurement, verdict)}
+    return _Session(verdict.kind, verdict.message, findings, measurement)

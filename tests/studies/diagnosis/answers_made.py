@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
 from netpipe.results.measurement import Interval
+from netpipe.results.start_up import StartUp
 from perf_tests.studies.diagnosis.asking import Answer
 
 
@@ -40,11 +41,13 @@ def answer(
     stage: str | None = "Source",
     resource: str = "waiting",
     what_if: Sequence[Prediction] = (),
+    start_up: StartUp | None = None,
 ) -> Answer:
     """Blame a stage and a resource."""
     findings = replace(
         _FINDINGS,
         bottleneck=replace(_FINDINGS.bottleneck, stage=stage, resource=resource),
         what_if=tuple(what_if),
+        start_up=start_up,
     )
     return Answer(f"It is {stage}, bound by {resource}.", findings)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from netpipe.results.start_up import StartUp
 from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import naming
 from perf_tests.studies.diagnosis.asking import Answer, Question
@@ -56,6 +57,18 @@ def test_stage_and_resource_must_both_be_right(set_answer: SetAnswer) -> None:
     set_answer(answer(resource="gil"))
     wrong = run(case, 1, 5.0)
     assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (True, False, False)
+
+
+def test_a_slow_start_is_known_by_its_largest_part(set_answer: SetAnswer) -> None:
+    """The part counts, and that the start is called slow; the bottleneck does not."""
+    case = find("dataset-sent-to-a-worker")
+    set_answer(answer(start_up=StartUp(1.0, 0.5, shipping_s=13.0)))
+    right = run(case, 1, 5.0)
+    assert (right.is_right, right.stage) == (True, "starting workers with the dataset")
+    set_answer(answer(start_up=StartUp(13.0, 0.5, shipping_s=1.0)))
+    assert not run(case, 1, 5.0).is_stage
+    set_answer(answer(start_up=StartUp(1.0, 0.5, shipping_s=3.0)))
+    assert not run(case, 1, 5.0).is_resource
 
 
 def test_the_answer_is_kept(set_answer: SetAnswer) -> None:

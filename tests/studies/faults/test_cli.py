@@ -31,7 +31,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
             expected=case.expected,
             kinds=case.kinds,
             finding=case.finding,
-            findings=() if case.is_control or not case.finding else (case.finding,),
+            names=case.names,
+            findings={case.finding: f"in {case.names}"} if case.finding else {},
             seed=seed,
             values=case.draw(seed),
         )

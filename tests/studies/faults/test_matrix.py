@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from perf_tests.studies.faults.matrix import Result, build_confusion, classify, count_rates
+from perf_tests.studies.faults.catalogue import CASES
+from perf_tests.studies.faults.matrix import (
+    BLAMING,
+    Result,
+    build_confusion,
+    classify,
+    count_rates,
+)
 from perf_tests.studies.faults.trials import Trial
 from tests.studies.faults.trials_made import control, fault
 
@@ -37,15 +44,29 @@ def test_a_verdict_is_right_or_not(trial: Trial, shows: Result) -> None:
 @pytest.mark.parametrize("called", ["healthy", "inconclusive", "contention"])
 def test_a_finding_names_a_fault_under_any_verdict(called: str) -> None:
     """A fault that costs no stall is named by its finding."""
-    found = fault(called, kinds=(), finding="donation-missing", findings=("donation-missing",))
+    found = fault(called, kinds=(), finding="donation-missing", findings={"donation-missing": ""})
     assert classify(found) is Result.RIGHT
 
 
-def test_a_finding_that_is_not_true_blames_a_control() -> None:
-    """A control that is called healthy is blamed all the same by the finding of a fault."""
-    blamed = control(finding="donation-missing", findings=("donation-missing",))
-    assert classify(blamed) is Result.BLAMED
-    assert classify(control(finding="donation-missing")) is Result.RIGHT
+def test_a_finding_must_name_the_process_at_fault() -> None:
+    """The right finding about another process is a wrong name."""
+    growing = {"kinds": (), "finding": "memory-grows", "names": "worker 2"}
+    right, wrong = {"memory-grows": "in worker 2 (pid 7)"}, {"memory-grows": "in worker 1 (pid 6)"}
+    assert classify(fault("healthy", findings=right, **growing)) is Result.RIGHT
+    assert classify(fault("healthy", findings=wrong, **growing)) is Result.WRONG
+    assert classify(fault("healthy", **growing)) is Result.MISSED
+
+
+@pytest.mark.parametrize("blaming", BLAMING)
+def test_a_finding_of_a_fault_blames_a_control(blaming: str) -> None:
+    """A control that is called healthy is blamed by such a finding, and by no other."""
+    assert classify(control(findings={blaming: ""})) is Result.BLAMED
+    assert classify(control(findings={"busy-host": ""})) is Result.RIGHT
+
+
+def test_every_finding_that_names_a_fault_blames_a_control() -> None:
+    """A finding that some fault must have is one that no control may have."""
+    assert {case.finding for case in CASES if case.finding} <= set(BLAMING)
 
 
 def test_rates_leave_open_questions_out_of_the_names() -> None:

@@ -7,7 +7,14 @@ import pytest
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.catalogue import CASES
 from perf_tests.studies.faults.heavy_batches import DiskRows, file_of_noise, sending
-from perf_tests.studies.faults.planted import NO_STAGE, PYTHON, SOURCE, Planted, waits
+from perf_tests.studies.faults.planted import (
+    NO_STAGE,
+    PYTHON,
+    SLOW_START,
+    SOURCE,
+    Planted,
+    waits,
+)
 
 PLANTED = [case for case in CASES if case.planted]
 
@@ -64,22 +71,25 @@ def test_an_answer_is_needed_and_a_reason_for_two(
 
 
 def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> None:
-    """Diagnose is held to account on at least 25 cases and each of seven resources."""
+    """Diagnose is held to account on at least 25 cases, each of ten resources, and slow starts."""
     assert len(PLANTED) >= 25
     assert {
         resource for case in PLANTED if case.planted for resource in case.planted.resources
     } == {
         *("cpu", "gil", "disk", "memory"),
-        *("process-transfer", "device-transfer", "waiting", "read-latency"),
+        *("process-transfer", "device-transfer", "waiting"),
+        *("read-latency", "read-bandwidth", "read-throttling", SLOW_START),
     }
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_only_what_loads_slowly_has_a_stage(case: Case) -> None:
     """Controls, syncs, compilations and donation are no stage's fault; slow loading always is."""
-    loads_slowly = case.family in {"loading", "buffers", "resources", "jitter", "at-risk"}
-    beside = case.family in {"transfer-bound", "contention"}
-    assert bool(case.planted) is (loads_slowly or beside)
+    slow = {"loading", "buffers", "resources", "jitter", "at-risk"}
+    stored = {"latency", "bandwidth", "throttling", "cold-cache", "slow-shard", "slow-start"}
+    beside = {"transfer-bound", "contention"}
+    is_planted = case.family in {*slow, *stored, *beside} and not case.is_control
+    assert bool(case.planted) is is_planted
 
 
 def test_rows_of_a_disk_are_read_whole() -> None:

@@ -105,10 +105,10 @@ def test_a_session_that_fails_is_a_result_too(measured: Measured) -> None:
 
 
 def test_findings_come_along(measured: Measured) -> None:
-    """The names of what was found are those of the protocol and of the verdict's remarks."""
+    """What was found is named as by the protocol and of the verdict's remarks."""
     found = make_measurement(
         findings=(Finding("donation-missing", "1 byte"),), busy_elsewhere_fraction=0.5
     )
     measured(found)
     trial, _ = run(find("donation-missing"), seed=1, budget_s=1.0)
-    assert trial.findings == ("donation-missing", "busy-host")
+    assert list(trial.findings) == ["donation-missing", "busy-host"]

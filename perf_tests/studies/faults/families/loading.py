@@ -19,9 +19,9 @@ from perf_tests.studies.faults.loaders import Prefetched, TorchStyle, in_main_th
 from perf_tests.studies.faults.planted import (
     BATCH,
     PYTHON,
-    SOURCE,
     TRANSFORM,
     holds_the_lock,
+    reads_wait_for,
     waits,
 )
 
@@ -44,7 +44,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Stages(read=_by_row(values)).iter_dataset(),
         _TOO_SLOW,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
     Case(
         "slow-by-far",
@@ -206,7 +206,7 @@ _BUFFERS: Final = (
         {"step_s": STEP_S, "load_ratio": _HIDDEN_RATIO},
         why=_HIDDEN,
         budget_ratio=1.5,
-        planted=waits(SOURCE),
+        planted=reads_wait_for("latency"),
     ),
 )
 

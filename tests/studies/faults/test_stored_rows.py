@@ -1,0 +1,60 @@
+"""Pipelines over a storage: what is stored, how fast it is read, and where it comes from."""
+
+import pickle
+from itertools import islice
+from statistics import fmean
+
+import grain
+import pytest
+
+from netpipe.storage.profiles import parse_storage
+from netpipe.storage.service import Service
+from perf_tests.studies.faults.batches import ROWS, Batch, row
+from perf_tests.studies.faults.stored_rows import (
+    Records,
+    Shards,
+    bandwidth,
+    in_shards,
+    latency,
+    stored,
+)
+
+
+def test_records_have_sizes_that_tell_bytes_from_requests() -> None:
+    """Sizes differ by a factor of about four around their mean, the same in every process."""
+    records = Records(10e3)
+    sizes = [records[number]["payload"].nbytes for number in range(2000)]
+    assert fmean(sizes) == pytest.approx(10e3, rel=0.03)
+    assert 3.8 < max(sizes) / min(sizes) < 4.1
+    again = pickle.loads(pickle.dumps(records))
+    assert [again[number]["payload"].nbytes for number in range(9)] == sizes[:9]
+
+
+def test_settings_are_those_of_a_storage() -> None:
+    """A latency has the mean that it must, with a tail, and a bandwidth is in bytes."""
+    profile = parse_storage(f"object-store,{latency(0.020)},{bandwidth(25e6)}")
+    assert profile.total_bytes_per_s == 25e6
+    service = Service(profile)
+    took_s = [service.request(1, now_s)[0] - now_s for now_s in map(float, range(4000))]
+    assert fmean(took_s) == pytest.approx(0.020, rel=0.03)
+
+
+def test_shards_are_read_in_turn() -> None:
+    """So many records come from one shard before the next."""
+    first, second = {"row": row(1)}, {"row": row(2)}
+    shards = Shards(([first] * 8, [second] * 8), together=2)
+    read = [shards[number] for number in range(5)]
+    assert [record is first for record in read] == [True, True, False, False, True]
+
+
+def test_batches_of_a_storage_are_those_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches hold the rows in their order, over and over, also from shards and with threads."""
+    monkeypatch.setenv("NETPIPE_STORAGES", "")  # it is set for the processes of a session
+    epochs = stored("latency=0s,tail=0s", records=Records(records=2 * ROWS))
+    assert [_first_row(batch) for batch in islice(epochs, 3)] == [0, ROWS, 0]
+    sharded = in_shards(1e-6, 10.0, together=1, reads=grain.ReadOptions(num_threads=2))
+    assert [_first_row(batch) for batch in islice(sharded, 3)] == [0, ROWS, 2 * ROWS]
+
+
+def _first_row(batch: Batch) -> int:
+    return int(batch["tokens"][0, 0])
