@@ -16,7 +16,7 @@ from netpipe.diagnosis.diagnosis import (
     clear_factor,
 )
 from netpipe.diagnosis.loader_variants import section_of
-from netpipe.diagnosis.read_scaling import LATENCY, SATURATED_GROWTH, ReadScaling
+from netpipe.diagnosis.read_scaling import LATENCY, ReadScaling
 from netpipe.diagnosis.turns import Side, SideBlocks, divide, log_interval
 from netpipe.diagnosis.what_if import MeasuredLoader
 from netpipe.results.measurement import Interval
@@ -208,7 +208,7 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
     )
     if reads.bytes_per_read is None:  # What waits is a map: maybe for a lock or another service.
         return "waiting", f"{why}, and it has {reads.in_flight}"
-    if scaling.growth_at(reads.in_flight) < SATURATED_GROWTH:
+    if scaling.more_reads_help(reads.in_flight):
         return LATENCY, f"{why}, and it has {reads.in_flight}"
     if not reads.limit:
         alike = "a bandwidth or a limit on requests, which records of about one size do not tell"

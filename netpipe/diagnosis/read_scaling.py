@@ -82,6 +82,11 @@ class ReadScaling:
         beyond = max(0.0, log(in_flight) - xs[-1]) if is_saturated else 0.0
         return exp(float(np.interp(log(in_flight), xs, ys)) + beyond)
 
+    def more_reads_help(self, in_flight: int) -> bool:
+        """Return whether four times as many reads in flight give clearly more of them a second."""
+        now, more = (reads / self.growth_at(reads) for reads in (in_flight, 4 * in_flight))
+        return more >= SATURATED_GROWTH * now
+
     def slowed(self, factor: float) -> "ReadScaling":
         """Return the same with a saturated storage that takes `factor` times as long."""
         growth = {

@@ -149,7 +149,8 @@ class SingleThreadRun:
             sum(getattr(time, name) for time in reading)
             for name in ("s_per_batch", "cpu_s_per_batch")
         )
-        if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * self.look.batch_s:
+        whole_s = sum(time.s_per_batch for time in times)
+        if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * whole_s or not whole_s:
             return None
         scaling = list[ReadScaling | None]()
         with note_failure(self.remarks, "reads at the same time could not be measured"):

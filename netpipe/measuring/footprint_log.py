@@ -52,6 +52,7 @@ class FootprintLog:
         self._batches: list[int] = []
         self._held: list[dict[str, dict[int, int]]] = []
         self._files: dict[str, int] = {}
+        self._is_shared_sure = True
         self._peak_bytes = 0
         self._names = {getpid(): "the training process"}
 
@@ -86,9 +87,8 @@ class FootprintLog:
         files, earlier = footprint.list_shared_files(), self._listed[max(0, len(self._listed) - 2)]
         self._listed.append(files.keys())
         names = files.keys() & earlier - self._listed[0]
-        unknown = {name for name in names if name.startswith(("psm_", "sem."))}
-        if unknown and footprint.is_shared_memory_used_elsewhere():
-            names -= unknown
+        unknown = any(name.startswith(("psm_", "sem.")) for name in names)
+        self._is_shared_sure &= not (unknown and footprint.is_shared_memory_used_elsewhere())
         return {name: files[name] for name in names}
 
     def describe(self) -> dict[str, Any]:
@@ -115,6 +115,9 @@ class FootprintLog:
                     f"{write(slope.median * batches)} in {batches} batches, most of all in "
                     f"{self._name_growing(kind)}: {way_out}"
                 )
+                if kind == _SHARED and not self._is_shared_sure:
+                    name = "shared-memory-not-judged"
+                    message += ". Or they are another program's, which uses it too: end that one"
                 yield Finding(name, message)
 
     def _name_growing(self, kind: str) -> str:
@@ -141,7 +144,8 @@ class FootprintLog:
         pids = [process.pid for process in psutil.wait_procs(running, _ENDING_S)[1]]
         left = [f"{self._names.get(pid, 'a process')} (pid {pid})" for pid in pids]
         shared = self._list_lasting_files()
-        if sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes:
+        is_left = sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes
+        if is_left and self._is_shared_sure:
             left.append(_describe_files(shared))
         opened = footprint.count_open_files(getpid())
         before = self._held[0][_OPEN][getpid()] if self._held else opened

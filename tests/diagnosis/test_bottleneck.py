@@ -240,12 +240,19 @@ def test_reads_that_nothing_slows_down_are_bound_by_their_latency() -> None:
 
 @pytest.mark.parametrize("limit", [BANDWIDTH, THROTTLING])
 def test_a_limit_binds_only_loaders_that_reach_it(limit: str) -> None:
-    """Four reads do not saturate the storage; 16 do."""
-    reads = made_scaling((1.0, 4.0, 16.0), limit)
+    """Four times as many reads than four are four times as many a second; than 16 they are not."""
+    reads = made_scaling((1.0, 1.0, 4.0), limit)
     assert find_slow_reads(reads, threads=4).resource == LATENCY
     found = find_slow_reads(reads, threads=16)
     assert found.resource == limit
-    assert "64 take 640 ms" in found.why
+    assert "64 take 160 ms" in found.why
+
+
+def test_one_read_can_take_the_whole_bandwidth() -> None:
+    """More reads in flight give no more then, although a single one is not slowed down."""
+    assert (
+        find_slow_reads(made_scaling((4.0, 16.0, 64.0), BANDWIDTH), threads=0).resource == BANDWIDTH
+    )
 
 
 def test_a_limit_that_cannot_be_told_is_not_named() -> None:

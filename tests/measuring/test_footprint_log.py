@@ -179,10 +179,12 @@ def test_batches_on_their_way_are_not_left(scripted: Scripted) -> None:
 def test_nobody_knows_whose_a_file_is(
     scripted: Scripted, name: str, *, has_others: bool, is_found: bool
 ) -> None:
-    """Files with Python's random names count only where no other program may have made them."""
+    """Files with Python's random names are not judged where another program may have made them."""
     scripted.has_others = has_others
     scripted.files = lambda batches: {f"{name}{n}": 100_000 for n in range(batches)}
-    assert ("shared-memory-grows" in scripted.run()) is is_found
+    found = scripted.run()
+    assert ("shared-memory-grows" in found) is is_found
+    assert ("shared-memory-not-judged" in found) is not is_found
     assert (scripted.left() is not None) is is_found
 
 
