@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 _MIN_GROUP = 2
 _MAX_GROUP = 16
+# A longer burst of slow batches does not fit into the blocks of a round.
+MAX_BURST_S = 1.5
 # Groups whose median says whether the buffers are drained; fewer when groups are slow.
 _DRAIN_GROUPS = 5
 # Batches in a block, for loaders that cost nothing.
@@ -87,7 +89,7 @@ class Puller:
         self.epoch_batches: int | None = None
         self._epoch_began = 0
         self._ignored_pids: tuple[int, ...] = ()
-        started = clock()
+        started, threads = clock(), threading.active_count()
         watch.note_wait(started, starts=True)
         try:
             self._iterator = self._start()
@@ -97,12 +99,13 @@ class Puller:
         self.making_s = self._made_s - started
         self.first_batch = self._next()
         self.longest_start_s = self.first_batch_s = clock() - started
+        self._reader_threads = threading.active_count() - threads
         self._find_processes()
 
     @property
     def group(self) -> int:
-        """Pulls to average together: several workers deliver in bursts of one batch each."""
-        return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids)))
+        """Pulls to average together: workers and threads deliver in bursts of one batch each."""
+        return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids), self._reader_threads))
 
     def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has so many batches left, as far as its length is known."""
@@ -257,7 +260,14 @@ class Puller:
         return pulled
 
     def _pull_group_s(self) -> list[float]:
-        return [self.pull()[1] for _ in range(self.group)]
+        """Pull a group, or what comes of it in the time of the longest burst."""
+        started, gaps_s = self._clock(), list[float]()
+        least = max(_MIN_GROUP, len(self.processes.pids))
+        while len(gaps_s) < self.group and (
+            len(gaps_s) < least or self._clock() - started < MAX_BURST_S
+        ):
+            gaps_s.append(self.pull()[1])
+        return gaps_s
 
     def drain(
         self, load_s: float, typical_s: float, enough_s: float, limit_s: float
@@ -281,8 +291,9 @@ class Puller:
             and pulled < _MAX_BATCHES
             and self.epoch_has(2 * self.group)
         ):
-            groups_s.append(fmean(self._pull_group_s()))
-            pulled += self.group
+            gaps_s = self._pull_group_s()
+            groups_s.append(fmean(gaps_s))
+            pulled += len(gaps_s)
             recent_s = median(groups_s[-wanted:])
             if len(groups_s) >= wanted and recent_s >= _DRAINED_FRACTION * typical_s:
                 made = (self._clock() - started) / load_s

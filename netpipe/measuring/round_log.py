@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
 
-from netpipe.measuring.loader_puller import PulledBatches
+from netpipe.measuring.loader_puller import MAX_BURST_S, PulledBatches
 from netpipe.measuring.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
@@ -37,6 +37,7 @@ class Estimates:
         step_s: A step alone.
         transfer_s: A step with a copy of its batch before it.
         train_s: A real step.
+        burst: Batches that arrive together.
     """
 
     load_s: float
@@ -44,6 +45,7 @@ class Estimates:
     step_s: float
     transfer_s: float
     train_s: float
+    burst: int = 1
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class BlockSizes:
         telling_s = min(_TELLING_STEPS * slower_s, _TRAIN_SHARE * longest_round_s)
         real_s = max(_TRAIN_SHARE * round_s, telling_s) * min(stutter, _MAX_TRAIN_STUTTER)
         train_steps = clamp(3, ceil(real_s / slower_s), 400)
+        if estimates.burst * slower_s < MAX_BURST_S:
+            train_steps = estimates.burst * ceil(train_steps / estimates.burst)
         return cls(
             load_s=0.15 * round_s * stutter,
             steps=clamp(2, ceil(0.15 * round_s / step_s), 200),
@@ -194,6 +198,7 @@ class RoundLog:
             step_s=median(columns.step_s),
             transfer_s=median(columns.step_transfer_s),
             train_s=median(columns.train_s_per_step),
+            burst=self.loads[-1].pulled.group,
         )
 
     def columns(self) -> Rounds:

@@ -125,7 +125,8 @@ class RoundRunner:
             0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s
         )
         load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
-        self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s)
+        burst = pulled.group
+        self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, burst)
         self._run_rounds()
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
