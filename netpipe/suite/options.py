@@ -15,7 +15,6 @@ from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
-from netpipe.storage.profiles import parse_storage
 
 BASELINE: Final = "baseline"
 """The ref that names the commit at which the baseline in use was recorded."""
@@ -92,6 +91,8 @@ class Options:
             request, lint_request = _make_requests(values, config.rootpath)
             accelerators = parse_accelerators(values["accelerator"])
             if values["storage"]:
+                from netpipe.storage.profiles import parse_storage  # It imports the stand-in too.
+
                 parse_storage(values["storage"])
         if values["storage"] and values["record"]:
             raise _usage("storage", "be left out of a recording: its times are derived",
