@@ -129,7 +129,7 @@ def test_two_processes_of_a_training_measure_their_loaders(
     (tmp_path / "target.py").write_text(TARGET)
     paths = [tmp_path / f"host-{host}.json" for host in range(2)]
     shared = {**os.environ, "PORT": str(free_port()), "DATA": str(tmp_path / "data")}
-    words = ["--accelerator", "emulated:30ms", "--budget", "4", "--json", "--quiet"]
+    words = ["--accelerator", "emulated:30ms", "--budget", "8", "--json", "--quiet"]
     started = []
     for host, path in enumerate(paths):
         with path.open("w") as stdout, path.with_suffix(".errors").open("w") as stderr:
