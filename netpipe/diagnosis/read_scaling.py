@@ -15,6 +15,7 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.stage_times import StageTime
+from netpipe.errors import SessionError
 from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.storage.stand_in import count_bytes
@@ -147,7 +148,7 @@ class ReadScaling:
 
 def measure_read_scaling(
     dataset: Any, times: Iterable[StageTime], clock: Clock, budget_s: float
-) -> ReadScaling | None:
+) -> ReadScaling:
     """Read elements with more and more threads, after those that the loader begins with.
 
     Args:
@@ -156,13 +157,14 @@ def measure_read_scaling(
         clock: In seconds.
         budget_s: About how long it may take.
 
-    Returns:
-        None if there is not exactly one place where threads can read.
+    Raises:
+        SessionError: There is not exactly one place where threads can read.
+        Exception: Whatever reading raised.
     """
     datasets, graph = collect_datasets(dataset), read_graph(dataset)
     readers = graph.of_kind("ToIter")
     if len(readers) != 1:
-        return None
+        raise SessionError(f"the pipeline must have one to_iter_dataset; found {len(readers)}")
     top = readers[0].parents[0]
     below = {top, *(node.id for node in graph.below(graph.nodes[top]))}
     reading = [time for time in times if time.single_thread_node in below]

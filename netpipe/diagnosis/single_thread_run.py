@@ -151,7 +151,7 @@ class SingleThreadRun:
         )
         if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * self.look.batch_s:
             return None
-        scaling = list[ReadScaling | None]()
+        scaling = list[ReadScaling]()
         with note_failure(self.remarks, "reads at the same time could not be measured"):
             slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
             if not self._waits(slot):

@@ -22,6 +22,7 @@ from netpipe.diagnosis.read_scaling import (
     name_limit,
     split_by_size,
 )
+from netpipe.errors import SessionError
 from netpipe.linting.graph.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import stage_time
@@ -363,7 +364,8 @@ def test_grains_own_source_is_seen() -> None:
 def test_only_one_place_where_threads_can_read_is_measured(loader: Any) -> None:
     """With two or none, nothing is read."""
     dataset = loader()
-    assert measure_read_scaling(dataset, [], FakeClock(), 1.0) is None
+    with pytest.raises(SessionError, match="must have one to_iter_dataset; found"):
+        measure_read_scaling(dataset, [], FakeClock(), 1.0)
 
 
 def test_what_the_source_raises_is_raised() -> None:
