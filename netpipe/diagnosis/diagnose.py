@@ -12,6 +12,7 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, f
 from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.turns import max_duration_s
 from netpipe.linting.request import LintRequest
+from netpipe.linting.rules import LOCAL_ONLY
 from netpipe.measuring import child as measuring_child
 from netpipe.measuring.request import MeasureRequest
 from netpipe.measuring.targets import targets_command
@@ -118,10 +119,19 @@ def compose_diagnosis(
         findings=findings,
         needs=list_needs(findings, flops, request.mfu),
         measurement=measurement,
-        lint=lint,
+        lint=_silence_local_rules(lint) if findings.reads else lint,
         host=this_host(),
         versions=installed_versions(),
     )
+
+
+def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Silence the findings that do not hold where reading waits; lint has not measured whether."""
+    needless = [finding for finding in lint["findings"] if finding["rule"] in LOCAL_ONLY]
+    kept = [finding for finding in lint["findings"] if finding not in needless]
+    reason = "reading was measured to wait"
+    silenced = [*lint["silenced"], *({**finding, "reason": reason} for finding in needless)]
+    return {**lint, "findings": kept, "silenced": silenced}
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:

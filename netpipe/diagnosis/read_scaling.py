@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from heapq import heapreplace
 from itertools import chain, count, cycle
@@ -14,7 +15,8 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.linting.graph.grain_classes import replace_user_code
+from netpipe.errors import SessionError
+from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.storage.stand_in import count_bytes
 
@@ -124,6 +126,7 @@ class ReadScaling:
         pairs = [
             (read.source_bytes / read.source_reads, read.source_s / read.source_reads)
             for read in self.levels[LEVELS[0]]
+            if read.source_reads
         ]
         sizes, seconds = zip(*pairs, strict=True)
         slope = theilslopes(seconds, sizes).slope if len(set(sizes)) > 1 else 0.0
@@ -150,7 +153,7 @@ class ReadScaling:
 
 def measure_read_scaling(
     dataset: Any, times: Iterable[StageTime], clock: Clock, budget_s: float
-) -> ReadScaling | None:
+) -> ReadScaling:
     """Read elements with more and more threads, after those that the loader begins with.
 
     Args:
@@ -159,24 +162,36 @@ def measure_read_scaling(
         clock: In seconds.
         budget_s: About how long it may take.
 
-    Returns:
-        None if there is not exactly one place where threads can read.
+    Raises:
+        SessionError: There is not exactly one place where threads can read.
+        Exception: Whatever reading raised.
     """
     datasets, graph = collect_datasets(dataset), read_graph(dataset)
     readers = graph.of_kind("ToIter")
     if len(readers) != 1:
-        return None
+        raise SessionError(f"the pipeline must have one to_iter_dataset; found {len(readers)}")
     top = readers[0].parents[0]
     below = {top, *(node.id for node in graph.below(graph.nodes[top]))}
     reading = [time for time in times if time.single_thread_node in below]
-    calls = max(1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top))
+    calls = max(
+        [1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top)]
+    )
     alone_s, cpu_s = (
         sum(getattr(time, name) for time in reading) / calls
         for name in ("s_per_batch", "cpu_s_per_batch")
     )
-    elements: Any = datasets[top]
-    for node in graph.of_kind("Source"):
-        replace_user_code(datasets[node.id], _ObservedSource)
+    with ExitStack() as restoring:
+        for node in graph.of_kind("Source"):
+            dataset = datasets[node.id]
+            if replace_source(dataset, _ObservedSource):
+                # A loader may return the same dataset each time.
+                restoring.callback(replace_source, dataset, lambda observed: observed.source)
+        return _measure_levels(datasets[top], alone_s, cpu_s, clock, budget_s)
+
+
+def _measure_levels(
+    elements: Any, alone_s: float, cpu_s: float, clock: Clock, budget_s: float
+) -> ReadScaling:
     share_s, positions = budget_s / (len(LEVELS) + 2), count(len(elements) // 3)
     levels = {n: _read_at_once(elements, positions, n, clock, share_s) for n in LEVELS}
     growth, alone = find_growth(levels, alone_s, cpu_s)
@@ -196,17 +211,14 @@ class _ObservedSource:
     seen = threading.local()
 
     def __init__(self, source: Any) -> None:
-        self._source = source
+        self.source = source
 
     def __len__(self) -> int:
-        return len(self._source)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+        return len(self.source)
 
     def __getitem__(self, index: Any) -> Any:
         started_s = time.perf_counter()
-        record = self._source[index]
+        record = self.source[index]
         seen = vars(self.seen)
         seen["source_s"] = seen.get("source_s", 0.0) + time.perf_counter() - started_s
         seen["source_reads"] = seen.get("source_reads", 0) + 1

@@ -19,7 +19,7 @@ from netpipe.diagnosis.turns import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO, READS
 from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
-from netpipe.results.units import format_amount, format_number, format_percent, format_seconds
+from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import subject_label
 from netpipe.verdict.tables import Cell, Figure, Table, format_ratio, interval_figure, rate_headroom
@@ -180,7 +180,7 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
 
 def build_read_table(reads: Reads) -> Table:
     """Return how long reads take with more and more of them in flight."""
-    size = f", of {format_amount(reads.bytes_per_read)}B each" if reads.bytes_per_read else ""
+    size = f", of {format_bytes(reads.bytes_per_read)} each" if reads.bytes_per_read else ""
     now = f"the loader has {reads.in_flight} in flight{size}"
     rows = [
         {

@@ -152,7 +152,7 @@ class SingleThreadRun:
         whole_s = sum(time.s_per_batch for time in times)
         if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * whole_s or not whole_s:
             return None
-        scaling = list[ReadScaling | None]()
+        scaling = list[ReadScaling]()
         with note_failure(self.remarks, "reads at the same time could not be measured"):
             slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
             if not self._waits(slot):

@@ -152,6 +152,8 @@ def _compare_metric(
         is_step_time or not metric.is_judged_on_shared_cores
     )
     difference = why_not_comparable(metric, now[-1], then[0])
+    if not (difference or all(map(metric.is_in, (*now, *then)))):
+        difference = "not every session has it"
     return mark_if_not_comparable(found, difference, figures if is_reported_only else "")
 
 

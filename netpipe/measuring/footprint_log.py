@@ -151,7 +151,9 @@ class FootprintLog:
         before = self._held[0][_OPEN][getpid()] if self._held else opened
         if opened - before >= _MIN_LEFT_FILES:
             left.append(f"{opened - before} more open files than in the first round")
-        message = f"still there once the loader was closed, at each start more: {'; '.join(left)}"
+        message = (
+            f"still there after the loader was closed, and more with each start: {'; '.join(left)}"
+        )
         return Finding("left-after-close", message) if left else None
 
 

@@ -25,6 +25,7 @@ from netpipe.session.result_files import (
     read_result,
     stacks_file,
 )
+from netpipe.session.shared_storages import SHARED_STORAGES
 from netpipe.temporary_folders import temporary_folder
 
 _POLL_S = 0.05
@@ -147,7 +148,8 @@ def open_session(
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
-    variables = {name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")}
+    withheld = ("PYTEST_XDIST", SHARED_STORAGES)
+    variables = {name: value for name, value in base.items() if not name.startswith(withheld)}
     variables[REQUEST_VARIABLE] = request.to_json()
     if parse_accelerator(request.accelerator) is not None:
         variables["JAX_PLATFORMS"] = "cpu"

@@ -22,8 +22,8 @@ _SCHEDULER_CLOCK = 2
 _THREAD_CLOCK = 4
 _MAX_READINGS = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# False where the kernel was built without CONFIG_PROC_CHILDREN.
 _SCHEDULING = Path("/proc/thread-self/schedstat")
+# False where the kernel was built without CONFIG_PROC_CHILDREN.
 _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 

@@ -3,16 +3,17 @@
 import os
 from typing import Final
 
-_VARIABLE: Final = "NETPIPE_STORAGES"
+SHARED_STORAGES: Final = "NETPIPE_STORAGES"
+"""The environment variable that hands them on; a session starts without it."""
 
 
 def list_shared_storages() -> dict[str, str]:
     """Return the file of each stand-in that this process has made or was started with, by name."""
-    pairs = (line.split() for line in os.environ.get(_VARIABLE, "").splitlines())
+    pairs = (line.split() for line in os.environ.get(SHARED_STORAGES, "").splitlines())
     return {name: path for name, path in pairs if os.path.exists(path)}  # noqa: PTH110  # no file
 
 
 def share_storage(name: str, path: str) -> None:
     """Let this process, and those that it starts from now on, find a stand-in by its name."""
     shared = list_shared_storages() | {name: path}
-    os.environ[_VARIABLE] = "\n".join(map(" ".join, shared.items()))
+    os.environ[SHARED_STORAGES] = "\n".join(map(" ".join, shared.items()))

@@ -9,6 +9,7 @@ from typing import Any
 
 from netpipe.errors import MisuseError
 from netpipe.linting.graph.grain_classes import replace_source
+from netpipe.linting.graph.nodes import Node
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.session.targets import resolve
 from netpipe.storage.profiles import parse_storage
@@ -44,14 +45,19 @@ def _replace_sources(made: Any, storage: str) -> None:
     datasets = collect_datasets(made)
     leaves = [node for node in read_graph(made).nodes if not node.parents]
     if not leaves or not all(
-        leaf.kind == "Source" and replace_source(datasets[leaf.id], stand_in) for leaf in leaves
+        _is_stored(leaf) and replace_source(datasets[leaf.id], stand_in) for leaf in leaves
     ):
-        found = "a source that is a stream or computed" if leaves else type(made).__name__
+        found = "a source that is a stream, computed or a list" if leaves else type(made).__name__
         raise MisuseError(
             f"storage {storage}: the loader must be a Grain pipeline of random-access sources, "
             f"which can be replaced; found {found}. Before the factory returns, wrap what it reads "
             "from: netpipe.storage.stand_in(source)"
         )
+
+
+def _is_stored(leaf: Node) -> bool:
+    """Return whether a leaf may read from a storage. A list often has names, which a map reads."""
+    return leaf.kind == "Source" and not str(leaf.parameters.get("source")).startswith("builtins.")
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

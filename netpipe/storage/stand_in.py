@@ -95,8 +95,9 @@ class StandIn:
     def _list_records(self, index: Any) -> Sequence[Any]:
         if isinstance(index, slice):
             return range(*index.indices(len(self)))
-        is_several = isinstance(index, Iterable) and not isinstance(index, (str, bytes))
-        return list(index) if is_several else [index]
+        # An array of no dimension is a number.
+        is_one = isinstance(index, (str, bytes)) or getattr(index, "ndim", 1) == 0
+        return list(index) if isinstance(index, Iterable) and not is_one else [index]
 
     def _wait(self, records: Sequence[Any], size: int) -> None:
         """Wait until requests for records, each of `size` bytes, are all answered."""

@@ -8,6 +8,9 @@ from typing import Any
 import grain
 import numpy as np
 
+from netpipe.linting.graph.grain_classes import replace_source
+from netpipe.linting.graph.reader import collect_datasets
+
 ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)
 ONE_WORKER = grain.MultiprocessingOptions(num_workers=1, per_worker_buffer_size=1)
@@ -262,3 +265,16 @@ def works_in_workers_alone() -> Any:
 def taking_workers(workers: int = 3) -> list[str]:
     """Tell how many workers it was given; it is not Grain's."""
     return [f"{workers} workers"]
+
+
+def list_sources(dataset: Any) -> list[object]:
+    """Return the sources of a pipeline."""
+    found: list[object] = []
+
+    def keep(source: object) -> object:
+        found.append(source)
+        return source
+
+    for part in collect_datasets(dataset).values():
+        replace_source(part, keep)
+    return found

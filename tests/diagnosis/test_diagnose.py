@@ -10,6 +10,7 @@ import pytest
 from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.child import count_flops
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
+from netpipe.diagnosis.diagnosis import Reads
 from netpipe.errors import MisuseError
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
@@ -104,6 +105,19 @@ def test_the_loaders_own_bottleneck_limits() -> None:
         assert made.findings.bottleneck == BOTTLENECK
         assert made.lint == LINT
         assert made.findings.stages == findings().stages
+
+
+@pytest.mark.parametrize("reads", [None, Reads(4, (), None, "")], ids=["computing", "waiting"])
+def test_where_reads_wait_lint_does_not_warn_about_threads(reads: Reads | None) -> None:
+    """The diagnosis has measured what lint alone does not know."""
+    threads, order = {"rule": "threads-in-workers"}, {"rule": "shuffle-after-batch"}
+    found = {**FOUND, "findings": findings(reads=reads).to_document()}
+    lint = compose_diagnosis(found, None, {**LINT, "findings": [threads, order]}, REQUEST).lint
+    if reads is None:
+        assert (lint["findings"], lint["silenced"]) == ([threads, order], [])
+    else:
+        assert lint["findings"] == [order]
+        assert lint["silenced"] == [{**threads, "reason": "reading was measured to wait"}]
 
 
 def test_copies_to_the_device_limit() -> None:

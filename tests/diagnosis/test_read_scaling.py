@@ -22,6 +22,7 @@ from netpipe.diagnosis.read_scaling import (
     name_limit,
     split_by_size,
 )
+from netpipe.errors import SessionError
 from netpipe.linting.graph.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import stage_time
@@ -229,6 +230,12 @@ def test_larger_records_count_by_read_and_not_by_element() -> None:
     assert made_scaling(reads=fours).larger_records_factor(8) == pytest.approx(0.4 + 0.6 / 8)
 
 
+def test_elements_without_a_read_do_not_count_for_larger_records() -> None:
+    """Where sources are mixed, another one may make some of the elements."""
+    reads = [*sized(1e-6), Read(0, 0.0)]
+    assert made_scaling(reads=reads).larger_records_factor(8) == pytest.approx(0.4 + 0.6 / 8)
+
+
 @pytest.mark.parametrize(
     ("limit", "helps"), [(LATENCY, True), (THROTTLING, True), (BANDWIDTH, False), ("", False)]
 )
@@ -331,6 +338,21 @@ def test_each_thread_counts_its_own_reads_of_the_source() -> None:
             assert 0 < read.source_s <= read.element_s
 
 
+def test_the_source_is_restored() -> None:
+    """A loader that reads from the same dataset each time keeps its own source."""
+    source = Observed()
+    dataset = grain.MapDataset.source(source)
+    measure(lambda: dataset.to_iter_dataset(loaders.THREADS))
+    assert loaders.list_sources(dataset) == [source]
+
+
+def test_grains_own_source_is_seen() -> None:
+    """ArrayRecord, for example, is one."""
+    numbers = grain.MapDataset.source(grain.sources.RangeDataSource(0, 3000, 1))
+    scaling = measure(lambda: numbers.to_iter_dataset(loaders.THREADS))
+    assert all(read.source_reads == 1 for reads in scaling.levels.values() for read in reads)
+
+
 @pytest.mark.parametrize(
     "loader",
     [
@@ -342,7 +364,8 @@ def test_each_thread_counts_its_own_reads_of_the_source() -> None:
 def test_only_one_place_where_threads_can_read_is_measured(loader: Any) -> None:
     """With two or none, nothing is read."""
     dataset = loader()
-    assert measure_read_scaling(dataset, [], FakeClock(), 1.0) is None
+    with pytest.raises(SessionError, match="must have one to_iter_dataset; found"):
+        measure_read_scaling(dataset, [], FakeClock(), 1.0)
 
 
 def test_what_the_source_raises_is_raised() -> None:

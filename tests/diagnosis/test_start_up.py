@@ -9,8 +9,6 @@ import pytest
 
 from netpipe.diagnosis.start_up import NotingSource, observe_start
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.linting.graph.grain_classes import replace_source
-from netpipe.linting.graph.reader import collect_datasets
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.session.heartbeat import UNWATCHED
@@ -113,22 +111,9 @@ def test_what_cannot_be_seen_is_in_the_rest(loader: Any) -> None:
 
 def test_the_source_is_restored() -> None:
     """A loader that returns the same dataset each time keeps its own source."""
-    before = sources(loaders.the_same())
+    before = loaders.list_sources(loaders.the_same())
     assert start(loaders.the_same).first_read_s is not None
-    assert list(map(id, sources(loaders.the_same()))) == list(map(id, before))
-
-
-def sources(dataset: Any) -> list[object]:
-    """Return the sources of a pipeline."""
-    found: list[object] = []
-
-    def keep(source: object) -> object:
-        found.append(source)
-        return source
-
-    for part in collect_datasets(dataset).values():
-        replace_source(part, keep)
-    return found
+    assert list(map(id, loaders.list_sources(loaders.the_same()))) == list(map(id, before))
 
 
 def test_grains_own_source_is_seen() -> None:

@@ -1,7 +1,7 @@
 """Which metrics can be compared between two hosts, devices and sets of data, and how strictly."""
 
 from dataclasses import replace
-from math import exp
+from math import exp, inf
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Outcome
-from netpipe.results.measurement import Device, Host
+from netpipe.results.measurement import Device, Host, Interval
 from tests.gate.sessions import (
     BASELINE,
     BOUNDS,
@@ -195,6 +195,17 @@ def test_what_only_one_side_has_is_not_compared(metric: str, *, is_new: bool, wh
     assert found.why_not.startswith(f"{whose} does not have it")
     assert (found.then is None) is is_new
     assert comparison.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("is_now", [True, False])
+def test_a_figure_that_one_of_several_sessions_lacks_is_not_judged(*, is_now: bool) -> None:
+    """Growth of too few rounds does not count as none."""
+    unknown = replace(session(), growth_bytes_per_batch=Interval(9e6, -inf, inf, 3))
+    usual, lacking = [session()] * 3, [session(), unknown, session()]
+    now, then = (lacking, usual) if is_now else (usual, lacking)
+    comparison = compare("load_s_per_batch", now, BaselineSessions(WHERE, then))
+    found = of_metric(comparison, "growth_bytes_per_batch")
+    assert (found.outcome, found.why_not) == (Outcome.NOT_COMPARED, "not every session has it")
 
 
 @pytest.mark.parametrize("quantity", GATED)

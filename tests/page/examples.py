@@ -11,6 +11,8 @@ from netpipe.diagnosis.diagnosis import (
     Intervention,
     Need,
     Prediction,
+    Reads,
+    ReadsInFlight,
     Stage,
     Verification,
 )
@@ -154,6 +156,7 @@ def findings(name: str) -> Findings:
     return Findings(
         near(0.04), near(0.08), "rebuilt", near(0.078), near(0.077), 2, 0, stages, bottleneck,
         changed, foretold, tried, "", 61.0, start_up=StartUp(0.5, 1.5, 2.5, 3.5, 4.5),
+        reads=Reads(4, (ReadsInFlight(4, 0.04, 100.0), ReadsInFlight(64, 0.04, 1600.0)), 2e4, ""),
     )  # fmt: skip
 
 

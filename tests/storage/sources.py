@@ -101,6 +101,11 @@ def half_own() -> grain.MapDataset[Any]:
     return grain.MapDataset.mix([grain.MapDataset.source(Rows()), OwnDataset()])
 
 
+def of_names() -> grain.MapDataset[Any]:
+    """Return a pipeline whose map reads what a list names."""
+    return grain.MapDataset.source(list(range(100))).map(Rows().__getitem__)
+
+
 def computed() -> grain.MapDataset[Any]:
     """Return a pipeline whose map reads."""
     return grain.MapDataset.range(100).map(Rows().__getitem__)

@@ -90,11 +90,12 @@ def test_a_loader_that_wraps_its_source_has_placed_it() -> None:
     [
         (sources.stream, "generator"),
         (lambda: [1, 2], "list"),
-        (sources.computed, "a source that is a stream or computed"),
-        (sources.half_own, "a source that is a stream or computed"),
+        (sources.computed, "a source that is a stream, computed or a list"),
+        (sources.of_names, "a source that is a stream, computed or a list"),
+        (sources.half_own, "a source that is a stream, computed or a list"),
         (
             lambda: grain.experimental.ParquetIterDataset("none.parquet"),
-            "a source that is a stream or computed",
+            "a source that is a stream, computed or a list",
         ),
     ],
 )

@@ -94,6 +94,7 @@ def test_slices_and_keys_are_reads(timed: Timed) -> None:
     assert timed(lambda: rows[10:14]) == pytest.approx(4.0)
     assert timed(lambda: rows["four"]) == pytest.approx(1.0)
     assert timed(lambda: rows[np.int64(4)]) == pytest.approx(1.0)
+    assert timed(lambda: rows[np.array(4)]) == pytest.approx(1.0)
     assert timed(lambda: rows[np.arange(3)]) == pytest.approx(3.0)
 
 

@@ -66,6 +66,6 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedFinding(LintFinding):
-    """A finding that the user silenced, with the user's reason."""
+    """A finding that the user silenced, or that does not hold where reading waits, and why."""
 
     reason: str

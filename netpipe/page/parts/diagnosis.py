@@ -19,6 +19,7 @@ from netpipe.diagnosis.report import (
     build_intervention_table,
     build_need_table,
     build_prediction_table,
+    build_read_table,
     build_stage_table,
     build_start_up_table,
 )
@@ -103,6 +104,8 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
         yield Notes("What could not be done", [Note("", remark) for remark in findings.remarks])
     if findings.stages:
         yield _build_stages(findings)
+    if findings.reads:
+        yield build_read_table(findings.reads)
     if findings.what_if:
         yield _build_predictions(findings, measurement and measurement["step_s"]["median"])
     if findings.interventions:
