@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from netpipe.clock import Clock
 from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import TimeSlot
 from netpipe.errors import SessionError
 from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
@@ -151,19 +151,16 @@ class ReadScaling:
         return max(1.0, taken_s[-1] * threads / float(chosen.sum()))
 
 
-def measure_read_scaling(
-    dataset: Any, times: Iterable[StageTime], clock: Clock, budget_s: float
-) -> ReadScaling:
+def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlot) -> ReadScaling:
     """Read elements with more and more threads, after those that the loader begins with.
 
     Args:
         dataset: A pipeline of its own, without workers and threads.
         times: Of its stages.
-        clock: In seconds.
-        budget_s: About how long it may take.
+        slot: How long it may take.
 
     Raises:
-        SessionError: There is not exactly one place where threads can read.
+        SessionError: There is not exactly one place where threads can read, or no time is left.
         Exception: Whatever reading raised.
     """
     datasets, graph = collect_datasets(dataset), read_graph(dataset)
@@ -186,19 +183,17 @@ def measure_read_scaling(
             if replace_source(dataset, _ObservedSource):
                 # A loader may return the same dataset each time.
                 restoring.callback(replace_source, dataset, lambda observed: observed.source)
-        return _measure_levels(datasets[top], alone_s, cpu_s, clock, budget_s)
+        return _measure_levels(datasets[top], alone_s, cpu_s, slot)
 
 
-def _measure_levels(
-    elements: Any, alone_s: float, cpu_s: float, clock: Clock, budget_s: float
-) -> ReadScaling:
-    share_s, positions = budget_s / (len(LEVELS) + 2), count(len(elements) // 3)
-    levels = {n: _read_at_once(elements, positions, n, clock, share_s) for n in LEVELS}
+def _measure_levels(elements: Any, alone_s: float, cpu_s: float, slot: TimeSlot) -> ReadScaling:
+    positions = count(len(elements) // 3)
+    levels = {n: _read_at_once(elements, positions, n, slot) for n in LEVELS}
     growth, alone = find_growth(levels, alone_s, cpu_s)
     limit = LATENCY
     if growth[LEVELS[-1]] >= SATURATED_GROWTH:
         halves = [
-            _read_at_once(elements, cycle(half), LEVELS[-1], clock, share_s)
+            _read_at_once(elements, cycle(half), LEVELS[-1], slot)
             for half in split_by_size(chain(*levels.values()))
         ]
         limit = name_limit(levels[LEVELS[-1]], alone, *halves)
@@ -227,7 +222,7 @@ class _ObservedSource:
 
 
 def _read_at_once(
-    elements: Any, positions: Iterator[int], threads: int, clock: Clock, limit_s: float
+    elements: Any, positions: Iterator[int], threads: int, slot: TimeSlot
 ) -> list[Read]:
     """Read with so many threads until there are enough elements or the time is up.
 
@@ -236,7 +231,10 @@ def _read_at_once(
     """
     reads: list[Read] = []
     failures: list[Exception] = []
-    ends_s, enough = clock() + limit_s, max(_MIN_READS, _MIN_WAVES * threads)
+    # The levels, and two halves by size.
+    share_s, clock = slot.budget_s / (len(LEVELS) + 2), slot.clock
+    slot.require(share_s)
+    ends_s, enough = clock() + share_s, max(_MIN_READS, _MIN_WAVES * threads)
 
     def read() -> None:
         try:
@@ -248,11 +246,15 @@ def _read_at_once(
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
             failures.append(error)
 
-    running = [threading.Thread(target=read, name="netpipe-read") for _ in range(threads)]
+    running = [
+        threading.Thread(target=read, name="netpipe-read", daemon=True) for _ in range(threads)
+    ]
     for thread in running:
         thread.start()
     for thread in running:
-        thread.join()
+        thread.join(min(slot.remaining_s(), threading.TIMEOUT_MAX))
+        if thread.is_alive():
+            raise SessionError(f"a read beside {threads - 1} others did not end in time")
     for failure in failures[:1]:
         raise failure
     # The first ones find an idle storage, which may allow a burst.

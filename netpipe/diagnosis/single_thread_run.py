@@ -158,7 +158,7 @@ class SingleThreadRun:
             if not self._waits(slot):
                 return None
             dataset = cast("OneThread", self.loader()).dataset
-            measure = partial(measure_read_scaling, dataset, times, slot.clock, slot.budget_s)
+            measure = partial(measure_read_scaling, dataset, times, slot)
             scaling.append(call_within(measure, slot.remaining_s()))
         return scaling[0] if scaling else None
 
