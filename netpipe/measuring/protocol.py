@@ -31,6 +31,7 @@ from netpipe.session.shared_storages import list_shared_storages
 _IDLE_SHARE = 0.02
 # The parent waits for 5 s once the result is written; a worker may take a second to stop.
 _LAST_CLOSE_S = 3.0
+_REFERENCE_CLOSE_S = 1.0  # beyond that
 # Of the busiest worker; with less, none can be called idle.
 _MIN_WORKER_CPU_S = 0.2
 # Smallest undonated state worth reporting, in bytes.
@@ -103,7 +104,7 @@ def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
     """Close both loaders at the same time, and report what remains of the one that was measured."""
     reference = call_in_thread(runner.reference.close)
     if close_with_timeout(runner.puller.close, _LAST_CLOSE_S):
-        wait([reference], _LAST_CLOSE_S)
+        wait([reference], _REFERENCE_CLOSE_S)
         left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
     else:
         left = Finding(
