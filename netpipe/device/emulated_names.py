@@ -74,6 +74,12 @@ def check_flops(flops: float) -> float:
     return flops
 
 
+def count_flops(flops: Flops) -> float | None:
+    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None."""
+    counted = flops() if callable(flops) else flops
+    return None if counted is None else float(check_flops(counted))
+
+
 def parse_accelerator(text: str) -> EmulatedAccelerator | None:
     """Parse an accelerator, None for `auto`; raise a MisuseError if its name is unknown."""
     if text == "auto":

@@ -1,48 +1,17 @@
-"""The processes of a diagnosis: its session, and a second one that pulls from the same loader.
+"""The process of a diagnosis.
 
-Loader workers import this again, and the second process sets its environment before it imports
-jax, so the top level imports nothing heavy.
+Loader workers import this again, so the top level imports nothing heavy.
 """
 
-import os
-from collections.abc import Callable
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from multiprocessing import get_context, set_start_method
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import psutil
-
-from netpipe.device.emulated_names import Flops, check_flops
-from netpipe.errors import SessionError
-from netpipe.session.processes import is_resource_tracker
-from netpipe.session.request import START_UP_S, SessionRequest
+from netpipe.device.emulated_names import count_flops
+from netpipe.diagnosis.request import InvestigationRequest
+from netpipe.session.request import START_UP_S
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from netpipe.diagnosis.blocks import PullCost
     from netpipe.measuring.request import Factories
-
-_FAREWELL_S: Final = 5.0
-# Beyond the requested seconds: a slow batch is pulled to its end.
-_GRACE_S: Final = 20.0
-
-
-@dataclass(frozen=True)
-class InvestigationRequest(SessionRequest):
-    """The settings of one investigation; its `budget_s` is the longest that it may take.
-
-    Attributes:
-        target: Names the loader factory, so that a second process can import it.
-        load_s: The fields of the load time that was measured with that step.
-    """
-
-    kind: str = "diagnose"
-    target: str = ""
-    wanted_s: float = 60.0
-    step_s: float | None = None
-    load_s: tuple[float, float, float, int] | None = None
 
 
 def investigate(request: InvestigationRequest, factories: "Factories") -> dict[str, Any]:
@@ -74,96 +43,6 @@ def main() -> None:
     run_on_targets(
         InvestigationRequest, lambda request, factories, _: investigate(request, factories)
     )
-
-
-def count_flops(flops: Flops) -> float | None:
-    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None."""
-    counted = flops() if callable(flops) else flops
-    return None if counted is None else float(check_flops(counted))
-
-
-class SecondProcess:
-    """A process with a single-thread run of the same loader; raises a SessionError if it fails."""
-
-    def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
-        self._target = target
-        self._start_limit_s = start_limit_s
-
-    def __enter__(self) -> "SecondProcess":
-        context = get_context("spawn")
-        self._pipe, other_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(self._target, other_end))
-        self._process.start()
-        other_end.close()
-        try:
-            self._receive(self._start_limit_s)
-        except BaseException:
-            self._end(0.0)
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end(_FAREWELL_S)
-
-    def start_pulling(self, min_s: float) -> "Callable[[], PullCost]":
-        """Let the process pull for a while; return a function that waits for its result."""
-        # If the process has ended, receiving its answer says so.
-        with suppress(OSError):
-            self._pipe.send(min_s)
-        return lambda: self._receive(min_s + _GRACE_S)
-
-    def _receive(self, limit_s: float) -> Any:
-        how = f"gave no answer for {limit_s:g} s"
-        with suppress(EOFError, OSError):
-            if self._pipe.poll(limit_s):
-                how = "ended"
-                answer = self._pipe.recv()
-                if not isinstance(answer, str):
-                    return answer
-                how = f"failed: {answer}"
-        # Left alone, it would go on using the cores beside the other measurements.
-        self._end(0.0)
-        raise SessionError(f"a second process with the same loader {how}")
-
-    def _end(self, farewell_s: float) -> None:
-        """Let the process stop its loader; after a while kill it and all its children."""
-        self._pipe.close()
-        # A process that was ended before is closed, and raises a ValueError.
-        with suppress(ValueError):
-            self._process.join(farewell_s)
-            with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(self._process.pid).children(recursive=True):
-                    # The tracker still has to remove the shared memory of the others.
-                    if not is_resource_tracker(child.pid):
-                        child.kill()
-            self._process.kill()
-            self._process.join()
-            self._process.close()
-
-
-def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
-    """Pull whenever the parent asks; send what it costs, or the loader's error."""
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    from netpipe.clock import MonotonicClock
-    from netpipe.diagnosis.blocks import PullingThread
-    from netpipe.diagnosis.loader_variants import single_thread_variant
-    from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.bounded_calls import summarize_error
-    from netpipe.session.targets import resolve
-
-    try:
-        # The parent's method came with this process; the user's module may set its own only once.
-        set_start_method(None, force=True)
-        let_grain_start_workers()
-        loader, _ = single_thread_variant(resolve(target))
-        puller = PullingThread(loader, MonotonicClock(), undelayed=True)
-        # The pipe ends these ways; the puller wraps every error of the loader in its own type.
-        with closing(puller), suppress(EOFError, ConnectionError):
-            pipe.send(None)
-            while True:
-                pipe.send(puller.start_pulling(pipe.recv())())
-    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        pipe.send(summarize_error(error))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
-from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
     describe_reads,
@@ -30,6 +29,7 @@ from netpipe.diagnosis.loader_variants import (
     with_workers,
     without_stage,
 )
+from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import (

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 
 from netpipe.clock import MonotonicClock
-from netpipe.device.emulated_names import Flops
-from netpipe.diagnosis.child import count_flops
+from netpipe.device.emulated_names import Flops, count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.loader_puller import Batch
 from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, to_device

@@ -8,6 +8,7 @@ import pytest
 from netpipe.device.emulated_names import (
     EmulatedAccelerator,
     Flops,
+    count_flops,
     parse_accelerator,
     parse_accelerators,
 )
@@ -192,3 +193,12 @@ def test_every_name_of_a_list_is_checked(text: str) -> None:
     """An unknown name refuses the list."""
     with pytest.raises(MisuseError, match="emulated:<time>"):
         parse_accelerators(text)
+
+
+def test_flops_may_have_to_be_counted() -> None:
+    """A factory may give a callable; what it gives is checked."""
+    assert count_flops(None) is None
+    assert count_flops(4) == 4.0
+    assert count_flops(lambda: 5e12) == 5e12
+    with pytest.raises(MisuseError, match="must be above 0"):
+        count_flops(lambda: -1)

@@ -5,7 +5,6 @@ from dataclasses import astuple
 from typing import Any
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.child import InvestigationRequest
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
@@ -17,6 +16,7 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
+from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.linting.graph.nodes import Graph, Node

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.child import count_flops
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.diagnosis.diagnosis import Reads
-from netpipe.errors import MisuseError
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session.request import SessionRequest
@@ -137,12 +135,3 @@ def test_flops_come_from_whoever_asks_or_from_the_step() -> None:
     (twice, *_) = compose_diagnosis(of_step, None, LINT, asked).needs
     assert twice.step_s == pytest.approx(2 * slowest.step_s)
     assert compose_diagnosis(FOUND, None, LINT, REQUEST).needs == ()
-
-
-def test_flops_may_have_to_be_counted() -> None:
-    """A factory may give a callable; what it gives is checked."""
-    assert count_flops(None) is None
-    assert count_flops(4) == 4.0
-    assert count_flops(lambda: 5e12) == 5e12
-    with pytest.raises(MisuseError, match="must be above 0"):
-        count_flops(lambda: -1)

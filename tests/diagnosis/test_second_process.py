@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import child, single_thread_run, turns
+from netpipe.diagnosis import second_process, single_thread_run, turns
 from netpipe.diagnosis.blocks import FirstLook, PullCost
-from netpipe.diagnosis.child import SecondProcess
 from netpipe.diagnosis.loader_variants import single_thread_variant
+from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
@@ -115,7 +115,7 @@ def test_a_process_that_has_ended_is_an_error() -> None:
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not go on beside the other measurements."""
-    monkeypatch.setattr(child, "_GRACE_S", 0.1)
+    monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
     with SecondProcess(TARGET.format("plain")) as second:
         pid = second._process.pid or 0
         psutil.Process(pid).suspend()
