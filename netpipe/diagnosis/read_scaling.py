@@ -35,6 +35,8 @@ _MIN_WAVES: Final = 3
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
+# Of the time, what one thread or another computes: above, Python's lock is what limits them.
+_MAX_LOCKED_FRACTION: Final = 0.85
 # The growth of the quickest tenth over that of the mean: 0.2 to 0.7 if reads are refused, and above
 # 1.2 if all of them wait their turn.
 _MAX_QUICK_RATIO: Final = 0.7
@@ -52,7 +54,7 @@ _SEED: Final = 0
 class Read:
     """One element that a reader thread has read: its seconds, and those and the bytes of its reads.
 
-    Without a source that can be observed there are no such reads.
+    `cpu_s` is the CPU time of the thread. Without a source that can be observed there are no reads.
     """
 
     position: int
@@ -60,6 +62,7 @@ class Read:
     source_s: float = 0.0
     source_reads: int = 0
     source_bytes: int = 0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -173,23 +176,20 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
     calls = max(
         [1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top)]
     )
-    alone_s, cpu_s = (
-        sum(getattr(time, name) for time in reading) / calls
-        for name in ("s_per_batch", "cpu_s_per_batch")
-    )
+    alone_s = sum(time.s_per_batch for time in reading) / calls
     with ExitStack() as restoring:
         for node in graph.of_kind("Source"):
             dataset = datasets[node.id]
             if replace_source(dataset, _ObservedSource):
                 # A loader may return the same dataset each time.
                 restoring.callback(replace_source, dataset, lambda observed: observed.source)
-        return _measure_levels(datasets[top], alone_s, cpu_s, slot)
+        return _measure_levels(datasets[top], alone_s, slot)
 
 
-def _measure_levels(elements: Any, alone_s: float, cpu_s: float, slot: TimeSlot) -> ReadScaling:
+def _measure_levels(elements: Any, alone_s: float, slot: TimeSlot) -> ReadScaling:
     positions = count(len(elements) // 3)
     levels = {n: _read_at_once(elements, positions, n, slot) for n in LEVELS}
-    growth, alone = find_growth(levels, alone_s, cpu_s)
+    growth, alone = find_growth(levels, alone_s)
     limit = LATENCY
     if growth[LEVELS[-1]] >= SATURATED_GROWTH:
         halves = [
@@ -239,10 +239,12 @@ def _read_at_once(
     def read() -> None:
         try:
             while not failures and clock() < ends_s and len(reads) < enough:
-                position, started_s = next(positions), clock()
+                position, started_s, cpu_s = next(positions), clock(), time.thread_time()
                 vars(_ObservedSource.seen).clear()
                 elements[position]
-                reads.append(Read(position, clock() - started_s, **vars(_ObservedSource.seen)))
+                cpu_s = time.thread_time() - cpu_s
+                seen = vars(_ObservedSource.seen)
+                reads.append(Read(position, clock() - started_s, **seen, cpu_s=cpu_s))
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
             failures.append(error)
 
@@ -262,12 +264,13 @@ def _read_at_once(
 
 
 def find_growth(
-    levels: Mapping[int, Sequence[Read]], alone_s: float, cpu_s: float
+    levels: Mapping[int, Sequence[Read]], alone_s: float
 ) -> tuple[dict[int, float], list[float]]:
     """Return the growth of each level, and the seconds of all elements without growth.
 
     Levels that do not differ clearly are one sample: their mean times lie within twice the standard
-    error. Where threads wait for Python's lock as long, the storage is not seen to slow them down.
+    error. Where threads compute nearly all the time, in turns because of Python's lock, the storage
+    is not seen to slow them down.
     """
     growth, alone = dict[int, float](), list[float]()
     for in_flight, reads in levels.items():
@@ -276,7 +279,7 @@ def find_growth(
         noise = 2 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _MIN_READS / 2))
         base_s, least = fmean(alone or [alone_s]), max(_MIN_GROWTH, 1 + noise)
         found = fmean(read_s) / base_s
-        if fmean(read_s) < least * in_flight * cpu_s:
+        if in_flight * fmean(read.cpu_s for read in reads) > _MAX_LOCKED_FRACTION * fmean(read_s):
             found = 1.0
         elif found < least and not any(factor > 1 for factor in growth.values()):
             found, alone = 1.0, alone + read_s
