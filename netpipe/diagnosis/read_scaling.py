@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from heapq import heapreplace
 from itertools import chain, count, cycle
-from math import exp, log, sqrt
+from math import log, sqrt
 from statistics import fmean, pstdev
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ SATURATED_GROWTH: Final = 1.5
 """Reads that take this many times as long as alone share what the storage gives."""
 
 _MIN_READS: Final = 150
+_ALONE_READS: Final = 75  # about as many as the single-thread run has
 _MIN_WAVES: Final = 3
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
@@ -74,18 +75,37 @@ class ReadScaling:
         growth: The factor by which the storage slows a read down, by the reads in flight.
         limit: What limits the most reads in flight: one of the three names above, or "" if it is
             the bandwidth or a limit on requests, and the records are too alike to tell.
+        alone_cpu_s: CPU seconds of an element in the single-thread run; 0: unknown.
     """
 
     levels: Mapping[int, Sequence[Read]]
     growth: Mapping[int, float]
     limit: str
+    alone_cpu_s: float = 0.0
+
+    def cpu_factor_at(self, in_flight: float) -> float:
+        """Return the CPU time of an element over that in the single-thread run, at most 1.
+
+        A thread that sleeps after each read finds its caches cold; those that take turns do not.
+        """
+        cpu_s = fmean(read.cpu_s for read in self._nearest(in_flight))
+        return min(1.0, cpu_s / self.alone_cpu_s) if cpu_s and self.alone_cpu_s else 1.0
+
+    def _nearest(self, in_flight: float) -> Sequence[Read]:
+        return self.levels[min(self.levels, key=lambda level: abs(log(level / in_flight)))]
 
     def growth_at(self, in_flight: float) -> float:
-        """Return the growth between the levels, and beyond them, where a saturated storage is."""
-        xs, ys = ([0.0, *map(log, values)] for values in (self.growth, self.growth.values()))
-        is_saturated = ys[-1] >= log(SATURATED_GROWTH)
-        beyond = max(0.0, log(in_flight) - xs[-1]) if is_saturated else 0.0
-        return exp(float(np.interp(log(in_flight), xs, ys)) + beyond)
+        """Return the growth at any number of reads: the asymptotic bounds of the nearest levels.
+
+        Reads take as long as those of fewer in flight, and in a storage that is saturated by more
+        of them, each its turn (Denning and Buzen 1978).
+        """
+        fewer = [factor for level, factor in self.growth.items() if level <= in_flight]
+        more = [level for level in self.growth if level > in_flight]
+        full = more[0] if more else LEVELS[-1]
+        is_saturated = self.growth[full] >= SATURATED_GROWTH
+        turns = self.growth[full] * in_flight / full if more or is_saturated else 1.0
+        return max(1.0, turns, *fewer)
 
     def more_reads_help(self, in_flight: int) -> bool:
         """Return whether four times as many reads in flight give clearly more of them a second."""
@@ -142,8 +162,7 @@ class ReadScaling:
         The threads of a process read ahead until a slow element and those behind it fill the
         buffer. Refused reads are the slowest, so the times are those of as many in flight.
         """
-        nearest = min(self.levels, key=lambda level: abs(log(level / in_flight)))
-        read_s = [read.element_s for read in self.levels[nearest]]
+        read_s = [read.element_s for read in self._nearest(in_flight)]
         chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
         free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
         for number, read_s in enumerate(chosen.tolist()):
@@ -176,14 +195,17 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
     calls = max(
         [1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top)]
     )
-    alone_s = sum(time.s_per_batch for time in reading) / calls
+    alone_s, cpu_s = (
+        sum(getattr(time, name) for time in reading) / calls
+        for name in ("s_per_batch", "cpu_s_per_batch")
+    )
     with ExitStack() as restoring:
         for node in graph.of_kind("Source"):
             dataset = datasets[node.id]
             if replace_source(dataset, _ObservedSource):
                 # A loader may return the same dataset each time.
                 restoring.callback(replace_source, dataset, lambda observed: observed.source)
-        return _measure_levels(datasets[top], alone_s, slot)
+        return replace(_measure_levels(datasets[top], alone_s, slot), alone_cpu_s=cpu_s)
 
 
 def _measure_levels(elements: Any, alone_s: float, slot: TimeSlot) -> ReadScaling:
@@ -268,23 +290,36 @@ def find_growth(
 ) -> tuple[dict[int, float], list[float]]:
     """Return the growth of each level, and the seconds of all elements without growth.
 
-    Levels that do not differ clearly are one sample: their mean times lie within twice the standard
-    error. Where threads compute nearly all the time, in turns because of Python's lock, the storage
-    is not seen to slow them down.
+    More reads in flight are never quicker: the mean times are those of an isotonic regression
+    (Barlow et al., Statistical Inference under Order Restrictions, 1972). Levels that do not differ
+    clearly, by three standard errors, are one sample. Where threads compute nearly all the time, in
+    turns because of Python's lock, the storage is not seen to slow them down.
     """
     growth, alone = dict[int, float](), list[float]()
+    means_s = _rising_means_s(levels, alone_s)
     for in_flight, reads in levels.items():
         read_s = [read.element_s for read in reads]
         spread = pstdev(read_s) / fmean(read_s)
-        noise = 2 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _MIN_READS / 2))
-        base_s, least = fmean(alone or [alone_s]), max(_MIN_GROWTH, 1 + noise)
-        found = fmean(read_s) / base_s
-        if in_flight * fmean(read.cpu_s for read in reads) > _MAX_LOCKED_FRACTION * fmean(read_s):
-            found = 1.0
-        elif found < least and not any(factor > 1 for factor in growth.values()):
+        noise = 3 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _ALONE_READS))
+        found = means_s.get(in_flight, 0.0) / fmean(alone or [alone_s])
+        if 0.0 < found < max(_MIN_GROWTH, 1 + noise) and max(growth.values(), default=1.0) == 1.0:
             found, alone = 1.0, alone + read_s
         growth[in_flight] = max(found, 1.0, *growth.values())
     return growth, alone or [alone_s]
+
+
+def _rising_means_s(levels: Mapping[int, Sequence[Read]], alone_s: float) -> dict[int, float]:
+    """Return the seconds of an element by its level, without levels that Python's lock limits."""
+    from scipy.optimize import isotonic_regression
+
+    means_s, weights = {1: alone_s}, [_ALONE_READS]
+    for in_flight, reads in levels.items():
+        mean_s = fmean(read.element_s for read in reads)
+        if in_flight * fmean(read.cpu_s for read in reads) <= _MAX_LOCKED_FRACTION * mean_s:
+            means_s[in_flight] = mean_s
+            weights.append(len(reads))
+    rising = isotonic_regression(list(means_s.values()), weights=weights)
+    return dict(zip(means_s, rising.x.tolist(), strict=True))
 
 
 def split_by_size(reads: Iterable[Read]) -> tuple[list[int], list[int]]:

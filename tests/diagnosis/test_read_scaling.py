@@ -83,12 +83,12 @@ def test_a_level_that_differs_by_chance_is_no_growth() -> None:
 
 
 def test_growth_never_falls() -> None:
-    """A level that is a little quicker than the one before is as slow as that one."""
+    """A level that is quicker than the one before has the mean of both, as that one has."""
     levels = {
         in_flight: [made_read(factor * READ_S)] * 150
         for in_flight, factor in zip(LEVELS, (1.0, 3.0, 2.0), strict=True)
     }
-    assert find_growth(levels, READ_S)[0] == pytest.approx({4: 1.0, 16: 3.0, 64: 3.0})
+    assert find_growth(levels, READ_S)[0] == pytest.approx({4: 1.0, 16: 2.5, 64: 2.5})
 
 
 @pytest.mark.parametrize(("cpu_s", "growth"), [(0.0, 4.0), (0.0018, 4.0), (0.0026, 1.0)])
@@ -117,8 +117,25 @@ def test_without_a_level_alone_the_single_thread_run_is() -> None:
 def test_a_saturated_storage_grows_between_and_beyond_the_levels(
     in_flight: int, growth: float
 ) -> None:
-    """In between the logarithms are on a line; beyond, twice the reads take twice as long."""
+    """From where it is saturated, twice the reads take twice as long."""
     assert made_scaling((1.0, 1.0, 4.0)).growth_at(in_flight) == pytest.approx(growth)
+
+
+@pytest.mark.parametrize(("in_flight", "growth"), [(5, 1.2), (8, 1.45), (10, 1.8125), (16, 2.9)])
+def test_a_storage_between_two_levels_is_at_one_of_their_bounds(
+    in_flight: int, growth: float
+) -> None:
+    """Where 16 take 2.9 times as long, six come at a time; four have taken 1.2 times as long."""
+    assert made_scaling((1.2, 2.9, 11.6)).growth_at(in_flight) == pytest.approx(growth)
+
+
+def test_threads_that_take_turns_need_less_cpu_time() -> None:
+    """The factor is over the single-thread run, of the nearest level, and at most 1."""
+    reads = [replace(made_read(), cpu_s=0.003)] * 3
+    scaling = replace(made_scaling(reads=reads), alone_cpu_s=0.004)
+    assert scaling.cpu_factor_at(4) == pytest.approx(0.75)
+    assert scaling.cpu_factor_at(64) == 1.0  # not known
+    assert replace(scaling, alone_cpu_s=0.001).cpu_factor_at(4) == 1.0
 
 
 def test_a_storage_that_is_not_saturated_stays_as_it_is() -> None:
