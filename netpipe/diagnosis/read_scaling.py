@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import TimeSlot
+from netpipe.diagnosis.turns import NO_TIME, TimeSlot
 from netpipe.errors import SessionError
 from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
@@ -248,8 +248,11 @@ def _read_at_once(
 ) -> list[Read]:
     """Read with so many threads until there are enough elements or the time is up.
 
+    Each thread reads twice at least, if that is possible before the slot ends: the first reads find
+    an idle storage, which serves some of them at once and may allow a burst.
+
     Returns:
-        The later three quarters of the reads.
+        The later three quarters of the reads, without the first one of each thread.
     """
     reads: list[Read] = []
     failures: list[Exception] = []
@@ -258,15 +261,21 @@ def _read_at_once(
     slot.require(share_s)
     ends_s, enough = clock() + share_s, max(_MIN_READS, _MIN_WAVES * threads)
 
+    def wants_read(turn: int, element_s: float) -> bool:
+        in_time = clock() < ends_s and len(reads) < enough
+        return not failures and (in_time or (turn < 2 and element_s < slot.remaining_s()))
+
     def read() -> None:
+        turns, element_s = count(), 0.0
         try:
-            while not failures and clock() < ends_s and len(reads) < enough:
+            while wants_read(turn := next(turns), element_s):
                 position, started_s, cpu_s = next(positions), clock(), time.thread_time()
                 vars(_ObservedSource.seen).clear()
                 elements[position]
-                cpu_s = time.thread_time() - cpu_s
-                seen = vars(_ObservedSource.seen)
-                reads.append(Read(position, clock() - started_s, **seen, cpu_s=cpu_s))
+                element_s, cpu_s = clock() - started_s, time.thread_time() - cpu_s
+                if turn:
+                    seen = vars(_ObservedSource.seen)
+                    reads.append(Read(position, element_s, **seen, cpu_s=cpu_s))
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
             failures.append(error)
 
@@ -281,7 +290,8 @@ def _read_at_once(
             raise SessionError(f"a read beside {threads - 1} others did not end in time")
     for failure in failures[:1]:
         raise failure
-    # The first ones find an idle storage, which may allow a burst.
+    if not reads:
+        raise SessionError(NO_TIME)
     return reads[len(reads) // 4 :]
 
 

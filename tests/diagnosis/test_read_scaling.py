@@ -385,6 +385,16 @@ def test_only_one_place_where_threads_can_read_is_measured(loader: Any) -> None:
         measure_read_scaling(dataset, [], TimeSlot(FakeClock(), 1.0, inf))
 
 
+class Slow:
+    """Elements that take a second on a clock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+
+    def __getitem__(self, position: int) -> None:
+        self.clock.sleep(1.0)
+
+
 def test_what_the_source_raises_is_raised() -> None:
     """The threads end, and the first failure is the caller's."""
 
@@ -396,17 +406,25 @@ def test_what_the_source_raises_is_raised() -> None:
         measure(lambda: grain.MapDataset.source(Broken()).to_iter_dataset(loaders.THREADS))
 
 
-def test_a_level_ends_with_its_share_of_the_time() -> None:
-    """Of the reads of that time, the first quarter is left out."""
+@pytest.mark.parametrize(
+    ("budget_s", "positions", "over_s"), [(40.0, [2, 3, 4, 5, 6, 7], 8.0), (2.0, [1], 2.0)]
+)
+def test_a_level_ends_with_its_share_of_the_time(
+    budget_s: float, positions: list[int], over_s: float
+) -> None:
+    """The first quarter is left out; a thread that has read once reads again even then."""
     clock = FakeClock()
+    slot = TimeSlot(clock, budget_s, inf)
+    reads = read_scaling._read_at_once(Slow(clock), count(), 1, slot)
+    assert [read.position for read in reads] == positions
+    assert clock() == over_s
 
-    class Slow:
-        def __getitem__(self, position: int) -> None:
-            clock.sleep(1.0)
 
-    reads = read_scaling._read_at_once(Slow(), count(), 1, TimeSlot(clock, 40.0, inf))
-    assert [read.position for read in reads] == [2, 3, 4, 5, 6, 7]
-    assert clock() == 8.0
+def test_a_read_that_does_not_fit_twice_says_nothing() -> None:
+    """The first read of a thread finds an idle storage."""
+    clock = FakeClock()
+    with pytest.raises(SessionError, match="no time was left"):
+        read_scaling._read_at_once(Slow(clock), count(), 1, TimeSlot(clock, 2.0, 1.5))
 
 
 def test_a_source_that_hangs_beside_others_costs_only_its_time() -> None:
