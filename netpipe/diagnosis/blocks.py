@@ -12,7 +12,7 @@ import psutil
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.loader_variants import copying_s
-from netpipe.measuring.loader_puller import LoaderFactory, Puller
+from netpipe.measuring.loader_puller import LoaderFactory, Puller, block_s
 from netpipe.session.bounded_calls import CallingThread
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree, core_delay_s
@@ -106,13 +106,18 @@ class PullingThread:
     def _pull(self, enough_s: float, least: int) -> PullCost:
         started_s, delay_s, copied_s = self._clock(), core_delay_s(), copying_s()
         batches = restarts = 0
-        wall_s = own_cpu_s = workers_cpu_s = 0.0
+        wall_s = longest_s = own_cpu_s = workers_cpu_s = 0.0
         while not batches or (
             self._clock() < self._until_s
-            and (batches < least or self._clock() - started_s < enough_s)
+            and (
+                batches < least
+                or self._clock() - started_s < block_s(enough_s, longest_s, wall_s / batches)
+            )
         ):
             restarts_before = self._puller.restarts
-            wall_s += self._puller.pull()[1]
+            wait_s = self._puller.pull()[1]
+            wall_s += wait_s
+            longest_s = max(longest_s, wait_s)
             batches += 1
             if self._puller.restarts != restarts_before:
                 # The cost of a restart is not part of loading.

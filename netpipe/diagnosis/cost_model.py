@@ -67,14 +67,15 @@ class StageCost:
     def __mul__(self, factor: float) -> "StageCost":
         return StageCost(*(seconds * factor for seconds in astuple(self)))
 
-    def with_waiting(self, factor: float) -> "StageCost":
-        """Return the cost with `factor` times the waiting."""
+    def with_waiting(self, factor: float, cpu_factor: float = 1.0) -> "StageCost":
+        """Return the cost with `factor` times the waiting, and other CPU time for the rest."""
+        cpu_less_s = (self.threaded_wall_s - self.waiting_s) * (1 - cpu_factor)
         less_s = self.waiting_s * (1 - factor)
-        return replace(
-            self,
-            wall_s=self.wall_s - less_s,
-            threaded_wall_s=self.threaded_wall_s - less_s,
-            waiting_s=self.waiting_s - less_s,
+        return StageCost(
+            self.wall_s - less_s - cpu_less_s,
+            self.cpu_s - cpu_less_s,
+            self.threaded_wall_s - less_s - cpu_less_s,
+            self.waiting_s - less_s,
         )
 
     @property
@@ -160,7 +161,10 @@ class LoaderModel:
         in_order = 1.0
         if self.reads:
             in_flight = self.reads_in_flight
-            cost = cost.with_waiting(self.reads.growth_at(in_flight))
+            growth, cpu_factor = self.reads.growth_at(in_flight), 1.0
+            if self.threads:
+                cpu_factor = self.reads.cpu_factor_at(in_flight)
+            cost = cost.with_waiting(growth, cpu_factor)
             in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer, in_flight)
         if not self.threads:
             return cost.wall_s

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from heapq import heapreplace
 from itertools import chain, count, cycle
-from math import exp, log, sqrt
+from math import log, sqrt
 from statistics import fmean, pstdev
 from typing import Any, Final
 
 import numpy as np
 
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import TimeSlot
+from netpipe.diagnosis.turns import NO_TIME, TimeSlot
 from netpipe.errors import SessionError
 from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets, read_graph
@@ -31,10 +31,13 @@ SATURATED_GROWTH: Final = 1.5
 """Reads that take this many times as long as alone share what the storage gives."""
 
 _MIN_READS: Final = 150
+_ALONE_READS: Final = 75  # about as many as the single-thread run has
 _MIN_WAVES: Final = 3
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
+# Of the time, what one thread or another computes: above, Python's lock is what limits them.
+_MAX_LOCKED_FRACTION: Final = 0.85
 # The growth of the quickest tenth over that of the mean: 0.2 to 0.7 if reads are refused, and above
 # 1.2 if all of them wait their turn.
 _MAX_QUICK_RATIO: Final = 0.7
@@ -52,7 +55,7 @@ _SEED: Final = 0
 class Read:
     """One element that a reader thread has read: its seconds, and those and the bytes of its reads.
 
-    Without a source that can be observed there are no such reads.
+    `cpu_s` is the CPU time of the thread. Without a source that can be observed there are no reads.
     """
 
     position: int
@@ -60,6 +63,7 @@ class Read:
     source_s: float = 0.0
     source_reads: int = 0
     source_bytes: int = 0
+    cpu_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,18 +75,37 @@ class ReadScaling:
         growth: The factor by which the storage slows a read down, by the reads in flight.
         limit: What limits the most reads in flight: one of the three names above, or "" if it is
             the bandwidth or a limit on requests, and the records are too alike to tell.
+        alone_cpu_s: CPU seconds of an element in the single-thread run; 0: unknown.
     """
 
     levels: Mapping[int, Sequence[Read]]
     growth: Mapping[int, float]
     limit: str
+    alone_cpu_s: float = 0.0
+
+    def cpu_factor_at(self, in_flight: float) -> float:
+        """Return the CPU time of an element over that in the single-thread run, at most 1.
+
+        A thread that sleeps after each read finds its caches cold; those that take turns do not.
+        """
+        cpu_s = fmean(read.cpu_s for read in self._nearest(in_flight))
+        return min(1.0, cpu_s / self.alone_cpu_s) if cpu_s and self.alone_cpu_s else 1.0
+
+    def _nearest(self, in_flight: float) -> Sequence[Read]:
+        return self.levels[min(self.levels, key=lambda level: abs(log(level / in_flight)))]
 
     def growth_at(self, in_flight: float) -> float:
-        """Return the growth between the levels, and beyond them, where a saturated storage is."""
-        xs, ys = ([0.0, *map(log, values)] for values in (self.growth, self.growth.values()))
-        is_saturated = ys[-1] >= log(SATURATED_GROWTH)
-        beyond = max(0.0, log(in_flight) - xs[-1]) if is_saturated else 0.0
-        return exp(float(np.interp(log(in_flight), xs, ys)) + beyond)
+        """Return the growth at any number of reads: the asymptotic bounds of the nearest levels.
+
+        Reads take as long as those of fewer in flight, and in a storage that is saturated by more
+        of them, each its turn (Denning and Buzen 1978).
+        """
+        fewer = [factor for level, factor in self.growth.items() if level <= in_flight]
+        more = [level for level in self.growth if level > in_flight]
+        full = more[0] if more else LEVELS[-1]
+        is_saturated = self.growth[full] >= SATURATED_GROWTH
+        turns = self.growth[full] * in_flight / full if more or is_saturated else 1.0
+        return max(1.0, turns, *fewer)
 
     def more_reads_help(self, in_flight: int) -> bool:
         """Return whether four times as many reads in flight give clearly more of them a second."""
@@ -139,8 +162,7 @@ class ReadScaling:
         The threads of a process read ahead until a slow element and those behind it fill the
         buffer. Refused reads are the slowest, so the times are those of as many in flight.
         """
-        nearest = min(self.levels, key=lambda level: abs(log(level / in_flight)))
-        read_s = [read.element_s for read in self.levels[nearest]]
+        read_s = [read.element_s for read in self._nearest(in_flight)]
         chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
         free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
         for number, read_s in enumerate(chosen.tolist()):
@@ -183,13 +205,13 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
             if replace_source(dataset, _ObservedSource):
                 # A loader may return the same dataset each time.
                 restoring.callback(replace_source, dataset, lambda observed: observed.source)
-        return _measure_levels(datasets[top], alone_s, cpu_s, slot)
+        return replace(_measure_levels(datasets[top], alone_s, slot), alone_cpu_s=cpu_s)
 
 
-def _measure_levels(elements: Any, alone_s: float, cpu_s: float, slot: TimeSlot) -> ReadScaling:
+def _measure_levels(elements: Any, alone_s: float, slot: TimeSlot) -> ReadScaling:
     positions = count(len(elements) // 3)
     levels = {n: _read_at_once(elements, positions, n, slot) for n in LEVELS}
-    growth, alone = find_growth(levels, alone_s, cpu_s)
+    growth, alone = find_growth(levels, alone_s)
     limit = LATENCY
     if growth[LEVELS[-1]] >= SATURATED_GROWTH:
         halves = [
@@ -226,8 +248,11 @@ def _read_at_once(
 ) -> list[Read]:
     """Read with so many threads until there are enough elements or the time is up.
 
+    Each thread reads twice at least, if that is possible before the slot ends: the first reads find
+    an idle storage, which serves some of them at once and may allow a burst.
+
     Returns:
-        The later three quarters of the reads.
+        The later three quarters of the reads, without the first one of each thread.
     """
     reads: list[Read] = []
     failures: list[Exception] = []
@@ -236,13 +261,21 @@ def _read_at_once(
     slot.require(share_s)
     ends_s, enough = clock() + share_s, max(_MIN_READS, _MIN_WAVES * threads)
 
+    def wants_read(turn: int, element_s: float) -> bool:
+        in_time = clock() < ends_s and len(reads) < enough
+        return not failures and (in_time or (turn < 2 and element_s < slot.remaining_s()))
+
     def read() -> None:
+        turns, element_s = count(), 0.0
         try:
-            while not failures and clock() < ends_s and len(reads) < enough:
-                position, started_s = next(positions), clock()
+            while wants_read(turn := next(turns), element_s):
+                position, started_s, cpu_s = next(positions), clock(), time.thread_time()
                 vars(_ObservedSource.seen).clear()
                 elements[position]
-                reads.append(Read(position, clock() - started_s, **vars(_ObservedSource.seen)))
+                element_s, cpu_s = clock() - started_s, time.thread_time() - cpu_s
+                if turn:
+                    seen = vars(_ObservedSource.seen)
+                    reads.append(Read(position, element_s, **seen, cpu_s=cpu_s))
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
             failures.append(error)
 
@@ -257,31 +290,46 @@ def _read_at_once(
             raise SessionError(f"a read beside {threads - 1} others did not end in time")
     for failure in failures[:1]:
         raise failure
-    # The first ones find an idle storage, which may allow a burst.
+    if not reads:
+        raise SessionError(NO_TIME)
     return reads[len(reads) // 4 :]
 
 
 def find_growth(
-    levels: Mapping[int, Sequence[Read]], alone_s: float, cpu_s: float
+    levels: Mapping[int, Sequence[Read]], alone_s: float
 ) -> tuple[dict[int, float], list[float]]:
     """Return the growth of each level, and the seconds of all elements without growth.
 
-    Levels that do not differ clearly are one sample: their mean times lie within twice the standard
-    error. Where threads wait for Python's lock as long, the storage is not seen to slow them down.
+    More reads in flight are never quicker: the mean times are those of an isotonic regression
+    (Barlow et al., Statistical Inference under Order Restrictions, 1972). Levels that do not differ
+    clearly, by three standard errors, are one sample. Where threads compute nearly all the time, in
+    turns because of Python's lock, the storage is not seen to slow them down.
     """
     growth, alone = dict[int, float](), list[float]()
+    means_s = _rising_means_s(levels, alone_s)
     for in_flight, reads in levels.items():
         read_s = [read.element_s for read in reads]
         spread = pstdev(read_s) / fmean(read_s)
-        noise = 2 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _MIN_READS / 2))
-        base_s, least = fmean(alone or [alone_s]), max(_MIN_GROWTH, 1 + noise)
-        found = fmean(read_s) / base_s
-        if fmean(read_s) < least * in_flight * cpu_s:
-            found = 1.0
-        elif found < least and not any(factor > 1 for factor in growth.values()):
+        noise = 3 * spread * sqrt(1 / len(read_s) + 1 / max(len(alone), _ALONE_READS))
+        found = means_s.get(in_flight, 0.0) / fmean(alone or [alone_s])
+        if 0.0 < found < max(_MIN_GROWTH, 1 + noise) and max(growth.values(), default=1.0) == 1.0:
             found, alone = 1.0, alone + read_s
         growth[in_flight] = max(found, 1.0, *growth.values())
     return growth, alone or [alone_s]
+
+
+def _rising_means_s(levels: Mapping[int, Sequence[Read]], alone_s: float) -> dict[int, float]:
+    """Return the seconds of an element by its level, without levels that Python's lock limits."""
+    from scipy.optimize import isotonic_regression
+
+    means_s, weights = {1: alone_s}, [_ALONE_READS]
+    for in_flight, reads in levels.items():
+        mean_s = fmean(read.element_s for read in reads)
+        if in_flight * fmean(read.cpu_s for read in reads) <= _MAX_LOCKED_FRACTION * mean_s:
+            means_s[in_flight] = mean_s
+            weights.append(len(reads))
+    rising = isotonic_regression(list(means_s.values()), weights=weights)
+    return dict(zip(means_s, rising.x.tolist(), strict=True))
 
 
 def split_by_size(reads: Iterable[Read]) -> tuple[list[int], list[int]]:

@@ -26,6 +26,11 @@ _MIN_GROUP = 2
 _MAX_GROUP = 16
 # A longer burst of slow batches does not fit into the blocks of a round.
 MAX_BURST_S = 1.5
+# Over the mean wait for a batch, that for the first one of a burst.
+_MIN_BURST_RATIO = 1.5
+# Of a loader that gives its batches in bursts, how many there are in a block.
+_MIN_BURSTS = 5
+_MAX_EXTENSION = 10
 # Groups whose median says whether the buffers are drained; fewer when groups are slow.
 _DRAIN_GROUPS = 5
 # Batches in a block, for loaders that cost nothing.
@@ -40,6 +45,17 @@ _ESTIMATE_TOLERANCE = 0.25
 _CLOSE_TIMEOUT_S = 1.0
 # Runs of a window that the end of an epoch fell into; epochs may differ in length.
 MAX_WINDOW_RUNS = 3
+
+
+def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float:
+    """Return how long a block lasts: longer than `enough_s` if batches come in bursts.
+
+    Reader threads hand over all that they have read ahead when a slow element is there at last; a
+    block that begins or ends between two such bursts has a wait too many, or too few.
+    """
+    if longest_wait_s < _MIN_BURST_RATIO * mean_wait_s:
+        return enough_s
+    return max(enough_s, min(_MIN_BURSTS * longest_wait_s, _MAX_EXTENSION * enough_s))
 
 
 @dataclass(frozen=True)
@@ -223,11 +239,14 @@ class Puller:
             batch = self._next()
         return batch, self._clock() - asked
 
-    def pull_flat_out(self, enough_s: float, *, in_epoch: bool = False) -> PulledBatches:
+    def pull_flat_out(
+        self, enough_s: float, *, in_epoch: bool = False, whole_bursts: bool = False
+    ) -> PulledBatches:
         """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
         These are at least two groups, or one of a loader that takes twice as long for it. With
-        `in_epoch` pulling stops before the epoch ends, as far as its length is known.
+        `in_epoch` pulling stops before the epoch ends, as far as its length is known; with
+        `whole_bursts` it goes on where batches come in bursts, as `block_s` says.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -238,7 +257,9 @@ class Puller:
         gaps_s = self._pull_group_s()
         if goes_on(2 * enough_s):
             gaps_s += self._pull_group_s()
-        while goes_on(enough_s) and len(gaps_s) < _MAX_BATCHES:
+        while len(gaps_s) < _MAX_BATCHES and goes_on(
+            block_s(enough_s, max(gaps_s), fmean(gaps_s)) if whole_bursts else enough_s
+        ):
             gaps_s += self._pull_group_s()
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 

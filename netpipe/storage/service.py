@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Final, TypeAlias
 from zlib import crc32
 
+from netpipe.errors import SessionError
 from netpipe.session.shared_storages import list_shared_storages, share_storage
 from netpipe.storage.profiles import StorageProfile, parse_storage
 
@@ -52,17 +53,30 @@ class Service:
     """
 
     def __init__(self, profile: StorageProfile, path: str = "") -> None:
-        """Start a storage, or share the one that another process holds at `path`."""
+        """Start a storage, or share the one that another process holds at `path`.
+
+        Raises:
+            SessionError: That process has ended.
+        """
         self.profile = profile
         most = profile.max_concurrent_reads
         self._slots = int(most) if isfinite(most) else 0
         state_bytes = _WORD * (_FIELDS + self._slots)
-        self._file = os.open(path, os.O_RDWR) if path else os.memfd_create("netpipe-storage")
+        self._file = self._open(path) if path else os.memfd_create("netpipe-storage")
         os.ftruncate(self._file, state_bytes + _CACHE_ENTRIES)
         self.path = path or f"/proc/{os.getpid()}/fd/{self._file}"
         shared = memoryview(mmap.mmap(self._file, state_bytes + _CACHE_ENTRIES))
         self._state: _State = shared[:state_bytes].cast("d")
         self._cached = shared[state_bytes:]
+
+    def _open(self, path: str) -> int:
+        try:
+            return os.open(path, os.O_RDWR)
+        except OSError as error:
+            raise SessionError(
+                f"storage {self.profile.name}: the process that made the stand-in must still run, "
+                f"because it holds the limits; found {path}: {error.strerror}. Make another one"
+            ) from error
 
     def request(self, read_bytes: int, now_s: float, attempt: int = 0) -> tuple[float, bool]:
         """Request a read at a monotonic time, after so many attempts that did not succeed.

@@ -80,7 +80,7 @@ def probe(
 
     alone_s = fmean(read.element_s for read in read(1, numbers))
     levels = {in_flight: read(in_flight, numbers) for in_flight in LEVELS}
-    growth, alone = find_growth(levels, alone_s, 0.0)
+    growth, alone = find_growth(levels, alone_s)
     halves = [
         [made_read(cached * each.element_s, each.source_bytes) for each in read(64, cycle(half))]
         for half in split_by_size(each for reads in levels.values() for each in reads)

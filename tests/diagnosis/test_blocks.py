@@ -94,6 +94,20 @@ def test_a_thread_pulls_for_a_while() -> None:
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
+def test_a_thread_pulls_several_bursts() -> None:
+    """Of ten batches every 3 s a block of a second lasts until the fifth wait has ended."""
+    clock = FakeClock()
+
+    def loader() -> Iterator[int]:
+        for number in range(10**9):
+            clock.sleep(3.0 if number % 10 == 0 else 0.0)
+            yield number
+
+    with closing(PullingThread(loader, clock)) as thread:
+        pulled = thread.start_pulling(2.0)()
+    assert (pulled.wall_s, pulled.batches) == (15.0, 50)
+
+
 def test_a_thread_pulls_a_minimum_of_batches() -> None:
     """The minimum is two, or as many as requested, however long they take."""
     clock = FakeClock()

@@ -156,6 +156,7 @@ def test_less_waiting_is_less_of_the_time_that_threads_share() -> None:
     assert cost.with_waiting(0.5) == StageCost(3.0, 1.0, 2.0, 1.0)
     assert cost.with_waiting(2.0) == StageCost(6.0, 1.0, 5.0, 4.0)
     assert cost.with_waiting(1.0) == cost
+    assert cost.with_waiting(1.0, 0.5) == StageCost(3.5, 0.5, 2.5, 2.0)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +182,16 @@ def test_a_saturated_storage_gives_nothing_more(workers: int, threads: int) -> N
     saturated = made_scaling((1.0, 4.0, 16.0))
     read = replace(SLOW_READS, reads=saturated, workers=workers, threads=threads)
     assert read.s_per_batch() == pytest.approx(0.010, rel=0.02)
+
+
+def test_threads_compute_as_long_as_those_that_were_tried() -> None:
+    """Where Python's lock limits 64 threads, a thread alone takes another CPU time."""
+    reads = replace(made_scaling(), alone_cpu_s=0.010)
+    tried = {n: [replace(read, cpu_s=0.006) for read in found] for n, found in reads.levels.items()}
+    stages = ((StageCost(0.012, 0.010, 0.012, 0.002), True),)
+    model = LoaderModel(stages, workers=0, threads=64, cores=8, reads=replace(reads, levels=tried))
+    assert model.s_per_batch() == pytest.approx(0.006)
+    assert replace(model, threads=0).s_per_batch() == pytest.approx(0.012)
 
 
 def test_a_storage_slows_only_what_waits() -> None:

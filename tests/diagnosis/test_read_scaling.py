@@ -68,7 +68,7 @@ def test_reads_beyond_a_limit_grow(limit: str) -> None:
 def test_growth_is_over_the_time_of_levels_that_do_not_differ() -> None:
     """The mean of the first two is the time alone, and not what the single-thread run took."""
     levels = {4: spread_reads(1, 150), 16: spread_reads(2, 150), 64: spread_reads(3, 192, 0.160)}
-    growth, alone = find_growth(levels, 0.95 * READ_S, 0.0)
+    growth, alone = find_growth(levels, 0.95 * READ_S)
     assert alone == times_of([*levels[4], *levels[16]])
     assert (growth[4], growth[16]) == (1.0, 1.0)
     assert growth[64] == pytest.approx(np.mean(times_of(levels[64])) / np.mean(alone))
@@ -77,35 +77,35 @@ def test_growth_is_over_the_time_of_levels_that_do_not_differ() -> None:
 def test_a_level_that_differs_by_chance_is_no_growth() -> None:
     """Reads that spread must differ by more than those that are alike."""
     more = {4: [made_read(READ_S)] * 150, 16: [made_read(1.08 * READ_S)] * 150}
-    assert find_growth(more, READ_S, 0.0)[0] == {4: 1.0, 16: pytest.approx(1.08)}
+    assert find_growth(more, READ_S)[0] == {4: 1.0, 16: pytest.approx(1.08)}
     spread = {4: spread_reads(1, 150), 16: spread_reads(2, 150, 1.08 * READ_S)}
-    assert find_growth(spread, READ_S, 0.0)[0] == {4: 1.0, 16: 1.0}
+    assert find_growth(spread, READ_S)[0] == {4: 1.0, 16: 1.0}
 
 
 def test_growth_never_falls() -> None:
-    """A level that is a little quicker than the one before is as slow as that one."""
+    """A level that is quicker than the one before has the mean of both, as that one has."""
     levels = {
         in_flight: [made_read(factor * READ_S)] * 150
         for in_flight, factor in zip(LEVELS, (1.0, 3.0, 2.0), strict=True)
     }
-    assert find_growth(levels, READ_S, 0.0)[0] == pytest.approx({4: 1.0, 16: 3.0, 64: 3.0})
+    assert find_growth(levels, READ_S)[0] == pytest.approx({4: 1.0, 16: 2.5, 64: 2.5})
 
 
-@pytest.mark.parametrize(("cpu_s", "growth"), [(0.0, 4.0), (0.0004, 4.0), (0.0026, 1.0)])
+@pytest.mark.parametrize(("cpu_s", "growth"), [(0.0, 4.0), (0.0018, 4.0), (0.0026, 1.0)])
 def test_threads_that_wait_for_pythons_lock_are_no_growth(cpu_s: float, growth: float) -> None:
     """64 threads that compute 2.6 ms each take 166 ms in turns, whatever the storage does."""
     levels = {
         4: [made_read(READ_S)] * 150,
         16: [made_read(READ_S)] * 150,
-        64: [made_read(4 * READ_S)] * 192,
+        64: [replace(made_read(4 * READ_S), cpu_s=cpu_s)] * 192,
     }
-    assert find_growth(levels, READ_S, cpu_s)[0][64] == pytest.approx(growth)
+    assert find_growth(levels, READ_S)[0][64] == pytest.approx(growth)
 
 
 def test_without_a_level_alone_the_single_thread_run_is() -> None:
     """A storage that four reads saturate has been seen alone in that run."""
     levels = {in_flight: [made_read(in_flight * READ_S)] * 150 for in_flight in LEVELS}
-    growth, alone = find_growth(levels, READ_S, 0.0)
+    growth, alone = find_growth(levels, READ_S)
     assert growth == pytest.approx({4: 4.0, 16: 16.0, 64: 64.0})
     assert alone == [READ_S]
 
@@ -117,8 +117,25 @@ def test_without_a_level_alone_the_single_thread_run_is() -> None:
 def test_a_saturated_storage_grows_between_and_beyond_the_levels(
     in_flight: int, growth: float
 ) -> None:
-    """In between the logarithms are on a line; beyond, twice the reads take twice as long."""
+    """From where it is saturated, twice the reads take twice as long."""
     assert made_scaling((1.0, 1.0, 4.0)).growth_at(in_flight) == pytest.approx(growth)
+
+
+@pytest.mark.parametrize(("in_flight", "growth"), [(5, 1.2), (8, 1.45), (10, 1.8125), (16, 2.9)])
+def test_a_storage_between_two_levels_is_at_one_of_their_bounds(
+    in_flight: int, growth: float
+) -> None:
+    """Where 16 take 2.9 times as long, six come at a time; four have taken 1.2 times as long."""
+    assert made_scaling((1.2, 2.9, 11.6)).growth_at(in_flight) == pytest.approx(growth)
+
+
+def test_threads_that_take_turns_need_less_cpu_time() -> None:
+    """The factor is over the single-thread run, of the nearest level, and at most 1."""
+    reads = [replace(made_read(), cpu_s=0.003)] * 3
+    scaling = replace(made_scaling(reads=reads), alone_cpu_s=0.004)
+    assert scaling.cpu_factor_at(4) == pytest.approx(0.75)
+    assert scaling.cpu_factor_at(64) == 1.0  # not known
+    assert replace(scaling, alone_cpu_s=0.001).cpu_factor_at(4) == 1.0
 
 
 def test_a_storage_that_is_not_saturated_stays_as_it_is() -> None:
@@ -368,6 +385,16 @@ def test_only_one_place_where_threads_can_read_is_measured(loader: Any) -> None:
         measure_read_scaling(dataset, [], TimeSlot(FakeClock(), 1.0, inf))
 
 
+class Slow:
+    """Elements that take a second on a clock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+
+    def __getitem__(self, position: int) -> None:
+        self.clock.sleep(1.0)
+
+
 def test_what_the_source_raises_is_raised() -> None:
     """The threads end, and the first failure is the caller's."""
 
@@ -379,17 +406,25 @@ def test_what_the_source_raises_is_raised() -> None:
         measure(lambda: grain.MapDataset.source(Broken()).to_iter_dataset(loaders.THREADS))
 
 
-def test_a_level_ends_with_its_share_of_the_time() -> None:
-    """Of the reads of that time, the first quarter is left out."""
+@pytest.mark.parametrize(
+    ("budget_s", "positions", "over_s"), [(40.0, [2, 3, 4, 5, 6, 7], 8.0), (2.0, [1], 2.0)]
+)
+def test_a_level_ends_with_its_share_of_the_time(
+    budget_s: float, positions: list[int], over_s: float
+) -> None:
+    """The first quarter is left out; a thread that has read once reads again even then."""
     clock = FakeClock()
+    slot = TimeSlot(clock, budget_s, inf)
+    reads = read_scaling._read_at_once(Slow(clock), count(), 1, slot)
+    assert [read.position for read in reads] == positions
+    assert clock() == over_s
 
-    class Slow:
-        def __getitem__(self, position: int) -> None:
-            clock.sleep(1.0)
 
-    reads = read_scaling._read_at_once(Slow(), count(), 1, TimeSlot(clock, 40.0, inf))
-    assert [read.position for read in reads] == [2, 3, 4, 5, 6, 7]
-    assert clock() == 8.0
+def test_a_read_that_does_not_fit_twice_says_nothing() -> None:
+    """The first read of a thread finds an idle storage."""
+    clock = FakeClock()
+    with pytest.raises(SessionError, match="no time was left"):
+        read_scaling._read_at_once(Slow(clock), count(), 1, TimeSlot(clock, 2.0, 1.5))
 
 
 def test_a_source_that_hangs_beside_others_costs_only_its_time() -> None:

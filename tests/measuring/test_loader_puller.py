@@ -58,6 +58,18 @@ def test_pulling_flat_out_takes_its_time(
     assert puller.pull()[0] == batches + 1
 
 
+@pytest.mark.parametrize(
+    ("whole_bursts", "enough_s", "batches"),
+    [(False, 0.5, 4), (True, 0.5, 42), (True, 0.06, 12), (True, 5.0, 92)],
+)
+def test_a_block_holds_several_bursts(
+    clock: FakeClock, whole_bursts: bool, enough_s: float, batches: int
+) -> None:
+    """Of ten batches every 0.5 s a block lasts five waits, but not ten times its time."""
+    puller = start_puller(clock, [0.0, *([0.5] + 9 * [0.0]) * 12])
+    assert len(puller.pull_flat_out(enough_s, whole_bursts=whole_bursts).gaps_s) == batches
+
+
 def test_pulling_a_free_loader_ends_after_a_number_of_batches(clock: FakeClock) -> None:
     """A loader on which no time passes is pulled only so often."""
     assert len(start_puller(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES

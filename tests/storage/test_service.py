@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from netpipe.errors import SessionError
 from netpipe.session.shared_storages import list_shared_storages
 from netpipe.storage import service as service_module
+from netpipe.storage.profiles import parse_storage
 from netpipe.storage.service import Service, share
 from tests.storage.readers import preset, read, storage
 
@@ -138,6 +140,12 @@ def test_a_storage_whose_process_has_ended_is_not_found(monkeypatch: pytest.Monk
     monkeypatch.setenv("NETPIPE_STORAGES", f"{LIMITED} /proc/0/fd/3")
     assert list_shared_storages() == {}
     assert share(LIMITED).request(0, 0.0) == (1.0, True)
+
+
+def test_a_copy_whose_process_has_ended_is_refused() -> None:
+    """The error names the storage, and what to do."""
+    with pytest.raises(SessionError, match=rf"{LIMITED}: .* found /proc/0/fd/3: No such file .*"):
+        Service(parse_storage(LIMITED), "/proc/0/fd/3")
 
 
 def _request(one: Service | None, pipe: "Connection[Any, Any]") -> None:

@@ -87,7 +87,7 @@ def measure_block(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlo
 def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple[float, float]:
     """Pull as a trainer with a step does; return wall and CPU seconds per batch."""
     if not step_s:
-        pulled = puller.pull_flat_out(enough_s)
+        pulled = puller.pull_flat_out(enough_s, whole_bursts=True)
         return pulled.s_per_batch, pulled.cpu_s_per_batch
     started_s, cpu_s = clock(), puller.processes.cpu_s()
     wall_s, batches = 0.0, 0
