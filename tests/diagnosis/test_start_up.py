@@ -8,7 +8,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.diagnosis.start_up import NotingSource, observe_start
+from netpipe.diagnosis.start_up import Notes, observe_start
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import START_PARTS, StartUp
@@ -122,4 +122,4 @@ def test_grains_own_source_is_seen() -> None:
 
 def test_a_worker_may_read_when_nobody_listens(tmp_path: Any) -> None:
     """The folder of the notes is removed after the first batch."""
-    assert NotingSource([7], tmp_path / "removed")[0] == 7
+    assert Notes(tmp_path / "removed")([7].__getitem__, 0) == 7
