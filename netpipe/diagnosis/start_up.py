@@ -4,12 +4,13 @@ It does not import grain: if `loader()` does, that is part of the start.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.linting.graph.observed_sources import Read, observed_sources
+from netpipe.linting.graph.observed_sources import observed_sources
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import StartUp
@@ -27,7 +28,7 @@ class Notes:
         vars(self).update(state)
         _note(self._folder, "arrived")
 
-    def __call__(self, read: Read, index: Any) -> Any:
+    def __call__(self, read: Callable[[Any], Any], index: Any) -> Any:
         """Read, and note the first time."""
         if self._has_read:
             return read(index)
