@@ -2,7 +2,7 @@
 
 import ctypes
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import suppress
 from multiprocessing import current_process
 from typing import Final
@@ -35,6 +35,12 @@ _ENDING_S: Final = 30.0
 # tests start and then end with them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Run one worker more than there are cores: a third of the time, tests wait for processes."""
+    return (yield) + 1
 
 
 @pytest.fixture(autouse=True)

@@ -75,15 +75,3 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     suite = perf_tests_of(project, "perf_tests/test_emulated.py", "--netpipe-config", "alone.toml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     assert "loader too slow: " in suite.stdout
-
-
-def test_a_batch_behind_the_workers_fails_the_order(project: Path) -> None:
-    """A pipeline whose main process does the batching fails with the rule that it breaks."""
-    pipeline = project / "netpipe" / "data" / "pipeline.py"
-    put_in(pipeline, "        .batch(config.batch_size // sequences, batch_fn=concatenate)\n", "")
-    put_in(
-        pipeline, ".mp_prefetch(workers)", ".mp_prefetch(workers).batch(1, batch_fn=concatenate)"
-    )
-    suite = perf_tests_of(project, "perf_tests/test_order.py")
-    assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
-    assert "order: batch-after-mp-prefetch:" in suite.stdout

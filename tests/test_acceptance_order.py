@@ -24,20 +24,27 @@ class Disorder:
         rule: What it breaks.
         changes: What to replace in pipeline.py by what.
         intent: What the order is held to.
+        in_place: Whether the suite's own test sees it in the pipeline itself, not beside it.
     """
 
     rule: str
     changes: Mapping[str, str]
     intent: str = "throughput"
+    in_place: bool = False
 
     @property
     def module(self) -> str:
         """The name of the module that the pipeline is in."""
-        return f"disorder_{self.rule.replace('-', '_')}"
+        return "pipeline" if self.in_place else f"disorder_{self.rule.replace('-', '_')}"
+
+    @property
+    def test(self) -> str:
+        """The name of the test of its order."""
+        return "test_order" if self.in_place else f"test_{self.module}"
 
     def is_told_in(self, said: Mapping[str, str]) -> bool:
         """Whether the test of this pipeline failed with the rule."""
-        return f"order: {self.rule}:" in said[f"perf_tests.test_{self.module}"]
+        return f"order: {self.rule}:" in said[f"perf_tests.{self.test}"]
 
 
 DISORDERS = [
@@ -47,6 +54,7 @@ DISORDERS = [
             BATCH: "",
             WORKERS: WORKERS.replace(".map", ".batch(1, batch_fn=concatenate).map"),
         },
+        in_place=True,
     ),
     Disorder("map-after-mp-prefetch", {WORKERS: WORKERS.rstrip() + ".map(dict)\n"}),
     Disorder(
@@ -105,20 +113,22 @@ def intent(request: pytest.FixtureRequest) -> str:
 def disordered(tmp_path: Path, intent: str) -> Path:
     """A copy of this repository with a pipeline for each way that is an error for the intent."""
     project = copied_project(tmp_path)
-    pipeline = project / "netpipe" / "data" / "pipeline.py"
+    data = project / "netpipe" / "data"
+    in_order = (data / "pipeline.py").read_text()
     for disorder in of_intent(intent):
-        path = pipeline.with_name(f"{disorder.module}.py")
-        path.write_text(pipeline.read_text())
+        path = data / f"{disorder.module}.py"
+        path.write_text(in_order)
         for right, wrong in disorder.changes.items():
             put_in(path, right, wrong)
-        test = project / "perf_tests" / f"test_{disorder.module}.py"
-        test.write_text(TEST.replace("NAME", disorder.module))
+        if not disorder.in_place:
+            test = project / "perf_tests" / f"{disorder.test}.py"
+            test.write_text(TEST.replace("NAME", disorder.module))
     return project
 
 
 def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> None:
     """Every pipeline fails, and its message names the rule that it was made to break."""
-    tests = [f"perf_tests/test_{disorder.module}.py" for disorder in of_intent(intent)]
+    tests = [f"perf_tests/{disorder.test}.py::test_order" for disorder in of_intent(intent)]
     suite = perf_tests_of(disordered, *tests, f"--netpipe-intent={intent}", "--junitxml=run.xml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     cases = ElementTree.parse(disordered / "run.xml").iter("testcase")

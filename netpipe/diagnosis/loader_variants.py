@@ -1,5 +1,6 @@
 """Variants of a loader: in one thread, with other workers, without a stage or its payload."""
 
+import operator
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from netpipe.linting.experiments.variants import (
 )
 from netpipe.linting.graph.grain_classes import replace_user_code
 from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.graph.observed_sources import ObservedSource
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -173,7 +175,7 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
         return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
 
     def record(value: Any) -> Any:
-        return Recorded(value) if callable(value) else RecordedSource(value)
+        return Recorded(value) if callable(value) else record_source(value)
 
     def make() -> Any:
         made = loader()
@@ -207,18 +209,9 @@ class Recorded:
         return _timed_copy(self._kept[self._calls % KEPT])
 
 
-class RecordedSource:
-    """A source that reads its first elements, and then repeats them; its length stays."""
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self._read = Recorded(source.__getitem__)
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._read(index)
+def record_source(source: Any) -> ObservedSource:
+    """Return a source that reads its first elements, and then repeats them; its length stays."""
+    return ObservedSource(source, Recorded(operator.call))
 
 
 class _Copying(threading.local):

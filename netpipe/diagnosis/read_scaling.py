@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapreplace
 from itertools import chain, count, cycle
@@ -16,7 +15,7 @@ import numpy as np
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import NO_TIME, TimeSlot
 from netpipe.errors import SessionError
-from netpipe.linting.graph.grain_classes import replace_source
+from netpipe.linting.graph.observed_sources import observed_sources
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.storage.stand_in import count_bytes
 
@@ -185,7 +184,7 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
         SessionError: There is not exactly one place where threads can read, or no time is left.
         Exception: Whatever reading raised.
     """
-    datasets, graph = collect_datasets(dataset), read_graph(dataset)
+    graph = read_graph(dataset)
     readers = graph.of_kind("ToIter")
     if len(readers) != 1:
         raise SessionError(f"the pipeline must have one to_iter_dataset; found {len(readers)}")
@@ -199,13 +198,9 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
         sum(getattr(time, name) for time in reading) / calls
         for name in ("s_per_batch", "cpu_s_per_batch")
     )
-    with ExitStack() as restoring:
-        for node in graph.of_kind("Source"):
-            dataset = datasets[node.id]
-            if replace_source(dataset, _ObservedSource):
-                # A loader may return the same dataset each time.
-                restoring.callback(replace_source, dataset, lambda observed: observed.source)
-        return replace(_measure_levels(datasets[top], alone_s, slot), alone_cpu_s=cpu_s)
+    with observed_sources(dataset, _add_up):
+        top_dataset = collect_datasets(dataset)[top]
+        return replace(_measure_levels(top_dataset, alone_s, slot), alone_cpu_s=cpu_s)
 
 
 def _measure_levels(elements: Any, alone_s: float, slot: TimeSlot) -> ReadScaling:
@@ -222,25 +217,18 @@ def _measure_levels(elements: Any, alone_s: float, slot: TimeSlot) -> ReadScalin
     return ReadScaling(levels, growth, limit)
 
 
-class _ObservedSource:
-    """A source that adds up, for each thread, what was read of it."""
+_SEEN: Final = threading.local()
 
-    seen = threading.local()
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: Any) -> Any:
-        started_s = time.perf_counter()
-        record = self.source[index]
-        seen = vars(self.seen)
-        seen["source_s"] = seen.get("source_s", 0.0) + time.perf_counter() - started_s
-        seen["source_reads"] = seen.get("source_reads", 0) + 1
-        seen["source_bytes"] = seen.get("source_bytes", 0) + count_bytes(record)
-        return record
+def _add_up(read: Callable[[Any], Any], index: Any) -> Any:
+    """Read, and add to what this thread has read of the sources."""
+    started_s = time.perf_counter()
+    record = read(index)
+    seen = vars(_SEEN)
+    seen["source_s"] = seen.get("source_s", 0.0) + time.perf_counter() - started_s
+    seen["source_reads"] = seen.get("source_reads", 0) + 1
+    seen["source_bytes"] = seen.get("source_bytes", 0) + count_bytes(record)
+    return record
 
 
 def _read_at_once(
@@ -270,11 +258,11 @@ def _read_at_once(
         try:
             while wants_read(turn := next(turns), element_s):
                 position, started_s, cpu_s = next(positions), clock(), time.thread_time()
-                vars(_ObservedSource.seen).clear()
+                vars(_SEEN).clear()
                 elements[position]
                 element_s, cpu_s = clock() - started_s, time.thread_time() - cpu_s
                 if turn:
-                    seen = vars(_ObservedSource.seen)
+                    seen = vars(_SEEN)
                     reads.append(Read(position, element_s, **seen, cpu_s=cpu_s))
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits
             failures.append(error)

@@ -4,14 +4,13 @@ It does not import grain: if `loader()` does, that is part of the start.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.linting.graph.grain_classes import replace_source
-from netpipe.linting.graph.reader import collect_datasets
+from netpipe.linting.graph.observed_sources import observed_sources
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import StartUp
@@ -19,26 +18,24 @@ from netpipe.session.heartbeat import Watch
 from netpipe.temporary_folders import temporary_folder
 
 
-class NotingSource:
-    """A source that notes when it arrives in a worker, and when its first read begins and ends."""
+class Notes:
+    """Notes when it arrives in a worker, and when the first read of a source begins and ends."""
 
-    def __init__(self, source: Any, notes: Path) -> None:
-        self.source, self._notes, self._is_read = source, notes, False
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._has_read = folder, False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        _note(self._notes, "arrived")
+        _note(self._folder, "arrived")
 
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __getitem__(self, index: int) -> Any:
-        if self._is_read:
-            return self.source[index]
-        _note(self._notes, "asked")
-        element = self.source[index]
-        _note(self._notes, "read")
-        self._is_read = True
+    def __call__(self, read: Callable[[Any], Any], index: Any) -> Any:
+        """Read, and note the first time."""
+        if self._has_read:
+            return read(index)
+        _note(self._folder, "asked")
+        element = read(index)
+        _note(self._folder, "read")
+        self._has_read = True
         return element
 
 
@@ -55,10 +52,7 @@ def observe_start(subject: Factories, watch: Watch) -> StartUp:
 
         def make() -> Any:
             made = subject.loader()
-            for dataset in collect_datasets(made).values():
-                replace_source(dataset, partial(NotingSource, notes=notes))
-                # A loader may return the same dataset each time.
-                restoring.callback(replace_source, dataset, lambda noting: noting.source)
+            restoring.enter_context(observed_sources(made, Notes(notes)))
             _note(notes, "made")
             return made
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite, log1p, sqrt
-from statistics import median, pvariance
+from statistics import fmean, median
 from typing import Final
 
 from netpipe.device.host import host_difference, is_same_machine
@@ -251,7 +251,7 @@ def _estimate_change(
     if len(old) < _MIN_SESSIONS_FOR_SPREAD:
         spread, freedom = _ASSUMED_SPREAD, _NORMAL_FREEDOM
     else:
-        squares = len(new) * pvariance(new) + len(old) * pvariance(old)
+        squares = sum((level - fmean(side)) ** 2 for side in (new, old) for level in side)
         spread = max(_MIN_SPREAD, sqrt(squares / freedom))
     deviation = spread * sqrt(median_variance(len(new)) + median_variance(len(old)))
     early = student_quantile(_EARLY_LEVEL, freedom) * deviation

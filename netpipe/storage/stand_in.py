@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any, Final
 
+from netpipe.linting.graph.observed_sources import GrainBatchedSource, ObservedSource
 from netpipe.storage.service import Service, share
 
 _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
@@ -55,7 +56,7 @@ def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> An
     return kind(source, placement.service, placement.sources, (*reads, "__getitems__"))
 
 
-class StandIn:
+class StandIn(ObservedSource):
     """A source in a storage. It has the attributes of the source that it wraps."""
 
     def __init__(self, source: Any, service: Service, number: int, reads: Sequence[str]) -> None:
@@ -66,14 +67,8 @@ class StandIn:
         # By these, a diagnosis and lint name an object.
         self.__module__, self.__qualname__ = type(source).__module__, type(source).__qualname__
 
-    def __len__(self) -> int:
-        return len(self._source)
-
     def __bool__(self) -> bool:
         return bool(self._source)  # which may have no length
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._read(self._source.__getitem__, index)
 
     def __repr__(self) -> str:
         return f"{self._source!r} in {self._service.profile.name}"
@@ -120,11 +115,8 @@ class StandIn:
         _sleep_until(over_s)
 
 
-class _GrainBatchedStandIn(StandIn):
-    """The same for a source that Grain, which looks at the class, reads several elements from."""
-
-    def _getitems(self, indices: Sequence[int]) -> Any:
-        return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name
+class _GrainBatchedStandIn(StandIn, GrainBatchedSource):
+    """The same for a source that Grain reads several elements from."""
 
 
 def _sleep_until(time_s: float) -> None:

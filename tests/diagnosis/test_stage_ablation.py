@@ -11,7 +11,7 @@ from netpipe.diagnosis.loader_variants import (
     KEPT,
     OneThread,
     Recorded,
-    RecordedSource,
+    record_source,
     single_thread_variant,
     without_stage,
 )
@@ -70,13 +70,13 @@ def test_an_error_of_a_function_propagates() -> None:
 
 def test_a_source_keeps_its_length() -> None:
     """Shuffles and epochs stay as they were."""
-    source = RecordedSource(Numbers())
+    source = record_source(Numbers())
     assert len(source) == 12
     assert [source[index] for index in range(KEPT)] == list(range(KEPT))
     assert {source[index] for index in range(12)} <= set(range(KEPT))
 
 
-@pytest.mark.parametrize("recorded", [Recorded(double), RecordedSource(Numbers())])
+@pytest.mark.parametrize("recorded", [Recorded(double), record_source(Numbers())])
 def test_recorded_functions_can_be_sent_to_workers(recorded: Any) -> None:
     """They keep their results."""
     ask = recorded if callable(recorded) else recorded.__getitem__

@@ -1,13 +1,14 @@
 """Where the time to the first batch of a real loader goes."""
 
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import grain
 import pytest
 
-from netpipe.diagnosis.start_up import NotingSource, observe_start
+from netpipe.diagnosis.start_up import Notes, observe_start
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import START_PARTS, StartUp
@@ -18,34 +19,33 @@ from tests.diagnosis import loaders
 class Slow(loaders.Numbers):
     """A source that takes a while to be unpickled, and to be read for the first time."""
 
-    def __init__(self, shipping_s: float = 0.0, first_read_s: float = 0.0) -> None:
-        self.shipping_s, self.first_read_s = shipping_s, first_read_s
+    def __init__(self, sleeps_s: Mapping[str, float]) -> None:
+        self.sleeps_s = dict(sleeps_s)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        time.sleep(self.shipping_s)
+        time.sleep(self.sleeps_s["shipping_s"])
 
     def __getitem__(self, index: int) -> int:
-        time.sleep(self.first_read_s)
-        self.first_read_s = 0.0
+        time.sleep(self.sleeps_s.pop("first_read_s", 0.0))
         return int(index)
 
 
-def slow_at(part: str, seconds: float, workers: int = 1) -> Any:
-    """Make a pipeline of which one part of the start takes some seconds longer."""
-    source = Slow(**{part: seconds} if part in ("shipping_s", "first_read_s") else {})
-    if part == "making_s":
-        time.sleep(seconds)
-    dataset = grain.MapDataset.source(source).to_iter_dataset(loaders.ALONE).batch(4)
-    if part == "rest_s":
-        dataset = dataset.map(partial(wait, seconds))
-    return dataset.mp_prefetch(grain.MultiprocessingOptions(workers)) if workers else dataset
-
-
-def wait(seconds: float, batch: Any) -> Any:
-    """Be a map of batches that takes its time."""
-    time.sleep(seconds)
+def wait_once(sleeps_s: dict[str, float], batch: Any) -> Any:
+    """Be a map of batches that takes its time for the first one."""
+    time.sleep(sleeps_s.pop("rest_s", 0.0))
     return batch
+
+
+NOT_SLOW = dict.fromkeys(START_PARTS, 0.0)
+
+
+def slow(sleeps_s: Mapping[str, float], workers: int = 1) -> Any:
+    """Make a pipeline of which each part of the start takes some seconds longer."""
+    time.sleep(sleeps_s["making_s"])
+    numbers = grain.MapDataset.source(Slow(sleeps_s)).to_iter_dataset(loaders.ALONE)
+    batches = numbers.batch(4).map(partial(wait_once, dict(sleeps_s)))
+    return batches.mp_prefetch(grain.MultiprocessingOptions(workers))
 
 
 def start(loader: Any, import_s: float | None = None) -> StartUp:
@@ -54,24 +54,21 @@ def start(loader: Any, import_s: float | None = None) -> StartUp:
     return observe_start(Factories(loader, import_s=import_s), UNWATCHED)
 
 
-@pytest.fixture(scope="module")
-def worker_s() -> float:
-    """Return the seconds in which a worker starts on this machine at this time."""
-    shipping_s = start(partial(slow_at, "", 0.0)).shipping_s
-    assert shipping_s is not None
-    return shipping_s
-
-
-@pytest.mark.parametrize("part", ["making_s", "shipping_s", "first_read_s", "rest_s"])
-def test_the_slow_part_of_a_start_is_the_largest(worker_s: float, part: str) -> None:
+def test_each_part_of_a_start_holds_what_was_slow_in_it() -> None:
     """A slow index, a dataset slow to unpickle, a slow first read, and a slow map in a worker."""
-    found = start(partial(slow_at, part, 1 + 4 * worker_s), import_s=0.0)
-    assert max(START_PARTS, key=lambda part: vars(found)[part]) == part
+    shipping_s = start(partial(slow, NOT_SLOW)).shipping_s
+    assert shipping_s is not None
+    sleeps_s = {"making_s": 0.5, "first_read_s": 0.6, "rest_s": 0.7}
+    sleeps_s["shipping_s"] = 1 + 2 * shipping_s
+    found = vars(start(partial(slow, sleeps_s), import_s=0.0))
+    assert all(found[part] >= slept_s for part, slept_s in sleeps_s.items())
+    # No part holds another one.
+    assert max(START_PARTS, key=found.__getitem__) == "shipping_s"
 
 
 def test_of_several_workers_the_first_counts() -> None:
     """All parts are seen, and none is below 0."""
-    found = start(partial(slow_at, "", 0.0, workers=2), import_s=1.0)
+    found = start(partial(slow, NOT_SLOW, workers=2), import_s=1.0)
     assert all(seconds is not None and seconds >= 0 for seconds in vars(found).values())
     assert found.rest_s > 0
 
@@ -125,4 +122,4 @@ def test_grains_own_source_is_seen() -> None:
 
 def test_a_worker_may_read_when_nobody_listens(tmp_path: Any) -> None:
     """The folder of the notes is removed after the first batch."""
-    assert NotingSource([7], tmp_path / "removed")[0] == 7
+    assert Notes(tmp_path / "removed")([7].__getitem__, 0) == 7
