@@ -24,9 +24,10 @@ from netpipe.diagnosis.blocks import (
     measure_block,
     measure_cold_block,
 )
+from netpipe.diagnosis.concurrent_reads import measure_read_scaling
 from netpipe.diagnosis.diagnosis import clear_factor
 from netpipe.diagnosis.loader_variants import KEPT, OneThread, without_stage
-from netpipe.diagnosis.read_scaling import ReadScaling, measure_read_scaling
+from netpipe.diagnosis.read_scaling import ReadScaling
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
 from netpipe.diagnosis.turns import (

@@ -1,18 +1,11 @@
 """What limits reads that wait, from what they take with more and more in flight."""
 
 from dataclasses import replace
-from itertools import count
-from math import inf
-from threading import Event
 from typing import Any
 
-import grain
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import read_scaling
-from netpipe.diagnosis.loader_variants import single_thread_variant
 from netpipe.diagnosis.read_scaling import (
     BANDWIDTH,
     LATENCY,
@@ -20,15 +13,9 @@ from netpipe.diagnosis.read_scaling import (
     THROTTLING,
     Read,
     find_growth,
-    measure_read_scaling,
     name_limit,
     split_by_size,
 )
-from netpipe.diagnosis.turns import TimeSlot
-from netpipe.errors import SessionError
-from netpipe.linting.graph.reader import read_graph
-from tests.diagnosis import loaders
-from tests.diagnosis.examples import stage_time
 from tests.diagnosis.made_reads import (
     READ_S,
     made_read,
@@ -37,7 +24,6 @@ from tests.diagnosis.made_reads import (
     spread_reads,
     times_of,
 )
-from tests.fakes import FakeClock
 
 SIZES = (8_000, 12_000, 16_000, 20_000, 24_000, 28_000, 32_000)
 ALIKE = (20_000,)
@@ -297,148 +283,3 @@ def test_the_simulation_is_reproducible() -> None:
     """The same reads give the same factor."""
     spread = made_scaling(reads=spread_reads(5, 300))
     assert spread.ordering_factor(16, 32, LEVELS[0]) == spread.ordering_factor(16, 32, LEVELS[0])
-
-
-# --- measuring
-
-
-def measure(loader: Any, clock: Any = None, budget_s: float = 60.0) -> Any:
-    """Measure the reads of a loader whose stages below the threads take 1 ms of CPU."""
-    made = single_thread_variant(loader)[0]().dataset  # type: ignore[attr-defined]
-    times = [
-        replace(stage_time(str(node), 0.001, node=node), calls_per_batch=1.0)
-        for node in read_graph(made).nodes
-    ]
-    return measure_read_scaling(made, times, TimeSlot(clock or MonotonicClock(), budget_s, inf))
-
-
-class Observed:
-    """A source that remembers what was read of it: numbers of 1 to 4 kB."""
-
-    def __init__(self) -> None:
-        self.read: list[int] = []
-
-    def __len__(self) -> int:
-        return 3000
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        self.read.append(int(index))
-        return np.full(1000 * (1 + int(index) % 4), index % 100, np.uint8)
-
-
-def in_pairs(source: Any) -> Any:
-    """Read two records for an element."""
-    pairs = grain.MapDataset.source(source).map(np.sum).batch(2)
-    return pairs.to_iter_dataset(loaders.THREADS)
-
-
-def test_elements_are_read_after_the_first_third() -> None:
-    """No element is read twice, and none that the loader begins with."""
-    source = Observed()
-    scaling = measure(lambda: in_pairs(source))
-    positions = [read.position for reads in scaling.levels.values() for read in reads]
-    assert min(positions) > 500  # the first quarter finds an idle storage
-    assert len(set(positions)) == len(positions)
-    assert min(source.read) == 1000
-
-
-def test_each_thread_counts_its_own_reads_of_the_source() -> None:
-    """An element of two records has two reads and the bytes of both."""
-    scaling = measure(lambda: in_pairs(Observed()))
-    for reads in scaling.levels.values():
-        for read in reads:
-            sizes = [
-                1000 * (1 + number % 4) for number in (2 * read.position, 2 * read.position + 1)
-            ]
-            assert read.source_reads == 2
-            assert read.source_bytes == pytest.approx(sum(sizes), abs=500)
-            assert 0 < read.source_s <= read.element_s
-
-
-def test_the_source_is_restored() -> None:
-    """A loader that reads from the same dataset each time keeps its own source."""
-    source = Observed()
-    dataset = grain.MapDataset.source(source)
-    measure(lambda: dataset.to_iter_dataset(loaders.THREADS))
-    assert loaders.list_sources(dataset) == [source]
-
-
-def test_grains_own_source_is_seen() -> None:
-    """ArrayRecord, for example, is one."""
-    numbers = grain.MapDataset.source(grain.sources.RangeDataSource(0, 3000, 1))
-    scaling = measure(lambda: numbers.to_iter_dataset(loaders.THREADS))
-    assert all(read.source_reads == 1 for reads in scaling.levels.values() for read in reads)
-
-
-@pytest.mark.parametrize(
-    "loader",
-    [
-        lambda: grain.IterDataset.mix([loaders.plain(), loaders.plain()], [0.5, 0.5]),
-        loaders.Streaming,
-    ],
-    ids=["two", "none"],
-)
-def test_only_one_place_where_threads_can_read_is_measured(loader: Any) -> None:
-    """With two or none, nothing is read."""
-    dataset = loader()
-    with pytest.raises(SessionError, match="must have one to_iter_dataset; found"):
-        measure_read_scaling(dataset, [], TimeSlot(FakeClock(), 1.0, inf))
-
-
-class Slow:
-    """Elements that take a second on a clock."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.clock = clock
-
-    def __getitem__(self, position: int) -> None:
-        self.clock.sleep(1.0)
-
-
-def test_what_the_source_raises_is_raised() -> None:
-    """The threads end, and the first failure is the caller's."""
-
-    class Broken(Observed):
-        def __getitem__(self, index: int) -> np.ndarray:
-            raise OSError("no such bucket")
-
-    with pytest.raises(OSError, match="no such bucket"):
-        measure(lambda: grain.MapDataset.source(Broken()).to_iter_dataset(loaders.THREADS))
-
-
-@pytest.mark.parametrize(
-    ("budget_s", "positions", "over_s"), [(40.0, [2, 3, 4, 5, 6, 7], 8.0), (2.0, [1], 2.0)]
-)
-def test_a_level_ends_with_its_share_of_the_time(
-    budget_s: float, positions: list[int], over_s: float
-) -> None:
-    """The first quarter is left out; a thread that has read once reads again even then."""
-    clock = FakeClock()
-    slot = TimeSlot(clock, budget_s, inf)
-    reads = read_scaling._read_at_once(Slow(clock), count(), 1, slot)
-    assert [read.position for read in reads] == positions
-    assert clock() == over_s
-
-
-def test_a_read_that_does_not_fit_twice_says_nothing() -> None:
-    """The first read of a thread finds an idle storage."""
-    clock = FakeClock()
-    with pytest.raises(SessionError, match="no time was left"):
-        read_scaling._read_at_once(Slow(clock), count(), 1, TimeSlot(clock, 2.0, 1.5))
-
-
-def test_a_source_that_hangs_beside_others_costs_only_its_time() -> None:
-    """The other levels are not begun, and nothing waits for the reads that hang."""
-    released, clock = Event(), MonotonicClock()
-
-    class Hanging:
-        def __getitem__(self, position: int) -> int:
-            released.wait()
-            return position
-
-    slot = TimeSlot(clock, 0.1, clock() + 0.3)
-    try:
-        with pytest.raises(SessionError, match="a read beside 3 others did not end in time"):
-            read_scaling._read_at_once(Hanging(), count(), 4, slot)
-    finally:
-        released.set()
