@@ -147,6 +147,7 @@ class RoundRunner:
     def _run_rounds(self) -> None:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""
         begun_s, log = self._clock(), self.log
+        self.footprints.read(self.puller)
         while not (self._is_over(begun_s) or log.ended):
             progress = self._describe_progress(begun_s)
             self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
@@ -204,8 +205,6 @@ class RoundRunner:
     def _run_step_blocks(self, sizes: BlockSizes) -> StepBlocks:
         stepper, puller = self.stepper, self.puller
         puller.wait_for_full_buffers(0.3 * self._round_s)
-        # Nothing is timed here, and buffers hold as much in every round.
-        self.footprints.read(puller)
         if self._has_own_loop:
             # A synced step also waits for the work that the loop has left on the device.
             stepper.measure_synced_s(1)
@@ -252,6 +251,8 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
+        # Nothing is timed here, and as many batches came since the last reading in every round.
+        self.footprints.read(puller)
         return LoadingBlocks(drained, buffered, pulled, near, trained)
 
     def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
