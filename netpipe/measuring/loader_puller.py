@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from statistics import fmean, median
 from typing import Any, TypeVar
 
@@ -32,6 +33,8 @@ _DRAIN_GROUPS = 5
 _MAX_BATCHES = 20_000
 # Share of the typical load time from which the buffers count as drained.
 _DRAINED_FRACTION = 0.7
+# Batches that a loader can have made since its start, over those of its load time.
+_MOST_MADE_RATIO = 2.0
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
@@ -270,7 +273,12 @@ class Puller:
         return gaps_s
 
     def drain(
-        self, load_s: float, typical_s: float, enough_s: float, limit_s: float
+        self,
+        load_s: float,
+        typical_s: float,
+        enough_s: float,
+        limit_s: float,
+        most_buffered: float = inf,
     ) -> tuple[bool, float]:
         """Pull until batches no longer come out of the buffers; return whether, and how many did.
 
@@ -280,6 +288,8 @@ class Puller:
             enough_s: Seconds that may be spent to make sure that the buffers are drained.
             limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
                 have no more batches left than a measurement needs.
+            most_buffered: Batches that can be in the buffers: if more come, the loader has become
+                faster than `typical_s`.
         """
         # In a single group a stutter looks like a drained loader; the median over several groups
         # does not, when it is compared with the median of a drained loader.
@@ -298,7 +308,14 @@ class Puller:
             if len(groups_s) >= wanted and recent_s >= _DRAINED_FRACTION * typical_s:
                 made = (self._clock() - started) / load_s
                 return True, max(0.0, pulled - made)
+            if pulled > most_buffered:
+                return True, 0.0
         return False, float(pulled)
+
+    def bound_buffered(self, load_s: float) -> float:
+        """Return how many batches of a load time of about `load_s` can be in the buffers."""
+        made = _MOST_MADE_RATIO * (self._clock() - self._made_s) / load_s
+        return made - (self.pulled - self._epoch_began)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
         """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""
