@@ -33,8 +33,6 @@ _DRAIN_GROUPS = 5
 _MAX_BATCHES = 20_000
 # Share of the typical load time from which the buffers count as drained.
 _DRAINED_FRACTION = 0.7
-# Batches that a loader can have made since its start, over those of its load time.
-_MOST_MADE_RATIO = 2.0
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
@@ -229,8 +227,9 @@ class Puller:
     def pull_flat_out(self, enough_s: float, *, in_epoch: bool = False) -> PulledBatches:
         """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        These are at least two groups, or one of a loader that takes twice as long for it. With
-        `in_epoch` pulling stops before the epoch ends, as far as its length is known.
+        These are at least two groups, or one of a loader that takes twice as long for it; of one
+        burst of reader threads, most may be the wait for a single read. With `in_epoch` pulling
+        stops before the epoch ends, as far as its length is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -239,7 +238,7 @@ class Puller:
             return in_time and (not in_epoch or self.epoch_has(self.group))
 
         gaps_s = self._pull_group_s()
-        if goes_on(2 * enough_s):
+        if goes_on(MAX_BURST_S if self._reader_threads >= self.group else 2 * enough_s):
             gaps_s += self._pull_group_s()
         while goes_on(enough_s) and len(gaps_s) < _MAX_BATCHES:
             gaps_s += self._pull_group_s()
@@ -313,9 +312,8 @@ class Puller:
         return False, float(pulled)
 
     def bound_buffered(self, load_s: float) -> float:
-        """Return how many batches of a load time of about `load_s` can be in the buffers."""
-        made = _MOST_MADE_RATIO * (self._clock() - self._made_s) / load_s
-        return made - (self.pulled - self._epoch_began)
+        """Return how many batches can be in the buffers, each made in `load_s` or half of it."""
+        return 2 * (self._clock() - self._made_s) / load_s - (self.pulled - self._epoch_began)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
         """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""
