@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import exp, log
 from statistics import fmean, median, pvariance
 
-from netpipe.measuring.round_log import LoadingBlocks, RoundLog
+from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
 from netpipe.results.measurement import CACHE_WARMS_UP, Finding
 from netpipe.results.units import format_seconds
 
@@ -24,7 +24,7 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
     Assoc. 74, 1979, p. 365). What other programs explain, as if they had taken their share of the
     CPU from the loader, does not count, nor do batches that came out of buffers.
     """
-    logs = [log(max(load.pulled.s_per_batch, 1e-9)) for load in loads]
+    logs = [log(max(load.pulled.s_per_batch, MIN_LOAD_S)) for load in loads]
     splits = range(_MIN_ROUNDS, len(logs) + 1 - _MIN_ROUNDS)
     if not splits or not pvariance(logs):
         return None
@@ -34,29 +34,23 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
         return sum(len(part) * pvariance(part) for part in parts) / len(logs)
 
     first = min(splits, key=within)
-    cold, warm = loads[:first], loads[first:]
+    idle_fractions = [max(_LEAST_IDLE_FRACTION, 1 - load.busy_fraction) for load in loads]
+    explained_ratio = median(idle_fractions[first:]) / median(idle_fractions[:first])
     fall_ratio = exp(fmean(logs[:first]) - fmean(logs[first:]))
     is_clear = within(first) <= (1 - _MIN_BETWEEN_FRACTION) * pvariance(logs)
-    is_large = fall_ratio >= _MIN_FALL_RATIO * max(1.0, _idle_fraction(warm) / _idle_fraction(cold))
-    return first if is_clear and is_large and all(load.drained for load in warm) else None
-
-
-def _idle_fraction(loads: Sequence[LoadingBlocks]) -> float:
-    return max(_LEAST_IDLE_FRACTION, 1 - median(load.busy_fraction for load in loads))
+    is_large = fall_ratio >= _MIN_FALL_RATIO * max(1.0, explained_ratio)
+    return first if is_clear and is_large and all(load.drained for load in loads[first:]) else None
 
 
 def describe_warm_up(log: RoundLog, first: int) -> Finding:
     """Return the finding of both levels, and of where the second began."""
-    loads = log.loads
-    cold, warm = (
-        format_seconds(median(load.pulled.s_per_batch for load in part))
-        for part in (loads[:first], loads[first:])
-    )
-    before, after = loads[first - 1].first_batch, loads[first].first_batch
+    cold, warm = log.loads[:first], log.loads[first:]
+    cold_s, warm_s = (median(load.pulled.s_per_batch for load in part) for part in (cold, warm))
     return Finding(
         CACHE_WARMS_UP,
-        f"loading a batch took {cold} in the first {first} rounds and {warm} in the "
-        f"{len(loads) - first} after them, as when a cache has been filled; it changed between "
-        f"batches {before} and {after}. All figures are those of the later rounds: where training "
-        "reads what no cache holds, measure with a cold cache and more data than the run reads",
+        f"loading a batch took {format_seconds(cold_s)} in {len(cold)} rounds and "
+        f"{format_seconds(warm_s)} in the {len(warm)} after them, as when a cache has been filled; "
+        f"it changed between batches {cold[-1].first_batch} and {warm[0].first_batch}. All figures "
+        "are those of the later rounds: where training reads what no cache holds, measure with a "
+        "cold cache and more data than the run reads",
     )

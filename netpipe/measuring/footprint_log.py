@@ -134,7 +134,7 @@ class FootprintLog:
         lasting = set.intersection(*(set(held[kind]) for held in self._held))
         pid = max(lasting, key=lambda pid: self._growth(kind, pid).median)
         if 2 * self._growth(kind, pid).median < self._growth(kind).median:
-            return "several processes, or workers that were started one after the other"
+            return "several processes, or workers that followed each other"
         return f"{self._names[pid]} (pid {pid})"
 
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:

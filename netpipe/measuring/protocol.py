@@ -123,8 +123,8 @@ def _summarize(
     elapsed_s: float,
     busy_elsewhere: float,
 ) -> Measurement:
-    warm_round = find_warm_round(runner.log.loads)
-    log, stepper, puller = runner.log.since(warm_round or 0), runner.stepper, runner.puller
+    log = runner.log.since(find_warm_round(runner.log.loads) or 0)
+    stepper, puller = runner.stepper, runner.puller
     rounds, device = log.columns(), device_of(len(stepper.devices))
     step_s, rest_s = median(rounds.step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
@@ -149,7 +149,7 @@ def _summarize(
         start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=(*_list_findings(runner, start_up, warm_round), *runner.footprints.findings()),
+        findings=(*_list_findings(runner, start_up), *runner.footprints.findings()),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
@@ -212,11 +212,9 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     }
 
 
-def _list_findings(
-    runner: RoundRunner, start_up: StartUp, warm_round: int | None
-) -> Iterator[Finding]:
+def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
     puller, log, stepper = runner.puller, runner.log, runner.stepper
-    if warm_round is not None:
+    if warm_round := find_warm_round(log.loads):
         yield describe_warm_up(log, warm_round)
     if why_slow := start_up.why_slow(puller.longest_start_s):
         yield Finding("slow-start", why_slow)
