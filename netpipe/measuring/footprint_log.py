@@ -1,6 +1,7 @@
 """Memory, shared memory and open files of a session, read once a round between timed blocks.
 
-Growth is a slope over the batches that the loader has given. A finding needs more than a slope that
+Growth is a slope over the batches that the loader has given, of all processes together: workers
+that are started anew for each epoch count as one pool. A finding needs more than a slope that
 is surely above 0: allocators and buffers also grow for a while, by some megabytes, and then stop.
 """
 
@@ -28,6 +29,8 @@ _FINDINGS: Final = {
     _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
     _OPEN: ("open-files-grow", 32, "close each file that is no longer read"),
 }
+# With fewer readings, no interval of a slope is bounded.
+_MIN_READINGS: Final = 5
 # The slope of the later rounds over that of all, below which growth comes to an end.
 _GOES_ON: Final = 0.7
 # Reading takes 10 ms for each 200 MB: at most this share of the time.
@@ -78,16 +81,18 @@ class FootprintLog:
         self._batches.append(puller.pulled)
         self._reading_s += self._clock() - started_s
 
-    def _list_lasting_files(self) -> dict[str, int]:
-        """Return new files in /dev/shm that were already there two readings ago.
+    def _list_lasting_files(self, readings_ago: int = 1) -> dict[str, int]:
+        """Return new files in /dev/shm that were already there so many readings ago.
 
-        Batches on their way have been taken and removed since. Python names its files at random, so
-        beside another program that uses shared memory, nobody knows whose they are.
+        Batches on their way have been taken and removed since, because buffers were drained. Python
+        names its files at random, so beside another program that uses such files, nobody knows
+        whose they are.
         """
-        files, earlier = footprint.list_shared_files(), self._listed[max(0, len(self._listed) - 2)]
+        files = footprint.list_shared_files()
+        earlier = self._listed[max(0, len(self._listed) - readings_ago)]
         self._listed.append(files.keys())
         names = files.keys() & earlier - self._listed[0]
-        unknown = any(name.startswith(("psm_", "sem.")) for name in names)
+        unknown = any(name.startswith(footprint.PYTHONS_PREFIX) for name in names)
         self._is_shared_sure &= not (unknown and footprint.is_shared_memory_used_elsewhere())
         return {name: files[name] for name in names}
 
@@ -102,7 +107,10 @@ class FootprintLog:
         }
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what grows with the batches, and where."""
+        """Yield what grows with the batches, and where; or that too few readings tell."""
+        if 0 < len(self._held) < _MIN_READINGS:
+            message = f"{len(self._held)} readings, {_MIN_READINGS} needed; use a larger budget"
+            yield Finding("growth-not-judged", f"growth of what is held was not judged: {message}")
         for kind, (name, least, way_out) in _FINDINGS.items() if self._held else ():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             later = self._growth(kind, since=len(self._held) // 2)
@@ -123,17 +131,16 @@ class FootprintLog:
     def _name_growing(self, kind: str) -> str:
         if kind == _SHARED:
             return _describe_files(self._files)
-        pid = max(self._lasting(kind), key=lambda pid: self._growth(kind, pid).median)
+        lasting = set.intersection(*(set(held[kind]) for held in self._held))
+        pid = max(lasting, key=lambda pid: self._growth(kind, pid).median)
+        if 2 * self._growth(kind, pid).median < self._growth(kind).median:
+            return "several processes, or workers that followed each other"
         return f"{self._names[pid]} (pid {pid})"
 
-    def _lasting(self, kind: str) -> set[int]:
-        """Return what is in all readings: a worker that has started later has not grown."""
-        return set.intersection(*(set(held[kind]) for held in self._held))
-
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:
-        """Return the growth for each batch: of all lasting processes or of one of them."""
-        counted = {pid} if pid is not None else self._lasting(kind)
-        totals = [sum(held[kind][each] for each in counted) for held in self._held[since:]]
+        """Return the growth for each batch, of all processes or of one that is in all readings."""
+        readings = [held[kind] for held in self._held[since:]]
+        totals = [sum(held.values()) if pid is None else held[pid] for held in readings]
         return slope_interval(self._batches[since:], totals)
 
     def find_left(self, puller: Puller, batch_bytes: int) -> Finding | None:
@@ -143,7 +150,7 @@ class FootprintLog:
         running = [process for process in list_started(getpid()) if process.pid in workers]
         pids = [process.pid for process in psutil.wait_procs(running, _ENDING_S)[1]]
         left = [f"{self._names.get(pid, 'a process')} (pid {pid})" for pid in pids]
-        shared = self._list_lasting_files()
+        shared = self._list_lasting_files(2)  # of batches in the buffers at the last, some remain
         is_left = sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes
         if is_left and self._is_shared_sure:
             left.append(_describe_files(shared))

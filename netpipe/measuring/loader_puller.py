@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from statistics import fmean, median
 from typing import Any, TypeVar
 
@@ -244,9 +245,10 @@ class Puller:
     ) -> PulledBatches:
         """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        These are at least two groups, or one of a loader that takes twice as long for it. With
-        `in_epoch` pulling stops before the epoch ends, as far as its length is known; with
-        `whole_bursts` it goes on where batches come in bursts, as `block_s` says.
+        These are at least two groups, or one of a loader that takes twice as long for it; of one
+        burst of reader threads, most may be the wait for a single read. With `in_epoch` pulling
+        stops before the epoch ends, as far as its length is known; with `whole_bursts` it goes on
+        where batches come in bursts, as `block_s` says.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -255,7 +257,7 @@ class Puller:
             return in_time and (not in_epoch or self.epoch_has(self.group))
 
         gaps_s = self._pull_group_s()
-        if goes_on(2 * enough_s):
+        if goes_on(MAX_BURST_S if self._reader_threads >= self.group else 2 * enough_s):
             gaps_s += self._pull_group_s()
         while len(gaps_s) < _MAX_BATCHES and goes_on(
             block_s(enough_s, max(gaps_s), fmean(gaps_s)) if whole_bursts else enough_s
@@ -291,7 +293,12 @@ class Puller:
         return gaps_s
 
     def drain(
-        self, load_s: float, typical_s: float, enough_s: float, limit_s: float
+        self,
+        load_s: float,
+        typical_s: float,
+        enough_s: float,
+        limit_s: float,
+        most_buffered: float = inf,
     ) -> tuple[bool, float]:
         """Pull until batches no longer come out of the buffers; return whether, and how many did.
 
@@ -301,6 +308,8 @@ class Puller:
             enough_s: Seconds that may be spent to make sure that the buffers are drained.
             limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
                 have no more batches left than a measurement needs.
+            most_buffered: Batches that can be in the buffers: if more come, the loader has become
+                faster than `typical_s`.
         """
         # In a single group a stutter looks like a drained loader; the median over several groups
         # does not, when it is compared with the median of a drained loader.
@@ -319,7 +328,13 @@ class Puller:
             if len(groups_s) >= wanted and recent_s >= _DRAINED_FRACTION * typical_s:
                 made = (self._clock() - started) / load_s
                 return True, max(0.0, pulled - made)
+            if pulled > most_buffered:
+                return True, 0.0
         return False, float(pulled)
+
+    def bound_buffered(self, load_s: float) -> float:
+        """Return how many batches can be in the buffers, each made in `load_s` or half of it."""
+        return 2 * (self._clock() - self._made_s) / load_s - (self.pulled - self._epoch_began)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
         """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""

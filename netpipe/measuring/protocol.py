@@ -12,6 +12,7 @@ from netpipe.clock import Clock
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
+from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
@@ -122,14 +123,15 @@ def _summarize(
     elapsed_s: float,
     busy_elsewhere: float,
 ) -> Measurement:
-    log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
-    device = device_of(len(stepper.devices))
+    log = runner.log.since(find_warm_round(runner.log.loads) or 0)
+    stepper, puller = runner.stepper, runner.puller
+    rounds, device = log.columns(), device_of(len(stepper.devices))
     step_s, rest_s = median(rounds.step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
-        **_describe_buffers(log),
+        **_describe_buffers(runner.log),
         **environment,
         device=device,
         fingerprint=device.complete_fingerprint(runner.subject.fingerprint),
@@ -212,6 +214,8 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
 
 def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
     puller, log, stepper = runner.puller, runner.log, runner.stepper
+    if warm_round := find_warm_round(log.loads):
+        yield describe_warm_up(log, warm_round)
     if why_slow := start_up.why_slow(puller.longest_start_s):
         yield Finding("slow-start", why_slow)
     if puller.restarts:

@@ -1,6 +1,6 @@
 """The rounds of a measurement so far, and the sizes of the blocks of the next one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from statistics import median
 
@@ -124,6 +124,8 @@ class LoadingBlocks:
         drained: Whether the buffers were drained before the loader was timed alone.
         buffered: Batches that the buffers held before that.
         trained_drained: Whether real steps began with empty buffers, not with full ones.
+        first_batch: Batches that the loader had given before them.
+        busy_fraction: Share of the host's CPU time that other programs took meanwhile.
     """
 
     drained: bool
@@ -131,6 +133,8 @@ class LoadingBlocks:
     pulled: PulledBatches
     trained_drained: bool
     train: TrainBlock
+    first_batch: int = 0
+    busy_fraction: float = 0.0
 
 
 @dataclass
@@ -188,6 +192,10 @@ class RoundLog:
             statistics.half_width_fraction(load) < _TIGHT_LOAD
             and statistics.half_width_fraction(ratio) < _TIGHT_TRAIN
         )
+
+    def since(self, first: int) -> "RoundLog":
+        """Return the log without the rounds before one."""
+        return replace(self, steps=self.steps[first:], loads=self.loads[first:])
 
     def estimates(self) -> Estimates:
         """Return the medians."""

@@ -11,6 +11,7 @@ from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
+from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
@@ -36,6 +37,7 @@ from netpipe.measuring.training_loop import (
     late_reading_loop,
     run_train_block,
 )
+from netpipe.session import processes
 from netpipe.session.heartbeat import Watch
 
 # Rounds into which the budget is divided; fewer fit in, because of the work between blocks.
@@ -147,6 +149,7 @@ class RoundRunner:
     def _run_rounds(self) -> None:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""
         begun_s, log = self._clock(), self.log
+        self.footprints.read(self.puller)
         while not (self._is_over(begun_s) or log.ended):
             progress = self._describe_progress(begun_s)
             self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
@@ -158,7 +161,7 @@ class RoundRunner:
                     raise
                 log.ended = str(ended)
             else:
-                self._estimates = log.estimates()
+                self._estimates = log.since(find_warm_round(log.loads) or 0).estimates()
 
     def _is_over(self, begun_s: float) -> bool:
         rounds, now = len(self.log.loads), self._clock()
@@ -204,8 +207,6 @@ class RoundRunner:
     def _run_step_blocks(self, sizes: BlockSizes) -> StepBlocks:
         stepper, puller = self.stepper, self.puller
         puller.wait_for_full_buffers(0.3 * self._round_s)
-        # Nothing is timed here, and buffers hold as much in every round.
-        self.footprints.read(puller)
         if self._has_own_loop:
             # A synced step also waits for the work that the loop has left on the device.
             stepper.measure_synced_s(1)
@@ -225,7 +226,8 @@ class RoundRunner:
         return StepBlocks(step_s, synced_s, transfer_s, shadow_s, host_s, compilations)
 
     def _run_loading_blocks(self, sizes: BlockSizes) -> LoadingBlocks:
-        puller = self.puller
+        puller, host_cpu = self.puller, processes.read_host_cpu()
+        first_batch = puller.pulled
 
         def pull_drained() -> tuple[bool, float, PulledBatches]:
             # Drain: buffered batches come faster than the loader makes them.
@@ -252,7 +254,10 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
-        return LoadingBlocks(drained, buffered, pulled, near, trained)
+        # Nothing is timed here, and as many batches came since the last reading in every round.
+        self.footprints.read(puller)
+        busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
+        return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
 
     def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
         runs = MAX_WINDOW_RUNS if self.log.within_epochs else 1
@@ -262,7 +267,8 @@ class RoundRunner:
 
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
         load_s, typical_s = self._estimates.load_s, self._estimates.typical_load_s
-        return self.puller.drain(load_s, typical_s, sizes.load_s, _DRAIN_SHARE * self._budget_s)
+        most, limit_s = self.puller.bound_buffered(load_s), _DRAIN_SHARE * self._budget_s
+        return self.puller.drain(load_s, typical_s, sizes.load_s, limit_s, most)
 
     def _is_near_step_time(self, load_s: float) -> bool:
         return load_s > DRAIN_ABOVE_FRACTION * self._estimates.step_s

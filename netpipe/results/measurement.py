@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 SCHEMA = "netpipe.measurement/1"
+CACHE_WARMS_UP = "cache-warms-up"
+"""The finding of a measurement whose figures are those of its later rounds alone."""
 
 
 @dataclass(frozen=True)

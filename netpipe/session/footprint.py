@@ -12,6 +12,8 @@ import psutil
 from netpipe.session.processes import list_descendants
 
 SHARED_FOLDER = Path("/dev/shm")
+# Of the names that multiprocessing.shared_memory draws at random.
+PYTHONS_PREFIX = "psm_"
 
 
 def read_memory() -> tuple[int, int]:
@@ -52,18 +54,20 @@ def count_open_files(pid: int) -> int:
 def list_shared_files() -> dict[str, int]:
     """Return the bytes of each of this user's files in /dev/shm, by name."""
     sizes = {}
-    for path in SHARED_FOLDER.glob("*"):
-        with suppress(OSError):  # It may have been removed meanwhile.
-            if path.stat().st_uid == os.geteuid():
-                sizes[path.name] = path.stat().st_size
+    with suppress(OSError), os.scandir(SHARED_FOLDER) as entries:
+        for entry in entries:
+            with suppress(OSError):  # It may have been removed meanwhile.
+                if (found := entry.stat()).st_uid == os.geteuid():
+                    sizes[entry.name] = found.st_size
     return sizes
 
 
 def is_shared_memory_used_elsewhere() -> bool:
-    """Return whether a process that does not descend from this one maps a file in /dev/shm."""
+    """Return whether a process that does not descend from this one maps Python's shared memory."""
+    named = f"{SHARED_FOLDER}/{PYTHONS_PREFIX}"
     for pid in {*psutil.pids()} - {getpid(), *list_descendants(getpid())}:
         with suppress(OSError):  # It has ended, or is another user's.
-            if f"{SHARED_FOLDER}/" in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
+            if named in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
                 return True
     return False
 

@@ -10,7 +10,7 @@ from math import isfinite
 from statistics import median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import Finding, Measurement
+from netpipe.results.measurement import CACHE_WARMS_UP, Finding, Measurement
 from netpipe.results.units import (
     format_percent,
     format_ratio_interval,
@@ -35,7 +35,9 @@ def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
-    return replace(cause, message=f"{cause.kind}: {cause.message}", evidence=evidence)
+    warmed = any(finding.name == CACHE_WARMS_UP for finding in measurement.findings)
+    phase = f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
+    return replace(cause, message=f"{cause.kind}: {cause.message}{phase}", evidence=evidence)
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:

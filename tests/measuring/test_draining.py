@@ -53,6 +53,17 @@ def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
     assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
 
 
+def test_no_more_comes_out_of_buffers_than_was_made(clock: FakeClock) -> None:
+    """A loader that gives more has become faster, and its buffers hold nothing to wait for."""
+    puller = start_puller(clock, chain(repeat(STEADY_S, 11), repeat(BUFFERED_S)))
+    for _ in range(10):
+        puller.pull()
+    most = puller.bound_buffered(STEADY_S)
+    assert most == pytest.approx(11, abs=1)
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0, most_buffered=most)[0]
+    assert puller.pulled < 30
+
+
 @pytest.mark.parametrize(
     ("enough_s", "batches"), [(0.3, 2), (3.9, 2), (4.0, 4), (9.9, 8), (10.0, 10), (99.0, 10)]
 )

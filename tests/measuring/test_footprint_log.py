@@ -122,17 +122,32 @@ def test_noise_is_no_growth(scripted: Scripted, memory: Script) -> None:
 
 
 def test_a_worker_that_starts_late_has_not_grown(scripted: Scripted) -> None:
-    """Only processes that are in all readings count: another one more is no slope."""
+    """A process more, once, is no slope."""
     scripted.pids = (FIRST, HELPER)
     scripted.run(rounds=5)
     scripted.pids = (FIRST, HELPER, SECOND)
     assert scripted.run(rounds=5) == {}
 
 
-def test_few_rounds_prove_nothing(scripted: Scripted) -> None:
-    """With four readings, the interval of growth is unbounded, and nothing is found."""
+@pytest.mark.parametrize(("kept_anew", "is_found"), [(0.0, False), (20e6, True)])
+def test_workers_of_each_epoch_are_one_pool(
+    scripted: Scripted, *, kept_anew: float, is_found: bool
+) -> None:
+    """Where no worker is in all readings, what the pool of them holds is judged."""
+    for epoch in range(9):
+        scripted.pids = (HELPER, FIRST + 100 * epoch)
+        scripted.memory[scripted.pids[1]] = lambda _, epoch=epoch: PSS + kept_anew * epoch  # type: ignore[misc]
+        found = scripted.run(rounds=1)
+    assert ("memory-grows" in found) is is_found
+    assert "workers" in found.get("memory-grows", "workers")
+
+
+def test_few_readings_are_not_judged(scripted: Scripted) -> None:
+    """With four readings, the interval of growth is unbounded, which is said."""
     scripted.memory[FIRST] = growing(by=1e6)
-    assert scripted.run(rounds=4) == {}
+    found = scripted.run(rounds=4)
+    assert set(found) == {"growth-not-judged"}
+    assert "4 readings, 5 needed" in found["growth-not-judged"]
     assert scripted.log.describe()["growth_bytes_per_batch"].high == float("inf")
 
 

@@ -358,6 +358,16 @@ def test_an_input_error_of_the_loader_is_not_wrapped(clock: FakeClock) -> None:
         Puller(loader, clock).pull()
 
 
+@pytest.mark.parametrize(("threads", "batches"), [(0, 16), (16, 32)])
+def test_one_burst_of_reader_threads_is_not_enough(
+    clock: FakeClock, threads: int, batches: int
+) -> None:
+    """Their batches come after the slowest read; two bursts even that out, processes need none."""
+    puller = start_puller(clock, repeat(0.05), children=16)
+    puller._reader_threads = threads
+    assert len(puller.pull_flat_out(0.25).gaps_s) == batches
+
+
 def test_the_typical_load_time_is_the_median_of_bursts(clock: FakeClock) -> None:
     """Of two workers, whose batches come in pairs, a pair's mean counts, and no stutter."""
     puller = start_puller(

@@ -222,7 +222,7 @@ def test_batches_made_before_do_not_pass_for_loading(
     found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, compiling_step))
     assert found.drained is is_drained
     assert is_drained is (found.load_s_per_batch.median > 0.9 * make_s)
-    assert [finding.name for finding in found.findings] == ["undrained-buffers"][is_drained:]
+    assert ("undrained-buffers" in {finding.name for finding in found.findings}) is not is_drained
 
 
 @pytest.mark.parametrize(

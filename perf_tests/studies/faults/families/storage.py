@@ -1,5 +1,6 @@
 """Sources in a storage that is slow: by its latency, its bandwidth, its limits, its caches."""
 
+from math import ceil
 from typing import Final
 
 from perf_tests.studies.faults.batches import ROWS
@@ -128,7 +129,8 @@ _THROTTLING: Final = (
         _BOUND,
         lambda values: stored(f"{latency(0.005)},{_rate(values)},retry=50ms", threads(16)),
         _TOO_SLOW,
-        budget_ratio=4.0,
+        # Of sixteen batches, the first may wait seconds for one read: few rounds fit into 20 s.
+        budget_ratio=12.0,
         planted=reads_wait_for("throttling"),
     ),
     Case(
@@ -178,10 +180,11 @@ _COLD_CACHE: Final = (
         "the first epoch is read from a bucket; during the run the next one comes from a cache",
         _BOUND,
         lambda values: stored(
-            f"{_latency(values)},cache=100GB", records=Records(records=int(values["records"]))
+            f"{_latency(values)},cache=100GB",
+            records=Records(records=ceil(ROWS * values["epoch_s"] / load_s(values))),
         ),
-        # About half of what is read in the run.
-        {**_TOO_SLOW, "records": Range(500, 700, whole=True)},
+        # About half of the time in which loading sets the pace.
+        {**_TOO_SLOW, "epoch_s": Range(3.6, 4.4)},
         finding="cache-warms-up",
         why="today's steps wait for storage, and those of the next epoch do not: either helps",
         budget_ratio=2.0,

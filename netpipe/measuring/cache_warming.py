@@ -1,0 +1,56 @@
+"""Whether loading became faster within the rounds, as when a cache has been filled. Pure."""
+
+from collections.abc import Sequence
+from math import exp, log
+from statistics import fmean, median, pvariance
+
+from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
+from netpipe.results.measurement import CACHE_WARMS_UP, Finding
+from netpipe.results.units import format_seconds
+
+# Rounds of each level, and the fall from one to the other, from which there are two.
+_MIN_ROUNDS = 3
+_MIN_FALL_RATIO = 2.0
+# Share of the variance of log L that lies between the levels. In six rounds of normal noise, it is
+# exceeded once in 500 times, in more rounds less often; t^2 = (n - 2) share / (1 - share).
+_MIN_BETWEEN_FRACTION = 0.9
+_LEAST_IDLE_FRACTION = 0.05
+
+
+def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
+    """Return the first round of a lower level that load times fell to and stayed at, or None.
+
+    It is where the likelihood of a shift in the mean of log L is largest (Worsley, J. Am. Stat.
+    Assoc. 74, 1979, p. 365). What other programs explain, as if they had taken their share of the
+    CPU from the loader, does not count, nor do batches that came out of buffers.
+    """
+    logs = [log(max(load.pulled.s_per_batch, MIN_LOAD_S)) for load in loads]
+    splits = range(_MIN_ROUNDS, len(logs) + 1 - _MIN_ROUNDS)
+    if not splits or not pvariance(logs):
+        return None
+
+    def within(first: int) -> float:
+        parts = logs[:first], logs[first:]
+        return sum(len(part) * pvariance(part) for part in parts) / len(logs)
+
+    first = min(splits, key=within)
+    idle_fractions = [max(_LEAST_IDLE_FRACTION, 1 - load.busy_fraction) for load in loads]
+    explained_ratio = median(idle_fractions[first:]) / median(idle_fractions[:first])
+    fall_ratio = exp(fmean(logs[:first]) - fmean(logs[first:]))
+    is_clear = within(first) <= (1 - _MIN_BETWEEN_FRACTION) * pvariance(logs)
+    is_large = fall_ratio >= _MIN_FALL_RATIO * max(1.0, explained_ratio)
+    return first if is_clear and is_large and all(load.drained for load in loads[first:]) else None
+
+
+def describe_warm_up(log: RoundLog, first: int) -> Finding:
+    """Return the finding of both levels, and of where the second began."""
+    cold, warm = log.loads[:first], log.loads[first:]
+    cold_s, warm_s = (median(load.pulled.s_per_batch for load in part) for part in (cold, warm))
+    return Finding(
+        CACHE_WARMS_UP,
+        f"loading a batch took {format_seconds(cold_s)} in {len(cold)} rounds and "
+        f"{format_seconds(warm_s)} in the {len(warm)} after them, as when a cache has been filled; "
+        f"it changed between batches {cold[-1].first_batch} and {warm[0].first_batch}. All figures "
+        "are those of the later rounds: where training reads what no cache holds, measure with a "
+        "cold cache and more data than the run reads",
+    )
