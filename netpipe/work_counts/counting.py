@@ -1,10 +1,12 @@
 """Counting work in two processes: what differs between them is not reproducible."""
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
+from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
 from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
 from netpipe.session.parent import ProcessEnvironment, Session, collect_results, open_session
@@ -38,18 +40,25 @@ def count_work(
 ) -> WorkProfile:
     """Count work by a session's command, in a process for each value of PYTHONHASHSEED.
 
-    They run at the same time, because what each counts does not depend on the load.
+    They run at the same time, because what each counts does not depend on the load; where jax may
+    use an accelerator, one after the other, because each may need most of its memory.
 
     Raises:
         MisuseError: The loader or the step is not what it must be.
         SessionError: A process crashed, hung or ran out of time.
     """
-    with ExitStack() as opened:
-        sessions = list[Session]()
-        for seed in hash_seeds:
-            variables = {**environment.variables, "PYTHONHASHSEED": seed}
-            seeded = replace(environment, variables=variables)
-            session = open_session(command, request, seeded, None if sessions else progress)
-            sessions.append(opened.enter_context(session))
-        profiles = list(map(parse_work_profile, collect_results(sessions)))
-    return keep_reproducible(profiles)
+    platforms = {**os.environ, **environment.variables}.get("JAX_PLATFORMS")
+    is_on_cpu = platforms == "cpu" or parse_accelerator(request.accelerator) is not None
+    groups = [tuple(hash_seeds)] if is_on_cpu else [(seed,) for seed in hash_seeds]
+    results = list[Any]()
+    for group in groups:
+        with ExitStack() as opened:
+            sessions = list[Session]()
+            for seed in group:
+                variables = {**environment.variables, "PYTHONHASHSEED": seed}
+                seeded = replace(environment, variables=variables)
+                followed = None if sessions or results else progress
+                session = open_session(command, request, seeded, followed)
+                sessions.append(opened.enter_context(session))
+            results += collect_results(sessions)
+    return keep_reproducible(list(map(parse_work_profile, results)))

@@ -1,5 +1,7 @@
 """Counting in two processes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -8,8 +10,11 @@ import pytest
 from netpipe.errors import MisuseError, SessionError
 from netpipe.measuring.targets import targets_command
 from netpipe.results.work_profile import WorkProfile
+from netpipe.session.parent import ProcessEnvironment
+from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest, count_work
 from tests.work_counts import work_targets
+from tests.work_profiles import PROFILE
 
 FILE = work_targets.__file__
 child_command = partial(targets_command, "netpipe.work_counts.child")
@@ -62,8 +67,40 @@ def test_both_processes_count_at_the_same_time(
 ) -> None:
     """Each waits for the other, which would not come if they ran one after the other."""
     monkeypatch.setenv("MEETING_PLACE", str(tmp_path))
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     command = child_command(f"{FILE}:list_made_by_two", None)
     assert count_work(command, WorkRequest(batches=1)).arrays
+
+
+@pytest.mark.parametrize(
+    ("platforms", "accelerator", "most"),
+    [(None, "auto", 1), ("cuda", "auto", 1), ("cpu", "auto", 2), (None, "emulated:30ms", 2)],
+)
+def test_two_processes_do_not_share_an_accelerator(
+    monkeypatch: pytest.MonkeyPatch, platforms: str | None, accelerator: str, most: int
+) -> None:
+    """Each takes most of a GPU's memory, so they run at the same time only on the CPU."""
+    running, seen = list[str](), list[int]()
+
+    @contextmanager
+    def open_session(
+        _: object, __: object, place: ProcessEnvironment, ___: object
+    ) -> Iterator[str]:
+        running.append(place.variables["PYTHONHASHSEED"])
+        seen.append(len(running))
+        yield running[-1]
+        running.pop()
+
+    monkeypatch.setattr(counting, "open_session", open_session)
+    monkeypatch.setattr(
+        counting, "collect_results", lambda sessions: [PROFILE.to_document() for _ in sessions]
+    )
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    if platforms:
+        monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    count_work([], WorkRequest(accelerator=accelerator))
+    assert max(seen) == most
+    assert len(seen) == 2
 
 
 def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
