@@ -60,7 +60,7 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
     to the newest layout: the rows keep their order, in one file for each split.
     """
-    from netpipe.data.preparation.prepare import convert, is_inherited
+    from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
     with show_bar("preparing") as progress:

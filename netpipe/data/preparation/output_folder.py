@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from netpipe.data.formats.index import INDEX_NAME, is_data_file, load_index
+from netpipe.data.preparation.work_folder import WORK_NAME
 from netpipe.errors import InputError
 from netpipe.temporary_folders import OWN_NAME, locked, temporary_folder
 from netpipe.whole_file import sync_names, write_new
@@ -18,7 +19,9 @@ from netpipe.whole_file import sync_names, write_new
 # Lists the files of both data sets while one replaces the other, for the next run after a kill.
 _REPLACING = ".netpipe-replacing.txt"
 # The first is at the root of an ext file system.
-_IGNORED = re.compile(rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}")
+_IGNORED = re.compile(
+    rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}|{WORK_NAME.pattern}"
+)
 
 
 @contextmanager
