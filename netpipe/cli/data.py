@@ -1,5 +1,6 @@
 """`netpipe generate`, `prepare` and `inspect`: commands that make data, or look into them."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,9 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import bold_first, json_option, notes, output, path_type, print_json
-from netpipe.cli.progress_display import show_bar
+from netpipe.cli.console import (
+    bold_first,
+    json_option,
+    notes,
+    output,
+    path_type,
+    place_type,
+    print_json,
+)
+from netpipe.cli.progress_display import show_rows
 from netpipe.data.preparation.profiles import PROFILES
+from netpipe.errors import InputError
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
@@ -31,7 +41,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with show_bar("generating") as progress:
+    with show_rows("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -41,8 +51,8 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.command(
     epilog="\b\nExample:\n  netpipe generate --out a && netpipe prepare a/parquet --out b"
 )
-@click.argument("sources", nargs=-1, type=path_type, required=True)
-@click.option("--out", type=path_type, required=True, help="The folder to create.")
+@click.argument("sources", nargs=-1, type=place_type, required=True)
+@click.option("--out", type=place_type, required=True, help="The folder to create.")
 @click.option(
     "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
     help="Seed that chooses the probes of the eval split.",
@@ -51,8 +61,28 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     "--shards", type=click.IntRange(max=10_000), default=8, show_default=True,
     help="Number of files in the train split.",
 )  # fmt: skip
-def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
+@click.option(
+    "--workers", type=click.IntRange(1), default=None,
+    help="Number of processes (default: the usable cores).",
+)  # fmt: skip
+@click.option(
+    "--drop-invalid",
+    is_flag=True,
+    help="Leave out rows with an invalid value, and count them; otherwise the first is an error.",
+)
+@click.option(
+    "--scratch",
+    type=path_type,
+    help="Where the work lies until it is done (default: beside a local output).",
+)
+def prepare(
+    sources: tuple[Path | str, ...], out: Path | str, seed: int, shards: int, workers: int | None,
+    drop_invalid: bool, scratch: Path | None,
+) -> None:  # fmt: skip
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
+
+    Sources and the output are paths, or URIs such as s3://bucket/folder. After a kill, the same
+    command goes on where it was.
 
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.
@@ -63,11 +93,18 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with show_bar("preparing") as progress:
-        if len(sources) == 1 and is_inherited(sources[0]):
-            index = convert(sources[0], out, seed=seed, progress=progress)
+    first = sources[0]
+    with show_rows("preparing") as progress:
+        if isinstance(first, Path) and len(sources) == 1 and is_inherited(first):
+            if isinstance(out, str):
+                raise InputError(out, "--out", "be a local folder for rows of layout 0", "a URI")
+            index = convert(first, out, seed=seed, progress=progress)
         else:
-            index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
+            index = prepare_data(
+                sources, out, seed=seed, shards=shards, drops_invalid=drop_invalid,
+                workers=workers or len(os.sched_getaffinity(0)), scratch=scratch,
+                progress=progress,
+            )  # fmt: skip
     _print_summary(out, index)
 
 
@@ -105,7 +142,7 @@ def _format_extent(part: Mapping[str, Any]) -> str:
     return f"{counts}, {part['first']} to {part['last']}"
 
 
-def _print_summary(out: Path, index: "Index") -> None:
+def _print_summary(out: Path | str, index: "Index") -> None:
     """Print the size of each split, and the command that measures with the new data."""
     for name in ("train", "eval"):
         split = index.split(name)
@@ -113,5 +150,16 @@ def _print_summary(out: Path, index: "Index") -> None:
             f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
             f"{split.rows:,} rows, {len(split.shards)} files"
         )
+    for dropped in index.dropped:
+        notes.print(
+            f"dropped: {dropped.rows:,} rows, whose {dropped.column} must {dropped.constraint}; "
+            f"the first is row {dropped.row:,} of {dropped.file}: {dropped.value}",
+            soft_wrap=True,
+        )
+    from netpipe.data.formats.places import find_place
+
+    if not find_place(out).is_local:
+        notes.print(f"in {find_place(out)}; copy it to a local folder to read it", soft_wrap=True)
+        return
     command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={out}"])
     notes.print(f"in {out}; measure with them: {command}", soft_wrap=True)

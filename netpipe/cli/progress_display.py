@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
+from typing import Final
 
 from netpipe.cli.console import notes
 from netpipe.results.units import format_minutes
 from netpipe.session.progress import OnProgress, Progress
+
+_LINE_EVERY_S: Final = 30.0
 
 
 @contextmanager
@@ -34,11 +38,53 @@ def show_bar(label: str) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
+def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show the phase, the rows that it does in a second, and the time left.
+
+    Without a terminal there is a line for the start of each phase, and one now and then.
+
+    Yields:
+        Takes how many rows are done, of how many, and the phase.
+    """
+    begun: dict[str, tuple[float, int]] = {}
+    last_line_s = 0.0
+
+    def describe(done: int, total: int, phase: str) -> str:
+        now_s = monotonic()
+        since_s, first = begun.setdefault(phase, (now_s, done))
+        if done <= first:
+            return phase
+        rows_per_s = (done - first) / max(now_s - since_s, 1e-3)
+        left = format_minutes((total - done) / rows_per_s)
+        return f"{phase}, {rows_per_s:,.0f} rows/s, {left} left"
+
+    def print_line(done: int, total: int, phase: str) -> None:
+        nonlocal last_line_s
+        is_new = phase not in begun
+        text = describe(done, total, phase)
+        if is_new or monotonic() - last_line_s > _LINE_EVERY_S:
+            last_line_s = monotonic()
+            notes.print(f"{label}: {text}", soft_wrap=True)
+
+    if _can_draw():
+        with show_bar(label) as draw:
+            yield lambda done, total, phase: draw(
+                done, total, f"{label}: {describe(done, total, phase)}"
+            )
+    else:
+        yield print_line
+
+
+def _can_draw() -> bool:
+    return notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal)
+
+
+@contextmanager
 def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
     """Show on standard error how far a session is; yields what `run_session` calls `progress`."""
     if quiet:
         yield None
-    elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
+    elif _can_draw():
         with _show_time_left(label) as show:
             yield show
     else:

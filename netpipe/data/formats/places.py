@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from netpipe.errors import InputError
 
+_OBJECT_STORES = ("s3", "gcs", "abfs")
 _COPIED_BYTES = 1 << 23
 _REMOTE_HINT = (
     "Check the bucket, the credentials and the endpoint: "
@@ -59,7 +60,7 @@ class Place:
         try:
             return self.filesystem.get_file_info(self.path)
         except (OSError, pa.ArrowException) as error:
-            raise _unreachable(self, error) from error
+            raise self.error("be readable", error) from error
 
     def files(self) -> Iterator[tuple["Place", fs.FileInfo]]:
         """Yield the files in a folder, at any depth, in order; none if it does not exist."""
@@ -67,7 +68,7 @@ class Place:
         try:
             found = self.filesystem.get_file_info(selector)
         except (OSError, pa.ArrowException) as error:
-            raise _unreachable(self, error) from error
+            raise self.error("be readable", error) from error
         top = self.path.rstrip("/")
         for info in sorted(found, key=lambda info: info.path.split("/")):
             if info.is_file:
@@ -96,13 +97,29 @@ class Place:
             self.filesystem.move(part, self.path)
 
     def put(self, file: Path) -> None:
-        """Move a local file here."""
+        """Move a local file here; one of the same size that is here counts as that file."""
         if self.is_local:
             shutil.move(file, self.path)
             return
-        with file.open("rb") as stream, self.filesystem.open_output_stream(self.path) as out:
-            shutil.copyfileobj(stream, out, _COPIED_BYTES)
+        if self.info().size != file.stat().st_size:
+            with file.open("rb") as stream, self.filesystem.open_output_stream(self.path) as out:
+                shutil.copyfileobj(stream, out, _COPIED_BYTES)
         file.unlink()
+
+    def delete(self) -> None:
+        """Remove a file, if it is there."""
+        if self.info().is_file:
+            self.filesystem.delete_file(self.path)
+
+    def make_folder(self) -> None:
+        """Make a folder where there are folders, not only names of objects with slashes."""
+        if self.filesystem.type_name not in _OBJECT_STORES:
+            self.filesystem.create_dir(self.path)
+
+    def error(self, constraint: str, error: Exception) -> InputError:
+        """Return the error that this place is not what it must be, for a reason of its system."""
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
 
     def get(self, file: Path) -> None:
         """Let a local file have the content; both are one file where that is possible."""
@@ -140,14 +157,8 @@ def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         if "nrecognized filesystem" not in str(error):
             raise
-        import fsspec  # type: ignore[import-untyped]
+        import fsspec
 
         found, path = fsspec.core.url_to_fs(uri)
         filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
     return filesystem, path
-
-
-def _unreachable(place: Place, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0]
-    hint = "" if place.is_local else _REMOTE_HINT
-    return InputError(place, "place", "be readable", reason, hint)

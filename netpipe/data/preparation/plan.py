@@ -83,14 +83,21 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as executor:
         files = tuple(executor.map(_open, places))
     folders = [_folder(source) for source in sources]
-    stated = find_eval_files([Path(str(place)) for place in places], folders)
+    stated = find_eval_files(list(map(_named_path, places)), folders)
     splits = [""] * len(files)
     if stated is not None:
         splits = ["eval" if is_eval else "train" for is_eval in stated]
     slices = tuple(_cut(files, splits))
     rows = sum(each.rows for each in slices)
     many = max(shards, -(-rows // _BUCKET_ROWS)) if rows > SLICE_ROWS else 0
-    about = [__version__, LAYOUT_VERSION, settings, [file.identity for file in files]]
+    about = [
+        __version__,
+        LAYOUT_VERSION,
+        SLICE_ROWS,
+        _BUCKET_ROWS,
+        settings,
+        [file.identity for file in files],
+    ]
     key = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
     return Plan(files, slices, max(_BUCKETS, many), key)
 
@@ -104,9 +111,9 @@ def _find_files(sources: Sequence[Path | str]) -> list[Place]:
             paths = find_parquet([Path(place.name)] if sources else [])
             found |= {str(path): Place.local(path) for path in paths}
             continue
-        inside = [file for file, _ in place.files() if file.path.endswith(".parquet")]
-        if place.info().is_file:
-            inside = [place]
+        inside = [place]
+        if not place.info().is_file:
+            inside = [file for file, _ in place.files() if file.path.endswith(".parquet")]
         if not inside:
             raise InputError(place, "source", "hold *.parquet files", "none")
         found |= {str(file): file for file in inside}
@@ -119,8 +126,12 @@ def _folder(source: Path | str) -> Path:
     """Return the folder whose files state a split by their paths below it."""
     place = find_place(source)
     is_folder = not place.info().is_file
-    path = Path(place.name)
+    path = _named_path(place)
     return path if is_folder else path.parent
+
+
+def _named_path(place: Place) -> Path:
+    return Path(place.name if place.is_local else place.name.partition("?")[0])
 
 
 def _open(place: Place) -> SourceFile:

@@ -5,8 +5,8 @@ The work is cut into tasks, which are independent, idempotent and picklable (`ta
 1. `plan.py` cuts the sources into slices of about two million rows. For each, a `SliceTask` checks
    the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
 2. A `ShardTask` takes some buckets, one at a time, merges their parts of all runs, and writes one
-   shard of either split. Not more rows than those of a slice have a single one, which writes all shards, the rows
-   taking turns.
+   shard of either split. For a small input, of a slice at most, there is one such task: it writes
+   all shards, the rows taking turns.
 
 The parent joins the shards and saves the index, last. Tasks share nothing but the sources and the
 work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
@@ -35,7 +35,7 @@ from netpipe.data.formats.layout import LAYOUT_VERSION
 from netpipe.data.formats.parquet import MergedProbesWarning
 from netpipe.data.formats.places import Place, find_place
 from netpipe.data.formats.rows import ROW_BYTES
-from netpipe.data.preparation.output_folder import whole_folder
+from netpipe.data.preparation.output_folder import remote_folder, whole_folder
 from netpipe.data.preparation.plan import Plan, make_plan
 from netpipe.data.preparation.processes import ProcessRunner
 from netpipe.data.preparation.rows_writer import WrittenRows, join_rows
@@ -71,7 +71,7 @@ class _Settings:
 
 def prepare(
     sources: Sequence[Path | str],
-    out: Path,
+    out: Path | str,
     *,
     seed: int = 0,
     shards: int = 8,
@@ -85,18 +85,17 @@ def prepare(
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
-    The sources are parquet files, or folders of them, as paths or URIs. Prepared data in `out` are
-    replaced when the new ones are complete. Unless file names state the split, the seed chooses
-    `eval_fraction` of the probes for evaluation. The train split has up to `shards` files. The eval
-    split has `eval_fraction` as many if the rows are no more than those of a slice, otherwise also up to `shards`.
-    The arrays of a row take at most `row_bytes`.
+    The sources are parquet files, or folders of them; they and `out` are paths or URIs. Prepared
+    data in `out` are replaced when the new ones are complete. Unless file names state the split,
+    the seed chooses `eval_fraction` of the probes for evaluation. The train split has `shards`
+    files. The eval split of a small input has `eval_fraction` as many, otherwise as many. There are
+    fewer if there are fewer rows or buckets. The arrays of a row take at most `row_bytes`.
 
     The memory of a process does not grow with the input; the rest is on disk, in a work folder in
-    `scratch`, which is by default beside `out`. If this process is killed, the same call continues.
+    `scratch`, which is by default beside `out`. If this process is killed, the same call goes on.
 
     With `drops_invalid`, rows with an invalid value are left out, and the index counts them. The
-    work is done by `workers` processes, or by the `runner`; not more rows than those of a slice are prepared in
-    this process.
+    work is done by the `runner`, or in `workers` processes; that of a small input in this process.
 
     Raises:
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
@@ -110,10 +109,16 @@ def prepare(
     elif runner is None:
         runner = ProcessRunner(workers) if workers > 1 else run_here
     place = find_place(out)
+    scratch = scratch or _beside(place)
     local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
+    folder = (
+        whole_folder(Path(place.name), local_files)
+        if place.is_local
+        else remote_folder(place, scratch)
+    )
     with (
-        whole_folder(out, local_files) as building,
-        work_folder(scratch or _beside(place), place, plan.key, is_kept=not plan.is_small) as work,
+        folder as building,
+        work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
     ):
         return _prepare(plan, settings, work, building, runner, progress)
 

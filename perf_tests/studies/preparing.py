@@ -1,0 +1,209 @@
+"""`python -m perf_tests.studies.preparing FOLDER`: how fast and in how much memory data are made.
+
+The measurements are those of `netpipe generate`, written to FOLDER file by file and kept there.
+Each trial prepares some of the files in a new process, and is kept as soon as it is done.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import click
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+from rich.console import Console
+
+from netpipe.data.preparation.profiles import PROFILES
+from netpipe.data.preparation.synthetic import make_table
+from netpipe.git import git
+from perf_tests.studies.children import end_group
+from perf_tests.studies.options import exit_on_signals
+from perf_tests.studies.records import append_record, read_records
+
+ARRANGEMENTS: Mapping[str, Sequence[str]] = {
+    "one process": ("--workers", "1"),
+    "all cores": (),
+}
+"""The options of `netpipe prepare` that are compared."""
+
+TRIALS = Path(__file__).with_suffix(".jsonl")
+_PROBES_PER_FILE = 1000
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A preparation.
+
+    Attributes:
+        arrangement: A key of `ARRANGEMENTS`.
+        cpu_s: CPU time of all its processes.
+        peak_pss_bytes: The most that all its processes had together, shared pages counted once.
+        load: The mean number of runnable processes of the host during the last minute, its own
+            included.
+    """
+
+    arrangement: str
+    rows: int
+    parquet_bytes: int
+    wall_s: float
+    cpu_s: float
+    peak_pss_bytes: int
+    prepared_bytes: int
+    cpu: str
+    cores: int
+    load: float
+    commit: str
+
+
+def write_files(folder: Path, rows: int) -> list[Path]:
+    """Write the measurements of a thousand probes a file until there are so many rows.
+
+    Files that are there are kept.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+    done = 0
+    while done < rows:
+        file = folder / f"{len(files):05d}.parquet"
+        if not file.exists():
+            first = len(files) * _PROBES_PER_FILE
+            probes = np.arange(first, first + _PROBES_PER_FILE)
+            table = make_table(np.random.default_rng([0, first]), probes, PROFILES["embedded"])
+            pq.write_table(table, file.with_suffix(".part"), store_schema=False)
+            file.with_suffix(".part").rename(file)
+        done += pq.read_metadata(file).num_rows
+        files.append(file)
+    return files
+
+
+def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
+    """Prepare files once, and remove what was made."""
+    source, out = scratch / "source", scratch / "out"
+    source.mkdir(parents=True)
+    for file in files:
+        os.link(file, source / file.name)
+    command = [sys.executable, "-m", "netpipe", "prepare", str(source), "--out", str(out)]
+    began_s = time.monotonic()
+    child = subprocess.Popen(
+        [*command, *ARRANGEMENTS[arrangement]],
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        peak_pss_bytes = 0
+        while True:
+            peak_pss_bytes = max(peak_pss_bytes, _pss_bytes(child.pid))
+            ended, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(_POLL_S)
+        wall_s = time.monotonic() - began_s
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise click.ClickException(f"{' '.join(command)} ended with {child.returncode}")
+        prepared = sum(path.stat().st_size for path in out.iterdir())
+    finally:
+        end_group(child)
+        shutil.rmtree(scratch)
+    return Trial(
+        arrangement=arrangement,
+        rows=sum(pq.read_metadata(file).num_rows for file in files),
+        parquet_bytes=sum(file.stat().st_size for file in files),
+        wall_s=wall_s,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_pss_bytes=peak_pss_bytes,
+        prepared_bytes=prepared,
+        cpu=_cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        load=os.getloadavg()[0],
+        commit=git(Path(__file__).parent, "rev-parse", "--short", "HEAD"),
+    )
+
+
+def _pss_bytes(pid: int) -> int:
+    total = 0
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += process.memory_full_info().pss
+    return total
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def format_table(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown, the medians of all trials of a kind."""
+    kinds: dict[tuple[str, int], list[Trial]] = defaultdict(list)
+    for trial in trials:
+        kinds[trial.arrangement, trial.rows].append(trial)
+    yield "| | million rows | thousand rows/s | the same per CPU second | peak memory | trials |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    order = list(ARRANGEMENTS)
+    for (arrangement, rows), found in sorted(
+        kinds.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+    ):
+        speed, cpu_speed = (
+            rows / median(seconds) / 1e3
+            for seconds in ([t.wall_s for t in found], [t.cpu_s for t in found])
+        )
+        peak_mb = median(trial.peak_pss_bytes for trial in found) / 1e6
+        yield (
+            f"| {arrangement} | {rows / 1e6:.2f} | {speed:,.0f} | {cpu_speed:,.0f} "
+            f"| {peak_mb:,.0f} MB | {len(found)} |"
+        )
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--rows", "sizes", multiple=True, type=int, default=(10**6, 10**7, 10**8),
+              show_default=True, help="At least so many rows.")  # fmt: skip
+@click.option("--only", "arrangements", multiple=True, type=click.Choice(list(ARRANGEMENTS)),
+              default=list(ARRANGEMENTS), show_default=True, help="What to try.")  # fmt: skip
+@click.option(
+    "--rounds", default=1, show_default=True, help="Trials of each kind; 0 for the table."
+)
+@click.option("--generate-only", is_flag=True, help="Write the measurements and end.")
+@click.option(
+    "--trials", type=click.Path(path_type=Path), default=TRIALS, help="Where trials are kept."
+)
+def main(
+    folder: Path, sizes: tuple[int, ...], arrangements: tuple[str, ...], rounds: int,
+    generate_only: bool, trials: Path,
+) -> None:  # fmt: skip
+    """Prepare measurements of several sizes, in turns, and print the table of all trials."""
+    exit_on_signals()
+    notes = Console(stderr=True)
+    if generate_only:
+        write_files(folder / "parquet", max(sizes))
+        return
+    for _ in range(rounds):
+        for rows in sizes:
+            files = write_files(folder / "parquet", rows)
+            for arrangement in arrangements:
+                trial = run_trial(arrangement, files, folder / "trial")
+                append_record(trials, trial)
+                notes.print(trial)
+    for line in format_table(read_records(trials, Trial)):
+        click.echo(line)
+
+
+if __name__ == "__main__":
+    main()
