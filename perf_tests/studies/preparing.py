@@ -6,6 +6,7 @@ Each trial prepares some of the files in a new process, and is kept as soon as i
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,9 @@ class Trial:
     Attributes:
         arrangement: A key of `ARRANGEMENTS`.
         cpu_s: CPU time of all its processes.
-        peak_pss_bytes: The most that all its processes had together, shared pages counted once.
+        peak_rss_bytes: The most that each of its processes had, as the kernel noted it, added up.
+        peak_pss_bytes: The most that all of them were seen to have at once, shared pages counted
+            once. Between two looks it can be more.
         load: The mean number of runnable processes of the host during the last minute, its own
             included.
     """
@@ -58,6 +61,7 @@ class Trial:
     parquet_bytes: int
     wall_s: float
     cpu_s: float
+    peak_rss_bytes: int
     peak_pss_bytes: int
     prepared_bytes: int
     cpu: str
@@ -102,9 +106,9 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
         text=True,
     )
     try:
-        peak_pss_bytes = 0
+        peak_pss_bytes, peak_rss_bytes = 0, dict[int, int]()
         while True:
-            peak_pss_bytes = max(peak_pss_bytes, _pss_bytes(child.pid))
+            peak_pss_bytes = max(peak_pss_bytes, _look_at_memory(child.pid, peak_rss_bytes))
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             if ended:
                 break
@@ -123,6 +127,7 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
         parquet_bytes=sum(file.stat().st_size for file in files),
         wall_s=wall_s,
         cpu_s=usage.ru_utime + usage.ru_stime,
+        peak_rss_bytes=sum(peak_rss_bytes.values()),
         peak_pss_bytes=peak_pss_bytes,
         prepared_bytes=prepared,
         cpu=_cpu_model(),
@@ -132,14 +137,18 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
     )
 
 
-def _pss_bytes(pid: int) -> int:
-    total = 0
+def _look_at_memory(pid: int, peak_rss_bytes: dict[int, int]) -> int:
+    """Note the peak of each process so far, and return what all of them have now, in bytes."""
+    pss_bytes = 0
     with suppress(psutil.Error):
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.Error):
-                total += process.memory_full_info().pss
-    return total
+            with suppress(psutil.Error, OSError):
+                pss_bytes += process.memory_full_info().pss
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                if found := re.search(r"VmHWM:\s+(\d+) kB", status):
+                    peak_rss_bytes[process.pid] = 1024 * int(found[1])
+    return pss_bytes
 
 
 def _cpu_model() -> str:
@@ -164,7 +173,7 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
             rows / median(seconds) / 1e3
             for seconds in ([t.wall_s for t in found], [t.cpu_s for t in found])
         )
-        peak_mb = median(trial.peak_pss_bytes for trial in found) / 1e6
+        peak_mb = median(trial.peak_rss_bytes for trial in found) / 1e6
         yield (
             f"| {arrangement} | {rows / 1e6:.2f} | {speed:,.0f} | {cpu_speed:,.0f} "
             f"| {peak_mb:,.0f} MB | {len(found)} |"

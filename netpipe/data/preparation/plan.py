@@ -14,7 +14,7 @@ from netpipe.data.formats.places import Place, find_place
 from netpipe.data.preparation.split import find_eval_files
 from netpipe.errors import InputError
 
-SLICE_ROWS = 1 << 21
+SLICE_ROWS = 5 << 18
 """A slice has at most about so many rows; no more than that are prepared in one process."""
 
 _BUCKETS = 64

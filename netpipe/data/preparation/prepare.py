@@ -2,7 +2,7 @@
 
 The work is cut into tasks, which are independent, idempotent and picklable (`tasks.py`):
 
-1. `plan.py` cuts the sources into slices of about two million rows. For each, a `SliceTask` checks
+1. `plan.py` cuts the sources into slices of about 1.3 million rows. For each, a `SliceTask` checks
    the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
 2. A `ShardTask` takes some buckets, one at a time, merges their parts of all runs, and writes one
    shard of either split. For a small input, of a slice at most, there is one such task: it writes

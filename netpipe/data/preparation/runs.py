@@ -1,6 +1,6 @@
 """Runs: files of checked measurements, in which those of each bucket lie together and are sorted.
 
-A bucket has the probes of one hash. A run of some million measurements is sorted in memory by
+A bucket has the probes of one hash. A run of about a million measurements is sorted in memory by
 bucket, probe and time. The measurements of a bucket are the sections for it in all runs, and
 `read_bucket` yields them in pieces that fit into memory: where there are too many of them, because
 of a probe with a giant history or of many probes in one bucket, a piece is a range of probes and
