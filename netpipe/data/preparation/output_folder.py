@@ -189,5 +189,7 @@ def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
         list(executor.map(lambda name: (out / name).put(folder / name), names))
     (out / INDEX_NAME).write((folder / INDEX_NAME).read_bytes())
     for old in before:
-        if old not in [out / name for name in (*names, INDEX_NAME)]:
+        if old not in [out / name for name in (*names, INDEX_NAME, _REPLACING)]:
             old.delete()
+    # Deleting it would let pyarrow make an object for the folder in S3, which not all servers take.
+    (out / _REPLACING).write(b"")
