@@ -47,30 +47,25 @@ def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
         Takes how many rows are done, of how many, and the phase.
     """
     begun: dict[str, tuple[float, int]] = {}
-    last_line_s = 0.0
+    next_line_s = 0.0
 
     def describe(done: int, total: int, phase: str) -> str:
-        now_s = monotonic()
-        since_s, first = begun.setdefault(phase, (now_s, done))
+        since_s, first = begun.setdefault(phase, (monotonic(), done))
         if done <= first:
-            return phase
-        rows_per_s = (done - first) / max(now_s - since_s, 1e-3)
+            return f"{label}: {phase}"
+        rows_per_s = (done - first) / max(monotonic() - since_s, 1e-3)
         left = format_minutes((total - done) / rows_per_s)
-        return f"{phase}, {rows_per_s:,.0f} rows/s, {left} left"
+        return f"{label}: {phase}, {rows_per_s:,.0f} rows/s, {left} left"
 
     def print_line(done: int, total: int, phase: str) -> None:
-        nonlocal last_line_s
-        is_new = phase not in begun
-        text = describe(done, total, phase)
-        if is_new or monotonic() - last_line_s > _LINE_EVERY_S:
-            last_line_s = monotonic()
-            notes.print(f"{label}: {text}", soft_wrap=True)
+        nonlocal next_line_s
+        if phase not in begun or monotonic() > next_line_s:
+            next_line_s = monotonic() + _LINE_EVERY_S
+            notes.print(describe(done, total, phase), soft_wrap=True)
 
     if _can_draw():
         with show_bar(label) as draw:
-            yield lambda done, total, phase: draw(
-                done, total, f"{label}: {describe(done, total, phase)}"
-            )
+            yield lambda *now: draw(*now[:2], describe(*now))
     else:
         yield print_line
 

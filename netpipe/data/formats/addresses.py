@@ -3,7 +3,7 @@
 import socket
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +19,6 @@ OTHER_FAMILY = -2
 _TRANSLATED = tuple(
     ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
-
-
-class Addresses(Protocol):
-    """Addresses by number."""
-
-    def __len__(self) -> int: ...
-
-    def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return 4 or 6 for each number, int8."""
-
-    def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
-        """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +92,10 @@ class AddressTable:
                 return NO_ADDRESS
             self._number_of[text] = len(self._packed) - 1
         return self._number_of[text]
+
+
+Addresses = AddressTable | PackedAddresses
+"""Addresses by number."""
 
 
 def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:

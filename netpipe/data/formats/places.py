@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from pyarrow import fs
 from netpipe.errors import InputError
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
-_COPIED_BYTES = 1 << 23
 _REMOTE_HINT = (
     "Check the bucket, the credentials and the endpoint: "
     "s3://KEY:SECRET@bucket/folder?region=...&endpoint_override=HOST:PORT&scheme=http"
@@ -97,14 +97,19 @@ class Place:
             self.filesystem.move(part, self.path)
 
     def put(self, file: Path) -> None:
-        """Move a local file here; one of the same size that is here counts as that file."""
+        """Move a local file here, or copy it to another file system, if it has another size there."""
         if self.is_local:
             shutil.move(file, self.path)
-            return
-        if self.info().size != file.stat().st_size:
-            with file.open("rb") as stream, self.filesystem.open_output_stream(self.path) as out:
-                shutil.copyfileobj(stream, out, _COPIED_BYTES)
-        file.unlink()
+        elif self.info().size != file.stat().st_size:
+            fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
+
+    def get(self, file: Path) -> None:
+        """Let a local file have the content; both are one file where that is possible."""
+        with suppress(OSError):
+            if self.is_local:
+                os.link(self.path, file)
+                return
+        fs.copy_files(self.path, str(file), self.filesystem, fs.LocalFileSystem())
 
     def delete(self) -> None:
         """Remove a file, if it is there."""
@@ -121,17 +126,6 @@ class Place:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
 
-    def get(self, file: Path) -> None:
-        """Let a local file have the content; both are one file where that is possible."""
-        if self.is_local:
-            try:
-                os.link(self.path, file)
-            except OSError:
-                shutil.copyfile(self.path, file)
-            return
-        with self.open_input() as stream, file.open("wb") as out:
-            shutil.copyfileobj(stream, out, _COPIED_BYTES)
-
 
 def find_place(word: Path | str) -> Place:
     """Return the place of a path or a URI.
@@ -141,24 +135,23 @@ def find_place(word: Path | str) -> Place:
     """
     if "://" not in str(word):
         return Place.local(Path(word))
-    uri = str(word)
+    uri, shown = str(word), re.sub("://[^/@]*@", "://", str(word))
     try:
         filesystem, path = _resolve(uri)
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(uri, "URI", "name a file system", reason, _UNKNOWN) from error
-    shown = re.sub("://[^/@]*@", "://", uri)
+        raise InputError(shown, "URI", "name a file system", reason, _UNKNOWN) from error
     return Place(filesystem, path, path if isinstance(filesystem, fs.LocalFileSystem) else shown)
 
 
 def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
     try:
-        filesystem, path = fs.FileSystem.from_uri(uri)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as error:
         if "nrecognized filesystem" not in str(error):
             raise
         import fsspec
 
-        found, path = fsspec.core.url_to_fs(uri)
-        filesystem = fs.PyFileSystem(fs.FSSpecHandler(found))
-    return filesystem, path
+        files, path = fsspec.core.url_to_fs(uri)
+        found = fs.PyFileSystem(fs.FSSpecHandler(files)), path
+    return found

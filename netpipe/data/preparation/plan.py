@@ -90,14 +90,8 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     slices = tuple(_cut(files, splits))
     rows = sum(each.rows for each in slices)
     many = max(shards, -(-rows // _BUCKET_ROWS)) if rows > SLICE_ROWS else 0
-    about = [
-        __version__,
-        LAYOUT_VERSION,
-        SLICE_ROWS,
-        _BUCKET_ROWS,
-        settings,
-        [file.identity for file in files],
-    ]
+    constants = __version__, LAYOUT_VERSION, SLICE_ROWS, _BUCKET_ROWS
+    about = [constants, settings, [file.identity for file in files]]
     key = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
     return Plan(files, slices, max(_BUCKETS, many), key)
 
@@ -125,9 +119,8 @@ def _find_files(sources: Sequence[Path | str]) -> list[Place]:
 def _folder(source: Path | str) -> Path:
     """Return the folder whose files state a split by their paths below it."""
     place = find_place(source)
-    is_folder = not place.info().is_file
     path = _named_path(place)
-    return path if is_folder else path.parent
+    return path.parent if place.info().is_file else path
 
 
 def _named_path(place: Place) -> Path:
@@ -143,18 +136,18 @@ def _open(place: Place) -> SourceFile:
 
 
 def _cut(files: Sequence[SourceFile], splits: Sequence[str]) -> Iterator[Slice]:
-    number, rows, parts, split = 0, 0, list[tuple[Place, tuple[int, ...]]](), splits[0]
-    for file, stated in zip(files, splits, strict=True):
-        groups = list[int]()
-        for group, group_rows in enumerate(file.group_rows):
+    number, rows, split, parts = 0, 0, splits[0], dict[int, list[int]]()
+
+    def make() -> Slice:
+        groups = ((files[file].place, tuple(numbers)) for file, numbers in parts.items())
+        return Slice(number, rows, tuple(groups), split)
+
+    for file, stated in enumerate(splits):
+        for group, group_rows in enumerate(files[file].group_rows):
             if rows and (rows + group_rows > SLICE_ROWS or stated != split):
-                if groups:
-                    parts.append((file.place, tuple(groups)))
-                yield Slice(number, rows, tuple(parts), split)
-                number, rows, parts, groups = number + 1, 0, [], []
+                yield make()
+                number, rows, parts = number + 1, 0, {}
             split = stated
-            groups.append(group)
+            parts.setdefault(file, []).append(group)
             rows += group_rows
-        if groups:
-            parts.append((file.place, tuple(groups)))
-    yield Slice(number, rows, tuple(parts), split)
+    yield make()

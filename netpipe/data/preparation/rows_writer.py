@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from netpipe.data.formats.addresses import Addresses
-from netpipe.data.formats.index import Shard, Split
+from netpipe.data.formats.index import Split
 from netpipe.data.formats.layout import encode_row
 from netpipe.data.formats.rows import MeasurementArray, cut_rows
 from netpipe.data.formats.shards import ShardWriter
@@ -15,29 +15,18 @@ SPLITS = ("train", "eval")
 
 
 @dataclass(frozen=True)
-class WrittenSplit:
-    """Shards that one writer wrote for a split; their files do not have their last names yet.
-
-    Attributes:
-        row_hash: A hash of the rows.
-    """
-
-    probes: int
-    row_hash: str
-    shards: tuple[Shard, ...]
-
-
-@dataclass(frozen=True)
 class WrittenRows:
-    """What one writer wrote.
+    """What one writer wrote; the shards do not have their last names yet.
 
     Attributes:
         fingerprint: A hash of the rows of both splits, in the order in which they were written.
+        row_hashes: A hash of the rows of each split.
     """
 
     fingerprint: str
-    train: WrittenSplit
-    eval: WrittenSplit
+    row_hashes: dict[str, str]
+    train: Split
+    eval: Split
 
 
 class RowsWriter:
@@ -60,10 +49,10 @@ class RowsWriter:
 
     def close(self, probes: Mapping[str, int]) -> WrittenRows:
         """Finish the files; `probes` are the numbers of probes that were written."""
-        train, evaluation = (
-            WrittenSplit(probes[split], *self._writers[split].close()) for split in SPLITS
-        )
-        return WrittenRows(self._fingerprint.hexdigest(), train, evaluation)
+        closed = {split: self._writers[split].close() for split in SPLITS}
+        hashes = {split: row_hash for split, (row_hash, _) in closed.items()}
+        train, evaluation = (Split(probes[split], closed[split][1]) for split in SPLITS)
+        return WrittenRows(self._fingerprint.hexdigest(), hashes, train, evaluation)
 
 
 def join_rows(
@@ -76,9 +65,9 @@ def join_rows(
     """
     splits = []
     for name in SPLITS:
-        parts: list[WrittenSplit] = [getattr(each, name) for each in written]
+        parts: list[Split] = [getattr(each, name) for each in written]
         shards = [shard for part in parts for shard in part.shards]
-        rows = _join_hashes([part.row_hash for part in parts if part.shards], 8)
+        rows = _join_hashes([each.row_hashes[name] for each in written], 8)
         count = len(shards)
         names = [f"{name}-{n:05d}-of-{count:05d}-{rows}.arrayrecord" for n in range(count)]
         for shard, last in zip(shards, names, strict=True):
