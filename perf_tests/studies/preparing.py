@@ -49,7 +49,8 @@ class Trial:
     Attributes:
         arrangement: A key of `ARRANGEMENTS`.
         cpu_s: CPU time of all its processes.
-        peak_rss_bytes: The most that each of its processes had, as the kernel noted it, added up.
+        peak_rss_bytes: The most that each process ever had, as the kernel noted it, added up for
+            the processes that ran at once.
         peak_pss_bytes: The most that all of them were seen to have at once, shared pages counted
             once. Between two looks it can be more.
         load: The mean number of runnable processes of the host during the last minute, its own
@@ -106,9 +107,11 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
         text=True,
     )
     try:
-        peak_pss_bytes, peak_rss_bytes = 0, dict[int, int]()
+        peak_rss_bytes = peak_pss_bytes = 0
         while True:
-            peak_pss_bytes = max(peak_pss_bytes, _look_at_memory(child.pid, peak_rss_bytes))
+            rss_bytes, pss_bytes = _look_at_memory(child.pid)
+            peak_rss_bytes = max(peak_rss_bytes, rss_bytes)
+            peak_pss_bytes = max(peak_pss_bytes, pss_bytes)
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             if ended:
                 break
@@ -127,7 +130,7 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
         parquet_bytes=sum(file.stat().st_size for file in files),
         wall_s=wall_s,
         cpu_s=usage.ru_utime + usage.ru_stime,
-        peak_rss_bytes=sum(peak_rss_bytes.values()),
+        peak_rss_bytes=peak_rss_bytes,
         peak_pss_bytes=peak_pss_bytes,
         prepared_bytes=prepared,
         cpu=_cpu_model(),
@@ -137,9 +140,9 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
     )
 
 
-def _look_at_memory(pid: int, peak_rss_bytes: dict[int, int]) -> int:
-    """Note the peak of each process so far, and return what all of them have now, in bytes."""
-    pss_bytes = 0
+def _look_at_memory(pid: int) -> tuple[int, int]:
+    """Return the peaks of all processes so far, and what they have now, in bytes."""
+    rss_bytes = pss_bytes = 0
     with suppress(psutil.Error):
         parent = psutil.Process(pid)
         for process in (parent, *parent.children(recursive=True)):
@@ -147,8 +150,8 @@ def _look_at_memory(pid: int, peak_rss_bytes: dict[int, int]) -> int:
                 pss_bytes += process.memory_full_info().pss
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 if found := re.search(r"VmHWM:\s+(\d+) kB", status):
-                    peak_rss_bytes[process.pid] = 1024 * int(found[1])
-    return pss_bytes
+                    rss_bytes += 1024 * int(found[1])
+    return rss_bytes, pss_bytes
 
 
 def _cpu_model() -> str:
@@ -160,23 +163,17 @@ def _cpu_model() -> str:
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
     """Yield the lines of a table in Markdown, the medians of all trials of a kind."""
-    kinds: dict[tuple[str, int], list[Trial]] = defaultdict(list)
+    kinds: dict[tuple[int, int], list[Trial]] = defaultdict(list)
     for trial in trials:
-        kinds[trial.arrangement, trial.rows].append(trial)
-    yield "| | million rows | thousand rows/s | the same per CPU second | peak memory | trials |"
+        kinds[list(ARRANGEMENTS).index(trial.arrangement), trial.rows].append(trial)
+    yield "| | million rows | thousand rows/s | the same per CPU second | peak RSS | peak PSS |"
     yield "|---|--:|--:|--:|--:|--:|"
-    order = list(ARRANGEMENTS)
-    for (arrangement, rows), found in sorted(
-        kinds.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
-    ):
-        speed, cpu_speed = (
-            rows / median(seconds) / 1e3
-            for seconds in ([t.wall_s for t in found], [t.cpu_s for t in found])
-        )
-        peak_mb = median(trial.peak_rss_bytes for trial in found) / 1e6
+    for (_, rows), found in sorted(kinds.items()):
+        wall_s, cpu_s = median(t.wall_s for t in found), median(t.cpu_s for t in found)
+        rss, pss = median(t.peak_rss_bytes for t in found), median(t.peak_pss_bytes for t in found)
         yield (
-            f"| {arrangement} | {rows / 1e6:.2f} | {speed:,.0f} | {cpu_speed:,.0f} "
-            f"| {peak_mb:,.0f} MB | {len(found)} |"
+            f"| {found[0].arrangement} | {rows / 1e6:.1f} | {rows / wall_s / 1e3:,.0f} "
+            f"| {rows / cpu_s / 1e3:,.0f} | {rss / 1e6:,.0f} MB | {pss / 1e6:,.0f} MB |"
         )
 
 

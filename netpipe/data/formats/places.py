@@ -97,7 +97,7 @@ class Place:
             self.filesystem.move(part, self.path)
 
     def put(self, file: Path) -> None:
-        """Move a local file here, or copy it to another file system, if it has another size there."""
+        """Move a local file here; to another file system it is copied, unless it has its size."""
         if self.is_local:
             shutil.move(file, self.path)
         elif self.info().size != file.stat().st_size:
