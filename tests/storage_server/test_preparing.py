@@ -113,7 +113,7 @@ def test_a_killed_upload_goes_on(buckets: Path, endpoint: str, tmp_path: Path) -
     assert not (made / "index.json").exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("netpipe.data.preparation.plan.SLICE_ROWS", 2000)
-        patch.setattr("netpipe.data.preparation.tasks.run_here", None)  # Everything was done.
+        patch.setattr("netpipe.data.preparation.prepare.run_here", None)  # Everything was done.
         index = prepare([places[0]], places[1], scratch=scratch)
     assert files_in(made) == sorted(["index.json", *map(str, index.files)])
     assert not [path for path in scratch.iterdir() if WORK_NAME.fullmatch(path.name)]

@@ -116,9 +116,10 @@ def prepare(
         if place.is_local
         else remote_folder(place, scratch)
     )
+    # The work is kept until the output is in its place.
     with (
-        folder as building,
         work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
+        folder as building,
     ):
         return _prepare(plan, settings, work, building, runner, progress)
 

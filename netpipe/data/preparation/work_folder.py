@@ -4,18 +4,19 @@ There is one for each output, hidden beside it. It belongs to the process that h
 its key tells whether what is in it was made of the same sources with the same settings.
 """
 
+import os
 import re
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from netpipe.data.formats.places import Place
 from netpipe.errors import InputError
-from netpipe.temporary_folders import locked
+from netpipe.temporary_folders import OWN_NAME, locked
 
 WORK_NAME: Final = re.compile(r"\.netpipe-work-[0-9a-f]{16}")
 """Matches the name of every work folder."""
@@ -31,29 +32,40 @@ class NewStartWarning(UserWarning):
 def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterator[Place]:
     """Yield the work folder of an output, which is removed unless the block is interrupted.
 
-    An `InputError` in the block removes it too, since other input has another key. Other errors
-    leave it for the next run if it `is_kept`.
+    Invalid input ends the block with an `InputError`, and removes the folder too, since other input
+    has another key. Whatever else ends it leaves the folder to the next run if it `is_kept`.
 
     Raises:
-        InputError: Another process prepares this output.
-        OSError: The folder cannot be made.
+        InputError: Another process prepares this output, or the folder cannot be made.
     """
-    name = blake2b(out.path.encode(), digest_size=8).hexdigest()
-    folder = scratch / f".netpipe-work-{name}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(folder, waits=False) as is_locked:
-        if is_locked is False:
-            way_out = f"Wait for it, or end it. Its work folder is {folder}"
-            raise InputError(out, "output", "be prepared by one process", "another", way_out)
-        try:
-            _begin(folder, out, key)
-            yield Place.local(folder)
-        except BaseException as error:
-            if is_kept and not isinstance(error, InputError):
+    identity = os.path.realpath(out.path) if out.is_local else out.name
+    folder = scratch / f".netpipe-work-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(folder, waits=False) as is_locked:
+            if is_locked is False:
+                way_out = f"Wait for it, or end it. Its work folder is {folder}"
+                raise InputError(out, "output", "be prepared by one process", "another", way_out)
+            try:
+                _begin(folder, out, key)
+                yield Place.local(folder)
+            except BaseException as error:
+                # A system's error is the cause of what is reported, such as a full disk.
+                is_invalid = isinstance(error, InputError) and error.__cause__ is None
+                if not is_kept or is_invalid:
+                    shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder, ignore_errors=True)
-            raise
-        shutil.rmtree(folder, ignore_errors=True)
+    except OSError as error:
+        if any(OWN_NAME.fullmatch(parent.name) for parent in folder.parents):
+            raise  # The `whole_folder` around this reports the path that the user named.
+        reason = error.strerror or error
+        raise InputError(out, f"work folder {folder}", "be writable", reason) from error
+    finally:
+        with suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
 
 
 def _begin(folder: Path, out: Place, key: str) -> None:

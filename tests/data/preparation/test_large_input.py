@@ -15,9 +15,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
+from netpipe.cli import main
 from netpipe.data.formats.index import load_index
-from netpipe.data.preparation import plan, tasks
+from netpipe.data.preparation import output_folder, plan, tasks
 from netpipe.data.preparation.prepare import prepare
 from netpipe.data.preparation.tasks import Advance, Task
 from netpipe.data.preparation.work_folder import WORK_NAME, NewStartWarning
@@ -149,6 +151,27 @@ def test_what_was_done_is_not_done_again(
     assert not set(done) & set(ran)
     assert contents(tmp_path / "out") == contents(whole)
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_a_failure_at_the_end_keeps_the_work(
+    measured: Path, whole: Path, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the files cannot be put into their place, the next run does only that."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("disk full")
+
+    out = tmp_path / "new" / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(output_folder, "_put_into_place", refuse)
+        with pytest.raises(InputError, match=f"^{out}: .*found disk full$"):
+            prepare([measured], out, shards=3)
+    assert not out.exists()
+    ran.clear()
+    prepare([measured], out, shards=3)
+    assert not ran
+    assert contents(out) == contents(whole)
+    assert list(out.parent.iterdir()) == [out]
 
 
 @pytest.mark.parametrize("change", ["seed", "source"])
@@ -286,6 +309,20 @@ def test_dropped_rows_are_counted(measured: Path, tmp_path: Path, is_interrupted
     with pytest.raises(InputError, match=r"0\.parquet: column prb_id, row 6, .*found None"):
         prepare([source], tmp_path / "other")
     assert not work_folders(tmp_path)
+
+
+def test_the_summary_says_what_was_dropped(measured: Path, tmp_path: Path) -> None:
+    """A line for each reason, with its first example."""
+    source = _with_faults(measured, tmp_path / "in")
+    words = ["prepare", str(source), "--out", str(tmp_path / "out"), "--workers=1"]
+    result = CliRunner().invoke(main, [*words, "--drop-invalid"])
+    assert result.exit_code == 0, result.output
+    assert result.output.count("dropped: ") == 4
+    expected = (
+        f"2 rows, whose prb_id must not be null; the first is row 6 of {source}/0.parquet: None"
+    )
+    assert f"dropped: {expected}\n" in result.output
+    assert CliRunner().invoke(main, words).exit_code == 2
 
 
 def test_nothing_is_left_of_invalid_rows(tmp_path: Path) -> None:
