@@ -1,7 +1,5 @@
 """The cluster, and measurements of many slices with what is prepared of them here."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +11,8 @@ import pytest
 
 from netpipe.data.preparation import plan
 from netpipe.data.preparation.prepare import prepare
+from perf_tests.studies.ray_nodes import STORE_BYTES, ray_nodes
 from tests.data.factories import as_table, make_pings
-
-_STORE_BYTES = 80 << 20
 
 
 @pytest.fixture(scope="session")
@@ -23,25 +20,14 @@ def cluster() -> Iterator[Any]:
     """A cluster of one node with one CPU; tests add nodes to it."""
     if find_spec("ray") is None:
         pytest.skip("tox -e ray runs this test")
-    from ray.cluster_utils import Cluster
-
-    # Sockets have short paths only, which a folder of pytest has not.
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_TMPDIR", folder)
-        running = Cluster()
-        try:
-            running.add_node(num_cpus=1, object_store_memory=_STORE_BYTES)
-            yield running
-        finally:
-            running.shutdown()
-            shutil.rmtree(folder, ignore_errors=True)
+    with ray_nodes(1) as running:
+        yield running
 
 
 @pytest.fixture
 def second(cluster: Any) -> Iterator[Any]:
     """Another node with one CPU, which a test may kill."""
-    node = cluster.add_node(num_cpus=1, object_store_memory=_STORE_BYTES)
+    node = cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
     yield node
     if node in cluster.list_all_nodes():
         cluster.remove_node(node, allow_graceful=False)
