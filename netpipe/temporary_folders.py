@@ -71,11 +71,10 @@ def remove_abandoned(parent: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, waits: bool = True) -> Iterator[bool]:
-    """Lock a folder, and yield whether that succeeded.
+def locked(folder: Path, *, waits: bool = True) -> Iterator[bool | None]:
+    """Lock a folder, and yield whether that succeeded, or None if the file system has no locks.
 
-    It waits while another process holds the lock; with `waits=False` it yields False instead, and
-    also where the file system has no locks.
+    It waits while another process holds the lock; with `waits=False` it yields False instead.
 
     Raises:
         OSError: The folder does not exist, is a link, or cannot be read.
@@ -83,10 +82,11 @@ def locked(folder: Path, *, waits: bool = True) -> Iterator[bool]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     _locks.add(descriptor)
     try:
-        is_locked = False
-        with suppress(OSError):
+        is_locked: bool | None = True
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            is_locked = True
+        except OSError as error:
+            is_locked = False if isinstance(error, BlockingIOError) else None
         yield is_locked
     finally:
         if descriptor in _locks:

@@ -14,7 +14,7 @@ import pytest
 
 from netpipe.cli import progress_display
 from netpipe.cli.console import PrintableConsole
-from netpipe.cli.progress_display import show_progress
+from netpipe.cli.progress_display import show_progress, show_rows
 from netpipe.session import parent
 from netpipe.session.progress import OnProgress, Progress
 from tests.command import Netpipe, document
@@ -280,3 +280,36 @@ def test_a_real_pipe_holds_plain_lines(
         command(), env=environment(**further), capture_output=True, check=True, text=True
     )
     assert done.stderr.splitlines() == [LIMIT, *(f"30ms (derived): {phase}" for phase in PHASES)]
+
+
+def show_phases(monkeypatch: pytest.MonkeyPatch, *ends: str) -> None:
+    """Show a preparation of 1000 rows, half of which an earlier run had read; a look takes 2 s."""
+    clock = iter(range(100, 1000, 2))
+    monkeypatch.setattr(progress_display, "monotonic", lambda: float(next(clock)))
+    with show_rows("preparing") as show:
+        for done in (500, 700, 900):
+            show(done, 2000, "reading")
+        for phase in ends:
+            show(1000, 2000, phase)
+
+
+def test_rows_a_second_count_what_was_done_now(
+    terminal: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier run did is part of the bar, but not of the rate."""
+    show_phases(monkeypatch)
+    # The first look takes one reading of the clock, each other one two.
+    assert re.match(
+        r"preparing: reading, 50 rows/s, 0:22 left \S+ 45%", frames(terminal.getvalue())[-1]
+    )
+
+
+def test_without_a_terminal_a_phase_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And another line comes after half a minute."""
+    monkeypatch.setattr(progress_display, "_LINE_EVERY_S", 5.0)
+    file = console_on(monkeypatch, StringIO())
+    show_phases(monkeypatch, "writing")
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "preparing: reading"
+    assert re.fullmatch(r"preparing: reading, \d+ rows/s, 0:\d\d left", lines[1])
+    assert lines[-1] == "preparing: writing"

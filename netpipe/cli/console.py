@@ -63,6 +63,16 @@ class PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
+class PlaceType(PathType):
+    """A path, or the URI of a file or a folder, which stays text."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path or the URI."""
+        return str(value) if "://" in str(value) else super().convert(value, param, ctx)
+
+
 class TargetType(click.types.StringParamType):
     """A target; a word that can be none is an error, before a process is started for it."""
 
@@ -83,6 +93,7 @@ output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
 path_type = PathType(path_type=Path)
+place_type = PlaceType(path_type=Path)
 target_type = TargetType()
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
 html_option = click.option(

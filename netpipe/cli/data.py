@@ -1,5 +1,6 @@
 """`netpipe generate`, `prepare` and `inspect`: commands that make data, or look into them."""
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import bold_first, json_option, notes, output, path_type, print_json
-from netpipe.cli.progress_display import show_bar
+from netpipe.cli.console import (
+    bold_first,
+    json_option,
+    notes,
+    output,
+    path_type,
+    place_type,
+    print_json,
+)
+from netpipe.cli.progress_display import show_rows
 from netpipe.data.preparation.profiles import PROFILES
+from netpipe.errors import InputError
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
+    from netpipe.data.preparation.tasks import Runner
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out data")
@@ -31,7 +42,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with show_bar("generating") as progress:
+    with show_rows("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -41,8 +52,8 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.command(
     epilog="\b\nExample:\n  netpipe generate --out a && netpipe prepare a/parquet --out b"
 )
-@click.argument("sources", nargs=-1, type=path_type, required=True)
-@click.option("--out", type=path_type, required=True, help="The folder to create.")
+@click.argument("sources", nargs=-1, type=place_type, required=True)
+@click.option("--out", type=place_type, required=True, help="The folder to create.")
 @click.option(
     "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
     help="Seed that chooses the probes of the eval split.",
@@ -51,8 +62,37 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     "--shards", type=click.IntRange(max=10_000), default=8, show_default=True,
     help="Number of files in the train split.",
 )  # fmt: skip
-def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
+@click.option(
+    "--workers", type=click.IntRange(1), default=None,
+    help="Number of processes (default: the usable cores).",
+)  # fmt: skip
+@click.option(
+    "--drop-invalid",
+    is_flag=True,
+    help="Leave out rows with an invalid value, and count them; otherwise the first is an error.",
+)
+@click.option(
+    "--scratch",
+    type=path_type,
+    help="Where the work lies until it is done (default: beside a local output).",
+)
+@click.option(
+    "--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+    help="Where the work is done: in processes here, or on a Ray cluster whose machines share the "
+    "sources and --scratch.",
+)  # fmt: skip
+@click.option(
+    "--address", metavar="HOST:PORT",
+    help="The Ray cluster (default: RAY_ADDRESS, or the one of this machine).",
+)  # fmt: skip
+def prepare(
+    sources: tuple[Path | str, ...], out: Path | str, seed: int, shards: int, workers: int | None,
+    drop_invalid: bool, scratch: Path | None, runner: str, address: str | None,
+) -> None:  # fmt: skip
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
+
+    Sources and the output are paths, or URIs such as s3://bucket/folder. After a kill, the same
+    command goes on where it was.
 
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.
@@ -60,15 +100,36 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
     to the newest layout: the rows keep their order, in one file for each split.
     """
-    from netpipe.data.preparation.prepare import convert, is_inherited
+    from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with show_bar("preparing") as progress:
-        if len(sources) == 1 and is_inherited(sources[0]):
-            index = convert(sources[0], out, seed=seed, progress=progress)
+    on_ray = _find_ray(runner, address, workers)
+    first = sources[0]
+    with show_rows("preparing") as progress:
+        if isinstance(first, Path) and len(sources) == 1 and is_inherited(first):
+            if isinstance(out, str):
+                raise InputError(out, "--out", "be a local folder for rows of layout 0", "a URI")
+            index = convert(first, out, seed=seed, progress=progress)
         else:
-            index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
+            index = prepare_data(
+                sources, out, seed=seed, shards=shards, drops_invalid=drop_invalid,
+                workers=workers or len(os.sched_getaffinity(0)), scratch=scratch,
+                runner=on_ray, progress=progress,
+            )  # fmt: skip
     _print_summary(out, index)
+
+
+def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner | None":
+    """Return the runner on Ray if that is wanted, and refuse the options of the other one."""
+    option, value = ("--workers", workers) if runner == "ray" else ("--address", address)
+    if value is not None:
+        other = "local" if runner == "ray" else "ray"
+        raise InputError(option, "--runner", f"be {other} with it", runner)
+    if runner == "local":
+        return None
+    from netpipe.data.preparation.ray_runner import ANY_CLUSTER, RayRunner
+
+    return RayRunner(address or ANY_CLUSTER)
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out a && netpipe inspect a")
@@ -105,7 +166,7 @@ def _format_extent(part: Mapping[str, Any]) -> str:
     return f"{counts}, {part['first']} to {part['last']}"
 
 
-def _print_summary(out: Path, index: "Index") -> None:
+def _print_summary(out: Path | str, index: "Index") -> None:
     """Print the size of each split, and the command that measures with the new data."""
     for name in ("train", "eval"):
         split = index.split(name)
@@ -113,5 +174,16 @@ def _print_summary(out: Path, index: "Index") -> None:
             f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
             f"{split.rows:,} rows, {len(split.shards)} files"
         )
+    for dropped in index.dropped:
+        notes.print(
+            f"dropped: {dropped.rows:,} rows, whose {dropped.column} must {dropped.constraint}; "
+            f"the first is row {dropped.row:,} of {dropped.file}: {dropped.value}",
+            soft_wrap=True,
+        )
+    from netpipe.data.formats.places import find_place
+
+    if not find_place(out).is_local:
+        notes.print(f"in {find_place(out)}; copy it to a local folder to read it", soft_wrap=True)
+        return
     command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={out}"])
     notes.print(f"in {out}; measure with them: {command}", soft_wrap=True)

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
+from typing import Final
 
 from netpipe.cli.console import notes
 from netpipe.results.units import format_minutes
 from netpipe.session.progress import OnProgress, Progress
+
+_LINE_EVERY_S: Final = 30.0
 
 
 @contextmanager
@@ -34,11 +38,48 @@ def show_bar(label: str) -> Iterator[Callable[..., None]]:
 
 
 @contextmanager
+def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
+    """Show the phase, the rows that it does in a second, and the time left.
+
+    Without a terminal there is a line for the start of each phase, and one now and then.
+
+    Yields:
+        Takes how many rows are done, of how many, and the phase.
+    """
+    begun: dict[str, tuple[float, int]] = {}
+    next_line_s = 0.0
+
+    def describe(done: int, total: int, phase: str) -> str:
+        since_s, first = begun.setdefault(phase, (monotonic(), done))
+        if done <= first:
+            return f"{label}: {phase}"
+        rows_per_s = (done - first) / max(monotonic() - since_s, 1e-3)
+        left = format_minutes((total - done) / rows_per_s)
+        return f"{label}: {phase}, {rows_per_s:,.0f} rows/s, {left} left"
+
+    def print_line(done: int, total: int, phase: str) -> None:
+        nonlocal next_line_s
+        if phase not in begun or monotonic() > next_line_s:
+            next_line_s = monotonic() + _LINE_EVERY_S
+            notes.print(describe(done, total, phase), soft_wrap=True)
+
+    if _can_draw():
+        with show_bar(label) as draw:
+            yield lambda *now: draw(*now[:2], describe(*now))
+    else:
+        yield print_line
+
+
+def _can_draw() -> bool:
+    return notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal)
+
+
+@contextmanager
 def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
     """Show on standard error how far a session is; yields what `run_session` calls `progress`."""
     if quiet:
         yield None
-    elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
+    elif _can_draw():
         with _show_time_left(label) as show:
             yield show
     else:

@@ -82,6 +82,24 @@ def storage_server(served: Path, scratch: Path, storage: StorageProfile) -> Iter
         yield StorageServer(f"127.0.0.1:{port}", processes, scratch)
 
 
+@contextmanager
+def writable_server(served: Path, scratch: Path) -> Iterator[str]:
+    """Serve the folders in `served` as buckets that can be written to; yields `127.0.0.1:PORT`.
+
+    Raises:
+        InputError: A program is not installed.
+        ServerError: The server does not start.
+    """
+    [port] = find_free_ports(1)
+    serve = [
+        find_rclone(), "serve", "s3", str(served), "--config=", f"--addr=127.0.0.1:{port}",
+        f"--auth-key={KEY},{SECRET}", "--vfs-cache-mode=off",
+    ]  # fmt: skip
+    with running(serve, scratch / "server.log") as server:
+        _await_port(server, port, scratch / "server.log")
+        yield f"127.0.0.1:{port}"
+
+
 def find_free_ports(count: int) -> list[int]:
     """Return numbers of ports that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]

@@ -1,6 +1,7 @@
 """Internet addresses: each distinct text is parsed once and gets a number."""
 
 import socket
+from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
@@ -18,6 +19,25 @@ OTHER_FAMILY = -2
 _TRANSLATED = tuple(
     ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
+
+
+@dataclass(frozen=True)
+class PackedAddresses:
+    """Addresses that are known to be valid: uint8 (n, 16), and their families, uint8 (n,)."""
+
+    packed: NDArray[np.uint8]
+    family: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+    def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
+        """Return 4 or 6 for each number, int8."""
+        return np.asarray(self.family[numbers], np.int8)
+
+    def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
+        """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
+        return np.asarray(self.packed[numbers])
 
 
 class AddressTable:
@@ -72,6 +92,10 @@ class AddressTable:
                 return NO_ADDRESS
             self._number_of[text] = len(self._packed) - 1
         return self._number_of[text]
+
+
+Addresses = AddressTable | PackedAddresses
+"""Addresses by number."""
 
 
 def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:

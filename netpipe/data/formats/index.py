@@ -10,6 +10,7 @@ import cattrs
 import numpy as np
 from numpy.typing import NDArray
 
+from netpipe.data.formats.dropped import Dropped
 from netpipe.data.formats.layout import check_layout_version
 from netpipe.errors import InputError
 from netpipe.text_files import quote, read_json
@@ -63,6 +64,7 @@ class Index:
     train: Split
     eval: Split
     parquet: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     @property
     def files(self) -> list[PurePath]:
@@ -77,7 +79,10 @@ class Index:
 
 def save_index(index: Index, folder: Path) -> None:
     """Write the index into a folder."""
-    document = json.dumps({"schema": INDEX_SCHEMA, **asdict(index)})
+    content = asdict(index)
+    if not index.dropped:
+        del content["dropped"]
+    document = json.dumps({"schema": INDEX_SCHEMA, **content})
     (folder / INDEX_NAME).write_text(f"{document}\n", encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG, filemode
 
@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
+from netpipe.data.formats.dropped import DroppedRows
+from netpipe.data.formats.places import Place
 from netpipe.data.formats.rows import MEASUREMENT, MeasurementArray, number_values
 from netpipe.data.formats.rtt import encode_rtt
 from netpipe.data.sampling.counter_rng import fold_key
@@ -19,6 +21,8 @@ from netpipe.errors import InputError
 from netpipe.text_files import shorten
 
 _BATCH_ROWS = 1 << 19
+# A column is read in pieces of this size, not a row group at once.
+_BUFFER_BYTES = 1 << 22
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -65,24 +69,58 @@ _MERGED_PROBES = (
 )
 
 
+class InvalidValuesError(InputError):
+    """A column has values that are null or outside their range.
+
+    Attributes:
+        column: Its name.
+        good: Which rows are valid, bool (rows,).
+    """
+
+    column: str
+    good: NDArray[np.bool_]
+
+
 @dataclass(frozen=True)
 class MeasurementColumns:
     """Some rows of measurements, as they are in a file.
 
     Attributes:
         where: The file, and the record in it if there are records; errors name it.
+        first_row: The row in the file of the first of them, before any was dropped.
+        kept: Which rows are left after dropping some, int64 (rows,); None if all are.
     """
 
     where: object
     first_row: int
     columns: pa.RecordBatch
+    kept: NDArray[np.int64] | None = None
 
-    def measurements(self, addresses: AddressTable) -> MeasurementArray:
+    def measurements(
+        self, addresses: AddressTable, dropped: DroppedRows | None = None
+    ) -> MeasurementArray:
         """Check every value and return the measurements; their addresses are added to `addresses`.
 
+        Rows with an invalid value are added to `dropped`, each with the first reason found.
+
         Raises:
-            InputError: A value is null or outside its range.
+            InputError: A value is null or outside its range, and there is no `dropped`.
         """
+        rows = self
+        while True:
+            try:
+                return rows._measurements(addresses)
+            except InvalidValuesError as error:
+                if dropped is None:
+                    raise
+                bad_rows = int(np.count_nonzero(~error.good))
+                row = rows._row_in_file(error.good)
+                dropped.add(
+                    error.column, error.constraint, bad_rows, str(self.where), row, str(error.found)
+                )
+                rows = rows._filter(error.good)
+
+    def _measurements(self, addresses: AddressTable) -> MeasurementArray:
         for name in self.columns.schema.names:
             self._require(name, "not be null", np.asarray(self.columns[name].is_valid()))
         version = self._numbers("ip_version")
@@ -101,10 +139,20 @@ class MeasurementColumns:
     def _require(self, name: str, constraint: str, good: NDArray[np.bool_]) -> None:
         if good.all():
             return
+        found = shorten(repr(self.columns[name][int(np.argmin(good))].as_py()))
+        field = f"column {name}, row {self._row_in_file(good)},"
+        error = InvalidValuesError(self.where, field, constraint, found)
+        error.column, error.good = name, good
+        raise error
+
+    def _row_in_file(self, good: NDArray[np.bool_]) -> int:
+        """Return the number of the first row that is not good."""
         row = int(np.argmin(good))
-        found = repr(self.columns[name][row].as_py())
-        field = f"column {name}, row {self.first_row + row},"
-        raise InputError(self.where, field, constraint, found)
+        return self.first_row + (row if self.kept is None else int(self.kept[row]))
+
+    def _filter(self, good: NDArray[np.bool_]) -> "MeasurementColumns":
+        kept = np.flatnonzero(good) if self.kept is None else self.kept[good]
+        return replace(self, columns=self.columns.filter(pa.array(good)), kept=kept)
 
     def _numbers(self, name: str) -> NDArray[np.generic]:
         return np.asarray(self.columns[name].to_numpy(zero_copy_only=False))
@@ -168,11 +216,14 @@ def distinct_files(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path | Place) -> pq.ParquetFile:
     """Open a parquet file; raise an InputError if it is damaged or empty, or lacks a column."""
+    place = path if isinstance(path, Place) else Place.local(path)
     try:
-        check_columns(path, pq.read_schema(path))
-        file = pq.ParquetFile(path, read_dictionary=["src_addr", "dst_addr"])
+        check_columns(path, pq.read_schema(place.open_input()))
+        file = pq.ParquetFile(
+            place.open_input(), read_dictionary=["src_addr", "dst_addr"], buffer_size=_BUFFER_BYTES
+        )
     except (pa.ArrowException, OSError) as error:
         raise _not_parquet(path, error) from error
     if file.metadata.num_rows == 0:
@@ -181,27 +232,33 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 
 
 def read_parquet(
-    path: Path, addresses: AddressTable, row_group: int | None = None
+    path: Path | Place,
+    addresses: AddressTable,
+    row_group: int | None = None,
+    *,
+    row_groups: Sequence[int] = (),
+    dropped: DroppedRows | None = None,
 ) -> Iterator[MeasurementArray]:
-    """Yield the measurements of a file, or of one row group, some hundred thousand at a time.
+    """Yield the measurements of a file, or of some row groups, some hundred thousand at a time.
 
-    Their addresses are added to `addresses`.
+    Their addresses are added to `addresses`, and rows with an invalid value to `dropped`.
 
     Raises:
-        InputError: The file cannot be read, or a value in it is invalid.
+        InputError: The file cannot be read, or a value in it is invalid and there is no `dropped`.
     """
     file = open_parquet(path)
-    groups = list(range(file.num_row_groups)) if row_group is None else [row_group]
+    some = row_groups if row_group is None else [row_group]
+    groups = list(some or range(file.num_row_groups))
     columns = check_columns(path, file.schema_arrow)
     first_row = sum(file.metadata.row_group(group).num_rows for group in range(groups[0]))
     try:
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
-            yield MeasurementColumns(path, first_row, batch).measurements(addresses)
+            yield MeasurementColumns(path, first_row, batch).measurements(addresses, dropped)
             first_row += batch.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _not_parquet(path, error) from error
 
 
-def _not_parquet(path: Path, error: Exception) -> InputError:
+def _not_parquet(path: Path | Place, error: Exception) -> InputError:
     reason = shorten(str(error).splitlines()[0], 200)
     return InputError(path, "file", "be a whole parquet file", reason)

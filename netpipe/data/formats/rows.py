@@ -1,6 +1,6 @@
 """Measurements in memory, and probe rows: a probe's consecutive measurements, ready to sample."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.addresses import Addresses
 
 MAX_ROW_MEASUREMENTS = 1 << 16
 """Pairs are numbered in 16 bits, and a row has at most one pair per measurement."""
@@ -135,25 +135,35 @@ def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Me
 
 def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:
     """Yield the history of each probe, in time order; equal times keep their order."""
-    if not len(measurements):
-        return
+    if len(measurements):
+        yield from split_sorted(sort_by_probe(measurements))
+
+
+def split_sorted(measurements: MeasurementArray) -> list[MeasurementArray]:
+    """Return the history of each probe, of measurements (n,), n >= 1, sorted by probe."""
+    probe = np.ascontiguousarray(measurements["probe"])
+    return np.split(measurements, np.flatnonzero(probe[1:] != probe[:-1]) + 1)
+
+
+def sort_by_probe(
+    measurements: MeasurementArray,
+    find_group: Callable[[NDArray[np.int64]], NDArray[np.int64]] = np.zeros_like,
+) -> MeasurementArray:
+    """Sort by the group of the probe, by probe and by time; equal measurements keep their order."""
     # Contiguous copies: these fields lie 26 bytes apart.
     time_us = np.ascontiguousarray(measurements["time_us"])
     encoded = pa.array(np.ascontiguousarray(measurements["probe"])).dictionary_encode()
     probes = encoded.dictionary.to_numpy()
     place = np.empty(len(probes), np.uint16 if len(probes) <= 1 << 16 else np.uint32)
-    place[np.argsort(probes)] = np.arange(len(probes))
+    place[np.lexsort((probes, find_group(probes)))] = np.arange(len(probes))
     probe = place[encoded.indices.to_numpy()]
     # Times are nearly in order, and 16-bit numbers are sorted without comparing them.
     order = np.argsort(time_us, kind="stable")
     order = order[np.argsort(probe[order], kind="stable")]
-    ends = np.cumsum(np.bincount(probe))
-    yield from np.split(measurements[order], ends[:-1])
+    return measurements[order]
 
 
-def cut_rows(
-    history: MeasurementArray, addresses: AddressTable, row_bytes: int
-) -> Iterator[ProbeRow]:
+def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) -> Iterator[ProbeRow]:
     """Cut measurements (n,), n >= 1, of one probe into rows of about equal length, in time order.
 
     The arrays of a row take at most `row_bytes`, unless it has a single measurement.
@@ -171,7 +181,7 @@ def cut_rows(
         yield from cut_rows(piece, addresses, row_bytes)
 
 
-def make_row(history: MeasurementArray, addresses: AddressTable) -> ProbeRow:
+def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:
     """Make one row of measurements (n,), n >= 1, of one probe and in time order."""
     second = _seconds(history)
     source, source_slot = number_values(history["source"], len(addresses))

@@ -1,6 +1,7 @@
 """ArrayRecord shards of rows: how they are written, and how they are read."""
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle
@@ -20,23 +21,19 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Writes the rows of a split to its shards in turn; shards without rows are not kept.
-
-    A hash of the rows is part of the names, so that other rows do not overwrite them in a folder.
+    """Writes the rows of a split to files in turn; files without rows are not kept.
 
     Raises:
         OSError: A file cannot be written.
     """
 
-    def __init__(self, folder: Path, split: str, shards: int) -> None:
-        self._folder = folder
-        self._split = split
-        self._paths = [folder / f".{split}-{number}" for number in range(shards)]
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = paths
         with _system_errors():
-            self._writers = [ArrayRecordWriter(str(path), _WRITER_OPTIONS) for path in self._paths]
+            self._writers = [ArrayRecordWriter(str(path), _WRITER_OPTIONS) for path in paths]
         self._hash = hashlib.blake2b(digest_size=8)
-        self._counts: list[list[int]] = [[] for _ in self._paths]
-        self._next_shard = cycle(range(shards))
+        self._counts = [array("I") for _ in paths]
+        self._next_shard = cycle(range(len(paths)))
 
     def write(self, record: bytes, measurements: int) -> None:
         """Write the record of a row, which has this many measurements."""
@@ -46,23 +43,24 @@ class ShardWriter:
         self._hash.update(record)
         self._counts[shard].append(measurements)
 
-    def close(self) -> tuple[Shard, ...]:
-        """Finish the files and name them; raise an OSError if one could not be written."""
-        filled, rows = sum(map(bool, self._counts)), self._hash.hexdigest()
+    def close(self) -> tuple[str, tuple[Shard, ...]]:
+        """Finish the files; raise an OSError if one could not be written.
+
+        Returns:
+            A hash of the rows, and the files, by their names so far.
+        """
         shards = []
-        for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
+        for path, counts, writer in zip(self._paths, self._counts, self._writers, strict=True):
             with _system_errors():
-                self._writers[number].close()
+                writer.close()
             # The writer does not report a failed write; only the finished file shows it.
             if count_records(path) != len(counts):
                 raise OSError(f"{path.name} was not written whole: is the disk full?")
-            if not counts:
+            if counts:
+                shards.append(Shard(path.name, tuple(counts)))
+            else:
                 path.unlink()
-                continue
-            name = f"{self._split}-{number:05d}-of-{filled:05d}-{rows}.arrayrecord"
-            path.replace(self._folder / name)
-            shards.append(Shard(name, tuple(counts)))
-        return tuple(shards)
+        return self._hash.hexdigest(), tuple(shards)
 
 
 @contextmanager

@@ -2,15 +2,19 @@
 
 A new folder is built beside its place and renamed. In an existing one, which may be a mount point,
 the new files have new names, and the data set changes in the moment in which its index is replaced.
+The same holds for a folder on another file system, to which the files are uploaded.
 """
 
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from netpipe.data.formats.index import INDEX_NAME, is_data_file, load_index
+from netpipe.data.formats.places import Place
+from netpipe.data.preparation.work_folder import WORK_NAME
 from netpipe.errors import InputError
 from netpipe.temporary_folders import OWN_NAME, locked, temporary_folder
 from netpipe.whole_file import sync_names, write_new
@@ -18,7 +22,10 @@ from netpipe.whole_file import sync_names, write_new
 # Lists the files of both data sets while one replaces the other, for the next run after a kill.
 _REPLACING = ".netpipe-replacing.txt"
 # The first is at the root of an ext file system.
-_IGNORED = re.compile(rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}")
+_UPLOADED_AT_ONCE = 8
+_IGNORED = re.compile(
+    rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}|{WORK_NAME.pattern}"
+)
 
 
 @contextmanager
@@ -138,3 +145,51 @@ def _sync_files(folder: Path) -> None:
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
     sync_names(folder)
+
+
+@contextmanager
+def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
+    """Yield an empty folder in `scratch`; at the end of the block its data set is uploaded.
+
+    The index is the last file, and replaces that of a data set that was there before.
+
+    Raises:
+        InputError: `out` cannot be reached, or holds something besides a data set of ours.
+    """
+    try:
+        with temporary_folder("output", scratch) as folder:
+            before = _remote_files(out, folder)
+            foreign = [path for path, _ in out.files() if path not in before]
+            if foreign:
+                constraint = "hold nothing but a data set of netpipe"
+                raise InputError(out, "output folder", constraint, foreign[0], "Choose another one")
+            yield folder
+            _upload(folder, out, before)
+    except OSError as error:
+        raise out.error("be writable", error) from error
+
+
+def _remote_files(out: Place, folder: Path) -> list[Place]:
+    """Return the files of the data set that is there, and of one whose upload was interrupted."""
+    names = [INDEX_NAME, _REPLACING]
+    if (index := (out / INDEX_NAME).read()) is not None:
+        (folder / INDEX_NAME).write_bytes(index)
+        names += map(str, load_index(folder).files)
+        (folder / INDEX_NAME).unlink()
+    listed = ((out / _REPLACING).read() or b"").decode(errors="replace").splitlines()
+    return [out / name for name in dict.fromkeys(names + listed)]
+
+
+def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
+    out.make_folder()
+    names = list(map(str, load_index(folder).files))
+    listed = [*names, *(old.path.removeprefix(out.path).strip("/") for old in before)]
+    (out / _REPLACING).write("\n".join(listed).encode())
+    with ThreadPoolExecutor(_UPLOADED_AT_ONCE) as executor:
+        list(executor.map(lambda name: (out / name).put(folder / name), names))
+    (out / INDEX_NAME).write((folder / INDEX_NAME).read_bytes())
+    for old in before:
+        if old not in [out / name for name in (*names, INDEX_NAME, _REPLACING)]:
+            old.delete()
+    # Deleting it would let pyarrow make an object for the folder in S3, which not all servers take.
+    (out / _REPLACING).write(b"")

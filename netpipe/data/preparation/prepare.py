@@ -1,216 +1,229 @@
-"""Prepared folders: probe rows in ArrayRecord shards, split by probe.
+"""Prepared folders: probe rows in ArrayRecord shards, split by probe, made of parquet measurements.
 
-`prepare` makes one from parquet measurements, `convert` one from inherited files of layout 0.
+The work is cut into tasks, which are independent, idempotent and picklable (`tasks.py`):
+
+1. `plan.py` cuts the sources into slices of about 1.3 million rows. For each, a `SliceTask` checks
+   the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
+2. A `ShardTask` takes some buckets, one at a time, merges their parts of all runs, and writes one
+   shard of either split. For a small input, of a slice at most, there is one such task: it writes
+   all shards, the rows taking turns.
+
+The parent joins the shards and saves the index, last. Tasks share nothing but the sources and the
+work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
+byte for byte, for every number of workers, every runner, and after a kill.
+
+A runner is a function `(tasks, advance) -> None` that runs every task by `task.run(advance)`, in
+any order, process or machine, and raises what one of them raises. It may run a task twice, also at
+the same time. `advance` takes a number of rows that were done; it need not be called in other
+processes if the runner calls it itself with the `rows` of a task that ended. `tasks.run_here` and
+`processes.ProcessRunner` are the runners of one machine; pass another one to `prepare`. All its
+processes must reach the sources, and under the same path the work folder, which lies in `scratch`.
 """
 
-import hashlib
+import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.index import Index, Split, save_index
-from netpipe.data.formats.layout import LAYOUT_VERSION, decode_history_v0, encode_row
-from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
-from netpipe.data.formats.rows import (
-    MEASUREMENT,
-    ROW_BYTES,
-    MeasurementArray,
-    cut_rows,
-    split_by_probe,
-)
-from netpipe.data.formats.shards import ShardWriter
-from netpipe.data.preparation.output_folder import whole_folder
-from netpipe.data.preparation.split import EVAL_FRACTION, find_eval_files, split_rows
-from netpipe.data.sampling.counter_rng import fold_key
-from netpipe.data.sources.probe_rows import UnindexedSource, find_array_records
+from netpipe.data.formats.dropped import DroppedRows
+from netpipe.data.formats.index import Index, save_index
+from netpipe.data.formats.layout import LAYOUT_VERSION
+from netpipe.data.formats.parquet import MergedProbesWarning
+from netpipe.data.formats.places import Place, find_place
+from netpipe.data.formats.rows import ROW_BYTES
+from netpipe.data.preparation.output_folder import remote_folder, whole_folder
+from netpipe.data.preparation.plan import Plan, make_plan
+from netpipe.data.preparation.processes import ProcessRunner
+from netpipe.data.preparation.rows_writer import WrittenRows, join_rows
+from netpipe.data.preparation.runs import Run
+from netpipe.data.preparation.shard_task import ShardTask
+from netpipe.data.preparation.slice_task import SliceResult, SliceTask
+from netpipe.data.preparation.split import EVAL_FRACTION, EvalChoice
+from netpipe.data.preparation.tasks import Runner, run_all, run_here
+from netpipe.data.preparation.work_folder import work_folder
 from netpipe.errors import InputError
 
-Progress = Callable[[int, int], None]
-"""Called with the work done and the total; `prepare` counts a measurement when read and written."""
+Progress = Callable[[int, int, str], None]
+"""Called with the work done, the total, and the phase; a measurement counts in both phases."""
 
-_BUCKETS = 64
+
+@dataclass(frozen=True)
+class _Settings:
+    """What the rows depend on besides the sources."""
+
+    seed: int
+    shards: int
+    row_bytes: int
+    eval_fraction: float
+    drops_invalid: bool
+
+    def __post_init__(self) -> None:
+        require_at_least(0, seed=self.seed)
+        require_at_least(1, shards=self.shards)
+        require_at_least(1024, row_bytes=self.row_bytes)
+        if not 0 < self.eval_fraction < 1:
+            raise InputError("split", "eval_fraction", "be between 0 and 1", self.eval_fraction)
 
 
 def prepare(
-    sources: Sequence[Path],
-    out: Path,
+    sources: Sequence[Path | str],
+    out: Path | str,
     *,
     seed: int = 0,
     shards: int = 8,
     row_bytes: int = ROW_BYTES,
     eval_fraction: float = EVAL_FRACTION,
+    drops_invalid: bool = False,
+    workers: int = 1,
+    runner: Runner | None = None,
+    scratch: Path | None = None,
     progress: Progress | None = None,
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
-    The sources are parquet files, or folders of them. Prepared data in `out` are replaced when the
-    new ones are complete. Unless file names state the split, the seed chooses `eval_fraction` of
-    the probes for evaluation. The train split has `shards` files, the eval split `eval_fraction` as
-    many, and the arrays of a row take at most `row_bytes`.
+    The sources are parquet files, or folders of them; they and `out` are paths or URIs. Prepared
+    data in `out` are replaced when the new ones are complete. Unless file names state the split,
+    the seed chooses `eval_fraction` of the probes for evaluation. The train split has `shards`
+    files. The eval split of a small input has `eval_fraction` as many, otherwise as many. There are
+    fewer if there are fewer rows or buckets. The arrays of a row take at most `row_bytes`.
 
-    Memory holds 1/64 of the measurements (one bucket of the spill) and the distinct addresses; the
-    rest is on disk, beside `out`.
+    The memory of a process does not grow with the input; the rest is on disk, in a work folder in
+    `scratch`, which is by default beside `out`. If this process is killed, the same call goes on.
+
+    With `drops_invalid`, rows with an invalid value are left out, and the index counts them. The
+    work is done by the `runner`, or in `workers` processes; that of a small input in this process.
 
     Raises:
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
             unchanged.
+        NetpipeError: A process of a runner was killed.
     """
-    _require_at_least(0, seed=seed)
-    _require_at_least(1, shards=shards)
-    _require_at_least(1024, row_bytes=row_bytes)
-    if not 0 < eval_fraction < 1:
-        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)
-    files = find_parquet(sources)
-    eval_files = find_eval_files(files, sources)
-    work = 2 * sum(open_parquet(file).metadata.num_rows for file in files)
-    advance = _count_progress(progress, work)
-    addresses = AddressTable()
-    with whole_folder(out, files) as folder:
-        with tempfile.TemporaryDirectory(prefix=".spill.", dir=folder) as spilled:
-            spill = Spill(Path(spilled))
-            in_file = [_read(file, spill, addresses, advance) for file in files]
-            probes = np.concatenate(in_file)
-            file_of_probe = np.repeat(np.arange(len(files)), [len(found) for found in in_file])
-            in_eval = split_rows(
-                probes, file_of_probe, files, eval_files, seed=seed, eval_fraction=eval_fraction
-            )
-            eval_probes = set(probes[in_eval].tolist())
-            eval_shards = max(1, round(shards * eval_fraction))
-            writer = _RowWriter(folder, {"train": shards, "eval": eval_shards}, row_bytes)
-            for history in spill.histories():
-                split = "eval" if int(history["probe"][0]) in eval_probes else "train"
-                writer.write(split, history, addresses)
-                advance(len(history))
-        return writer.close(seed=seed, eval_fraction=eval_fraction)
+    settings = _Settings(seed, shards, row_bytes, eval_fraction, drops_invalid)
+    plan = make_plan(sources, vars(settings), shards)
+    if plan.is_small:
+        runner = run_here
+    elif runner is None:
+        runner = ProcessRunner(workers) if workers > 1 else run_here
+    place = find_place(out)
+    scratch = scratch or _beside(place)
+    local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
+    folder = (
+        whole_folder(Path(place.name), local_files)
+        if place.is_local
+        else remote_folder(place, scratch)
+    )
+    # The work is kept until the output is in its place.
+    with (
+        work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
+        folder as building,
+    ):
+        return _prepare(plan, settings, work, building, runner, progress)
 
 
-def is_inherited(folder: Path) -> bool:
-    """Return whether a folder has ArrayRecord files to convert and no parquet files."""
-    return bool(find_array_records(folder)) and not any(folder.rglob("*.parquet"))
+def _beside(out: Place) -> Path:
+    """Return the folder for the work on an output, on the same file system if that is local."""
+    if not out.is_local:
+        return Path(tempfile.gettempdir())
+    path = Path(os.path.realpath(out.path))
+    return path if path.is_dir() else path.parent
 
 
-def convert(
-    folder: Path,
-    out: Path,
-    *,
-    seed: int = 0,
-    row_bytes: int = ROW_BYTES,
-    progress: Progress | None = None,
-) -> Index:
-    """Rewrite a folder's inherited rows in the newest layout, as `prepare` does with measurements.
-
-    Rows keep their order, in one file per split, and rows above `row_bytes` are cut. If none is
-    cut, the same seed draws the same contexts from the converted rows as from the inherited ones.
-
-    Raises:
-        InputError: The seed, a record, a value in it, or `out` is invalid. `out` is then
-            unchanged.
-    """
-    _require_at_least(0, seed=seed)
-    sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}
-    total = sum(int(source.row_measurements.sum()) for source in sources.values())
-    advance = _count_progress(progress, total)
-    with whole_folder(out, find_array_records(folder)) as building:
-        writer = _RowWriter(building, {"train": 1, "eval": 1}, row_bytes)
-        for split, source in sources.items():
-            for record, where in source.records():
-                history, addresses = decode_history_v0(record, where)
-                writer.write(split, history, addresses)
-                advance(len(history))
-        return writer.close(seed=seed, eval_fraction=EVAL_FRACTION)
+def _prepare(
+    plan: Plan, settings: _Settings, work: Place, building: Path, runner: Runner,
+    progress: Progress | None,
+) -> Index:  # fmt: skip
+    reading = [
+        SliceTask(
+            work, f"slice-{part.number:06d}", part.rows, part, plan.buckets, settings.seed,
+            settings.drops_invalid,
+        )
+        for part in plan.slices
+    ]  # fmt: skip
+    advance = _count_progress(progress, 2 * plan.rows)
+    read: list[SliceResult] = run_all(reading, runner, advance("reading"))
+    writing = _shard_tasks(plan, settings, work, read)
+    written: list[WrittenRows] = run_all(writing, runner, advance("writing"))
+    if merged := next((each.merged for each in read if each.merged), ""):
+        warnings.warn(merged, MergedProbesWarning, stacklevel=3)
+    return save_rows(
+        written, building, lambda name, last: (work / name).get(building / last),
+        seed=settings.seed, eval_fraction=settings.eval_fraction, row_bytes=settings.row_bytes,
+        dropped=DroppedRows(each for result in read for each in result.dropped),
+    )  # fmt: skip
 
 
-def _require_at_least(minimum: int, **settings: int) -> None:
+def _shard_tasks(
+    plan: Plan, settings: _Settings, work: Place, read: Sequence[SliceResult]
+) -> list[ShardTask]:
+    extremes = [each for result in read for each in result.extremes]
+    if not extremes:
+        raise InputError("sources", "rows", "have valid values", "none: all were dropped")
+    choice = None
+    if not any(part.split for part in plan.slices):
+        choice = EvalChoice.among(extremes, settings.seed, settings.eval_fraction)
+    runs = tuple(
+        (part, Run(work / name, plan.buckets))
+        for part, result in zip(plan.slices, read, strict=True)
+        for name in result.runs
+    )
+    files: Mapping[str, int] = {"train": 1, "eval": 1}
+    count = settings.shards
+    if plan.is_small:
+        eval_files = max(1, round(settings.shards * settings.eval_fraction))
+        files, count = {"train": settings.shards, "eval": eval_files}, 1
+    return [
+        ShardTask(
+            # Rounded so that their sum is exact.
+            work, f"shard-{number:06d}", (plan.rows + number) // count, tuple(buckets.tolist()),
+            files, runs, choice, settings.row_bytes,
+        )
+        for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
+    ]  # fmt: skip
+
+
+def save_rows(
+    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object], *,
+    seed: int, eval_fraction: float, row_bytes: int, dropped: DroppedRows | None = None,
+) -> Index:  # fmt: skip
+    """Put files into a folder by `place`, as `join_rows` does, and save and return their index."""
+    fingerprint, train, evaluation = join_rows(written, place)
+    index = Index(
+        layout_version=LAYOUT_VERSION,
+        seed=seed,
+        eval_fraction=eval_fraction,
+        row_bytes=row_bytes,
+        fingerprint=fingerprint,
+        train=train,
+        eval=evaluation,
+        dropped=dropped.counts() if dropped else (),
+    )
+    save_index(index, folder)
+    return index
+
+
+def require_at_least(minimum: int, **settings: int) -> None:
+    """Raise an InputError for a setting that is too low."""
     for name, value in settings.items():
         if value < minimum:
             raise InputError("prepare", name, f"be at least {minimum}", value)
 
 
-def _count_progress(progress: Progress | None, total: int) -> Callable[[int], None]:
+def _count_progress(
+    progress: Progress | None, total: int
+) -> Callable[[str], Callable[[int], None]]:
     done = 0
 
-    def advance(measurements: int) -> None:
-        nonlocal done
-        done += measurements
-        if progress:
-            progress(done, total)
+    def phase(doing: str) -> Callable[[int], None]:
+        def advance(measurements: int) -> None:
+            nonlocal done
+            done = min(done + measurements, total)
+            if progress:
+                progress(done, total, doing)
 
-    return advance
+        return advance
 
-
-class Spill:
-    """Measurements sorted by probe in an empty folder, which the caller removes.
-
-    They are spread over buckets by a hash of the probe; then one bucket at a time is sorted in
-    memory.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._files = [folder / f"{bucket:02d}" for bucket in range(_BUCKETS)]
-
-    def add(self, measurements: MeasurementArray) -> None:
-        """Append measurements to their buckets."""
-        bucket = (fold_key(measurements["probe"]) % np.uint64(_BUCKETS)).astype(np.uint8)
-        order = np.argsort(bucket, kind="stable")
-        ends = np.cumsum(np.bincount(bucket, minlength=_BUCKETS))
-        for file, part in zip(self._files, np.split(measurements[order], ends[:-1]), strict=True):
-            with file.open("ab") as stream:
-                stream.write(part.tobytes())
-
-    def histories(self) -> Iterator[MeasurementArray]:
-        """Yield each probe's measurements in time order; equal times keep their order."""
-        for file in self._files:
-            yield from split_by_probe(np.fromfile(file, MEASUREMENT))
-
-
-class _RowWriter:
-    """Writes histories as rows into the shards of both splits, and then their index."""
-
-    def __init__(self, folder: Path, shards: Mapping[str, int], row_bytes: int) -> None:
-        self._folder = folder
-        self._row_bytes = row_bytes
-        self._shards = {name: ShardWriter(folder, name, count) for name, count in shards.items()}
-        self._probes: dict[str, set[int]] = {name: set() for name in shards}
-        self._fingerprint = hashlib.blake2b(digest_size=16)
-
-    def write(self, split: str, history: MeasurementArray, addresses: AddressTable) -> None:
-        """Write measurements (n,), n >= 1, of one probe and in time order."""
-        self._probes[split].add(int(history["probe"][0]))
-        for row in cut_rows(history, addresses, self._row_bytes):
-            record = encode_row(row)
-            self._fingerprint.update(record)
-            self._shards[split].write(record, len(row))
-
-    def close(self, *, seed: int, eval_fraction: float) -> Index:
-        """Finish the shards, write the index and return it."""
-        splits = {
-            name: Split(len(self._probes[name]), writer.close())
-            for name, writer in self._shards.items()
-        }
-        index = Index(
-            layout_version=LAYOUT_VERSION,
-            seed=seed,
-            eval_fraction=eval_fraction,
-            row_bytes=self._row_bytes,
-            fingerprint=self._fingerprint.hexdigest(),
-            train=splits["train"],
-            eval=splits["eval"],
-        )
-        save_index(index, self._folder)
-        return index
-
-
-def _read(
-    file: Path, spill: Spill, addresses: AddressTable, advance: Callable[[int], None]
-) -> NDArray[np.int64]:
-    """Add the measurements of a file to the spill, and return its distinct probes."""
-    found: list[NDArray[np.int64]] = []
-    for measurements in read_parquet(file, addresses):
-        spill.add(measurements)
-        found.append(np.unique(measurements["probe"]))
-        advance(len(measurements))
-    return np.unique(np.concatenate(found))
+    return phase

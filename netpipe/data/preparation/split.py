@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,11 @@ _EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
 _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
 
-def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[np.bool_] | None:
+def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[np.bool_] | None:
     """Return which files state the eval split by their paths.
 
-    The names of files, of folders in the sources, and of folders in which several sources differ
-    are searched for words. The name of a source that holds all files counts if it is a word.
+    The names of files, of folders inside the given ones, and of folders in which several given ones
+    differ are searched for words. The name of a folder that holds all files counts if it is a word.
 
     Returns:
         bool (files,), True for eval, False for train; None if no file states a split.
@@ -36,9 +37,9 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
     Raises:
         InputError: A path states both splits, or only some of the paths state one.
     """
-    folders = [(path if path.is_dir() else path.parent).absolute() for path in sources]
-    top = Path(os.path.commonpath(folders))
-    whole = top.name if top in folders and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
+    given = [folder.absolute() for folder in folders]
+    top = Path(os.path.commonpath(given))
+    whole = top.name if top in given and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
     stated = [_stated_split(file.absolute(), top, whole) for file in files]
     if not any(stated):
         return None
@@ -88,10 +89,15 @@ def split_rows(
         train, evaluation = (
             paths[files[(probes == both[0]) & (in_eval == side)][0]] for side in (False, True)
         )
-        way_out = "Remove it from one of them, or let no name state a split: probes are then split"
-        found = f"it in {evaluation} too"
-        raise InputError(train, f"probe {both[0]}", "be in one split", found, way_out)
+        raise both_splits_error(int(both[0]), train, evaluation)
     return in_eval
+
+
+def both_splits_error(probe: int, train: object, evaluation: object) -> InputError:
+    """Return the error for a probe in two files that state different splits."""
+    way_out = "Remove it from one of them, or let no name state a split: probes are then split"
+    found = f"it in {evaluation} too"
+    return InputError(train, f"probe {probe}", "be in one split", found, way_out)
 
 
 def choose_eval(
@@ -105,12 +111,53 @@ def choose_eval(
     Raises:
         InputError: There are fewer than two probes.
     """
-    if len(probes) < 2:
-        constraint = "be at least 2, for train and eval"
-        way_out = "A column prb_id tells probes apart that share an address"
-        raise InputError("split", "probes", constraint, len(probes), way_out)
+    extremes = [find_extremes(probes, seed)] if len(probes) else []
+    return EvalChoice.among(extremes, seed, eval_fraction).is_eval(probes)
+
+
+Extremes = tuple[tuple[float, int], tuple[float, int]]
+"""The lowest and the highest hash, from 0 to 1, of some probes, each with its probe."""
+
+
+def find_extremes(probes: NDArray[np.int64], seed: int) -> Extremes:
+    """Return the extremes of at least one probe."""
     number = uniform(fold_key(seed, probes), _SPLIT)
-    chosen = number < eval_fraction
-    chosen[np.argmin(number)] = True
-    chosen[np.argmax(number)] = False
-    return chosen
+    first, last = (
+        (float(number[place]), int(probes[place])) for place in (number.argmin(), number.argmax())
+    )
+    return first, last
+
+
+@dataclass(frozen=True)
+class EvalChoice:
+    """The eval probes, without a list of them: those with a low hash.
+
+    Attributes:
+        first: The probe with the lowest hash, which is always one of them.
+        last: The probe with the highest hash, which never is.
+    """
+
+    seed: int
+    eval_fraction: float
+    first: int
+    last: int
+
+    @classmethod
+    def among(cls, extremes: Sequence[Extremes], seed: int, eval_fraction: float) -> "EvalChoice":
+        """Return the choice among probes of which the extremes of each part are known.
+
+        Raises:
+            InputError: There are fewer than two probes.
+        """
+        first = min((lowest for lowest, _ in extremes), default=(0.0, 0))[1]
+        last = max((highest for _, highest in extremes), default=(0.0, 0))[1]
+        if first == last:
+            constraint = "be at least 2, for train and eval"
+            way_out = "A column prb_id tells probes apart that share an address"
+            raise InputError("split", "probes", constraint, min(len(extremes), 1), way_out)
+        return cls(seed, eval_fraction, first, last)
+
+    def is_eval(self, probes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which probes are for evaluation: from int64 (n,) to bool (n,)."""
+        low = uniform(fold_key(self.seed, probes), _SPLIT) < self.eval_fraction
+        return np.asarray((low | (probes == self.first)) & (probes != self.last))

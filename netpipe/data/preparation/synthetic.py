@@ -60,7 +60,7 @@ def generate(
         for number, first in enumerate(range(0, probes, _PROBES_PER_FILE)):
             rng = np.random.default_rng([seed, first])
             in_file = np.arange(first, min(first + _PROBES_PER_FILE, probes))
-            table = _table(rng, in_file, profile)
+            table = make_table(rng, in_file, profile)
             # Without the Arrow schema the addresses are plain strings to whoever reads them.
             pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
         index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
@@ -139,7 +139,7 @@ def data_of_user() -> Path:
     return embedded_data(*(cache / "netpipe" for cache in caches))
 
 
-def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
+def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
     """Make all measurements of some probes, in time order."""
     spread = np.exp(profile.log_sigma * rng.standard_normal(len(probes)))
     counts = np.clip(profile.median_measurements * spread, 1, profile.max_measurements)

@@ -14,9 +14,9 @@ import pytest
 
 from netpipe.data.formats import shards as formats_shards
 from netpipe.data.formats.index import load_index
-from netpipe.data.formats.rows import MEASUREMENT, take
+from netpipe.data.formats.rows import take
 from netpipe.data.formats.rtt import encode_rtt
-from netpipe.data.preparation.prepare import Spill, prepare
+from netpipe.data.preparation.prepare import prepare
 from netpipe.data.sources.probe_rows import ArrayRecordSource
 from netpipe.errors import InputError
 from tests.data.factories import as_table, make_pings, write_probes
@@ -105,7 +105,7 @@ def test_progress_reaches_the_end(tmp_path: Path, parquet: Path) -> None:
     """Progress only grows, and ends at its total."""
     reported: list[tuple[int, int]] = []
     prepare(
-        [parquet], tmp_path / "out", progress=lambda done, total: reported.append((done, total))
+        [parquet], tmp_path / "out", progress=lambda done, total, _: reported.append((done, total))
     )
     assert reported == sorted(reported)
     assert reported[-1][0] == reported[-1][1] == reported[0][1]
@@ -236,20 +236,6 @@ def test_fewer_rows_than_shards(tmp_path: Path) -> None:
     index = prepare([tmp_path / "two.parquet"], tmp_path / "out", shards=8)
     assert len(index.train.shards) == 1
     assert index.train.shards[0].file.startswith("train-00000-of-00001-")
-
-
-def test_buckets_share_the_measurements(tmp_path: Path) -> None:
-    """Many probes fill the 64 buckets alike, so that memory holds a small part at a time."""
-    measurements = np.zeros(64_000, MEASUREMENT)
-    measurements["probe"] = np.repeat(np.arange(6400), 10)
-    spill = Spill(tmp_path)
-    spill.add(measurements[::-1])
-    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
-    assert len(sizes) == 64
-    assert max(sizes) < 2 * measurements.nbytes / 64
-    histories = list(spill.histories())
-    assert sorted(int(history["probe"][0]) for history in histories) == list(range(6400))
-    assert {len(history) for history in histories} == {10}
 
 
 @pytest.mark.skipif(not SEATTLE.is_dir(), reason="the real measurements are not here")

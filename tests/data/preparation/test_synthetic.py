@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.index import Index, load_index
-from netpipe.data.preparation import prepare as prepare_module
+from netpipe.data.preparation import slice_task
 from netpipe.data.preparation.profiles import PROFILES, Profile
 from netpipe.data.preparation.synthetic import generate
 from netpipe.errors import InputError
@@ -62,7 +62,7 @@ def test_other_data_replace_it(tmp_path: Path) -> None:
     assert load_index(out) == index
 
 
-@pytest.mark.parametrize("place", [(pq, "write_table"), (prepare_module, "Spill")])
+@pytest.mark.parametrize("place", [(pq, "write_table"), (slice_task, "write_run")])
 def test_a_full_disk_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
 ) -> None:

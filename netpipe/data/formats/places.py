@@ -1,0 +1,157 @@
+"""Files and folders on any file system of pyarrow or fsspec, by their path or URI."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import fs
+
+from netpipe.errors import InputError
+
+_OBJECT_STORES = ("s3", "gcs", "abfs")
+_REMOTE_HINT = (
+    "Check the bucket, the credentials and the endpoint: "
+    "s3://KEY:SECRET@bucket/folder?region=...&endpoint_override=HOST:PORT&scheme=http"
+)
+_UNKNOWN = "Schemes besides those of pyarrow need fsspec and the package of the file system"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a folder.
+
+    Attributes:
+        filesystem: Where it lies.
+        path: Its path there, with slashes.
+        name: What the user calls it, a path or a URI, without a password.
+    """
+
+    filesystem: fs.FileSystem
+    path: str
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __truediv__(self, name: str) -> "Place":
+        stem, mark, query = self.name.partition("?")
+        inside = f"{stem.rstrip('/')}/{name}{mark}{query}"
+        return replace(self, path=f"{self.path.rstrip('/')}/{name}", name=inside)
+
+    @classmethod
+    def local(cls, path: Path) -> "Place":
+        """Return the place of a local path."""
+        return cls(fs.LocalFileSystem(), os.path.abspath(path), str(path))  # noqa: PTH100
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the operating system knows it by its path."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def info(self) -> fs.FileInfo:
+        """Return its type, size and time; raise an InputError if its file system refuses."""
+        try:
+            return self.filesystem.get_file_info(self.path)
+        except (OSError, pa.ArrowException) as error:
+            raise self.error("be readable", error) from error
+
+    def files(self) -> Iterator[tuple["Place", fs.FileInfo]]:
+        """Yield the files in a folder, at any depth, in order; none if it does not exist."""
+        selector = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
+        try:
+            found = self.filesystem.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self.error("be readable", error) from error
+        top = self.path.rstrip("/")
+        for info in sorted(found, key=lambda info: info.path.split("/")):
+            if info.is_file:
+                yield self / info.path.removeprefix(top).strip("/"), info
+
+    def open_input(self) -> pa.NativeFile:
+        """Open a file for reading at any offset; raise an OSError if that fails."""
+        return self.filesystem.open_input_file(self.path)
+
+    def read(self) -> bytes | None:
+        """Return the content of a file, None if there is none."""
+        try:
+            with self.open_input() as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, *content: Any) -> None:
+        """Replace a file by buffers once they are written; raise an OSError if that fails."""
+        # An object appears when it is whole; elsewhere a file gets its name then.
+        part = f"{self.path}.{uuid4().hex[:8]}.part" if self.is_local else self.path
+        with self.filesystem.open_output_stream(part) as stream:
+            for each in content:
+                stream.write(pa.py_buffer(each))
+        if part != self.path:
+            self.filesystem.move(part, self.path)
+
+    def put(self, file: Path) -> None:
+        """Move a local file here; to another file system it is copied, unless it has its size."""
+        if self.is_local:
+            shutil.move(file, self.path)
+        elif self.info().size != file.stat().st_size:
+            fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
+
+    def get(self, file: Path) -> None:
+        """Let a local file have the content; both are one file where that is possible."""
+        with suppress(OSError):
+            if self.is_local:
+                os.link(self.path, file)
+                return
+        fs.copy_files(self.path, str(file), self.filesystem, fs.LocalFileSystem())
+
+    def delete(self) -> None:
+        """Remove a file, if it is there."""
+        if self.info().is_file:
+            self.filesystem.delete_file(self.path)
+
+    def make_folder(self) -> None:
+        """Make a folder where there are folders, not only names of objects with slashes."""
+        if self.filesystem.type_name not in _OBJECT_STORES:
+            self.filesystem.create_dir(self.path)
+
+    def error(self, constraint: str, error: Exception) -> InputError:
+        """Return the error that this place is not what it must be, for a reason of its system."""
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
+
+
+def find_place(word: Path | str) -> Place:
+    """Return the place of a path or a URI.
+
+    Raises:
+        InputError: No file system has the URI's scheme, or its settings are wrong.
+    """
+    if "://" not in str(word):
+        return Place.local(Path(word))
+    uri, shown = str(word), re.sub("://[^/@]*@", "://", str(word))
+    try:
+        filesystem, path = _resolve(uri)
+    except (pa.ArrowException, OSError, ValueError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(shown, "URI", "name a file system", reason, _UNKNOWN) from error
+    return Place(filesystem, path, path if isinstance(filesystem, fs.LocalFileSystem) else shown)
+
+
+def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid as error:
+        if "nrecognized filesystem" not in str(error):
+            raise
+        import fsspec
+
+        files, path = fsspec.core.url_to_fs(uri)
+        found = fs.PyFileSystem(fs.FSSpecHandler(files)), path
+    return found
