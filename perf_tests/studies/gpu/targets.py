@@ -1,0 +1,92 @@
+"""Planted faults with a real step on the device, as targets of `netpipe measure`.
+
+The training step is the one that is measured without faults, on a quarter of the batch: it takes
+25 to 250 ms on an H100 if its MFU is between 0.1 and 1, and the delays here fit all of that.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+import jax
+import numpy as np
+
+from fixtures.workload import Step, cpu_workload, gpu_workload, load
+from netpipe.config import Config
+from netpipe.data.preparation.synthetic import data_of_user
+from perf_tests.studies.faults.batches import Batch
+from perf_tests.studies.faults.delays import Steady
+from perf_tests.studies.faults.loaders import in_main_thread
+from perf_tests.studies.faults.loops import READS, reading
+from perf_tests.studies.faults.steps import compiling_anew, donating, keeping
+
+_SEQUENCES: Final = 32
+_LOADER_BOUND_S: Final = 0.6
+_FORCED_SYNC_S: Final = 0.025
+_WIDE_BYTES: Final = {"gpu": 1 << 30, "cpu": 1 << 24}
+_SPARE_ROWS: Final = 8000
+
+
+def _workload() -> Config:
+    if jax.default_backend() == "cpu":
+        return cpu_workload(Config())
+    workload = gpu_workload(Config())
+    return replace(workload, pipeline=replace(workload.pipeline, batch_size=_SEQUENCES))
+
+
+def _delayed(seconds: float) -> Iterator[Batch]:
+    """Give the same real batch for ever, each time after so many seconds in the loop's thread."""
+    pipeline = replace(_workload().pipeline, workers=0)
+    first = next(iter(load(data_of_user(), pipeline)))
+    return in_main_thread(Steady(seconds), make=lambda _: first)
+
+
+def _train() -> Any:
+    return Step(_workload())()
+
+
+def fine_loader() -> Any:
+    """Return this repository's pipeline."""
+    return load(data_of_user(), _workload().pipeline)
+
+
+def loader_bound_loader() -> Iterator[Batch]:
+    """Return a loader that takes longer than the step."""
+    return _delayed(_LOADER_BOUND_S)
+
+
+def forced_sync_loader() -> Iterator[Batch]:
+    """Return a loader whose time is hidden behind the step, unless the loop waits for the step."""
+    return _delayed(_FORCED_SYNC_S)
+
+
+def transfer_loader() -> Iterator[Batch]:
+    """Return batches that take longer to copy than the step."""
+    size = _WIDE_BYTES[jax.default_backend()] // 4
+    wide = {"tokens": np.ones((1, size), np.int32)}
+    return in_main_thread(Steady(0.0), make=lambda _: wide)
+
+
+def donation_loader() -> Iterator[Batch]:
+    """Return small batches, a few milliseconds each."""
+    return in_main_thread(Steady(0.002))
+
+
+fine_step = loader_bound_step = forced_sync_step = _train
+forced_sync_loop = reading(READS["float"])
+recompiling_loader = donation_loader
+
+
+def transfer_step() -> Any:
+    """Return a step of a few matrix products."""
+    return donating(8)
+
+
+def donation_step() -> Any:
+    """Return a step that keeps its old state beside the new one."""
+    return keeping(8, _SPARE_ROWS)
+
+
+def recompiling_step() -> Any:
+    """Return a step that is compiled each time it is called."""
+    return compiling_anew(4)

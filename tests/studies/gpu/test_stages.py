@@ -1,0 +1,160 @@
+"""The three stages as data, and the figures of the last one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from perf_tests.studies.gpu import __main__ as study
+from perf_tests.studies.gpu import targets
+from perf_tests.studies.gpu.figures import format_steps, format_workers
+from perf_tests.studies.gpu.running import DONE, FAILED, MARGIN_S, NO_TIME, Outcome
+from perf_tests.studies.gpu.stages import QUICK, RECORDED, STAGE_S, Settings, Step, make_stage
+from tests.root_process import ROOT
+
+OUT = Path("/results")
+STAGES = (1, 2, 3)
+
+
+def steps_of(stage: int, key: str = "h200-x1", cores: int = 16) -> dict[str, Step]:
+    """Return the steps of a stage by name."""
+    return {step.name: step for step in make_stage(stage, key, cores, OUT, Settings())}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_fits_into_ten_minutes(stage: int) -> None:
+    """Every step can be started if those before it take no longer than they must."""
+    assert sum(step.least_s for step in steps_of(stage).values()) < STAGE_S - MARGIN_S
+
+
+def test_no_two_steps_write_the_same_files() -> None:
+    """All stages may share a folder."""
+    every = [name for stage in STAGES for name in steps_of(stage)]
+    assert len(set(every)) == len(every)
+
+
+def test_all_that_is_compared_is_recorded() -> None:
+    """Stage 2 runs exactly the files whose tests are compared with a baseline."""
+    tests = ROOT.glob("perf_tests/test_*.py")
+    compared = {f"perf_tests/{path.name}" for path in tests
+                if "netpipe_benchmark" in path.read_text("utf-8")}  # fmt: skip
+    assert set(RECORDED) == compared
+    record = steps_of(2)["record"].words
+    assert record[record.index("--netpipe-sessions") + 1] == "5"
+    assert record[record.index("--netpipe-budget") + 1] == "10"
+
+
+def test_the_same_code_is_compared_three_times_with_what_was_recorded() -> None:
+    """An alarm, and what cannot be judged, is a failed step."""
+    record, *compared = steps_of(2).values()
+    assert len(compared) == 3
+    for step in compared:
+        assert step.words[step.words.index("--netpipe-baselines") + 1] == "/results/baselines"
+        assert {"--netpipe-missing=fail", "--netpipe-inconclusive=fail"} <= {*step.words}
+    assert "/results/baselines" in record.words
+
+
+@pytest.mark.parametrize(
+    ("key", "emulated"),
+    [
+        ("h200-x1", "auto,emulated:h200"),
+        ("h200", "auto,emulated:h200"),
+        ("h100-sxm-80gb-x1", "auto,emulated:h100-sxm-80gb"),
+        ("cpu", "auto,emulated:60ms"),
+        ("geforce-rtx-4090-x1", "auto,emulated:60ms"),
+    ],
+)
+def test_the_real_step_is_measured_next_to_the_emulated_one(key: str, emulated: str) -> None:
+    """A device without a known peak is emulated by a time."""
+    assert emulated in steps_of(3, key)["real-and-emulated"].words
+
+
+@pytest.mark.parametrize(("cores", "counts"), [(16, "1,2,4,8,15"), (8, "1,2,4,7"), (2, "1")])
+def test_workers_leave_the_training_process_a_core(cores: int, counts: str) -> None:
+    """The most workers are one less than the cores."""
+    assert counts in steps_of(3, cores=cores)["workers"].words
+
+
+def test_every_fault_has_its_targets() -> None:
+    """A fault names a loader and a step of `targets.py`, one of them a loop too."""
+    faults = [step for step in steps_of(3).values() if step.expects]
+    assert len(faults) == 6
+    for step in faults:
+        named = [word.partition("targets.py:")[2] for word in step.words if "targets.py:" in word]
+        assert len(named) == 2 + (step.name == "forced-sync")
+        assert all(hasattr(targets, name) for name in named)
+
+
+def test_the_mfu_is_that_of_the_real_step() -> None:
+    """FLOPs of a step over its time and the dense peak; an emulated step has none."""
+    quantity = {"median": 0.2446186796262892}
+    real: dict[str, Any] = {
+        "device": {"key": "h200-x1", "kind": "NVIDIA H200", "platform": "gpu", "emulated": False},
+        "step_s": quantity, "train_s_per_step": quantity, "headroom": {"median": 3.0},
+        "stall_fraction": {"median": 0.01}, "verdict": {"kind": "healthy"},
+    }  # fmt: skip
+    emulated = {**real, "device": {**real["device"], "key": "emulated-h200-x1", "emulated": True}}
+    *_, first, second = format_steps([real, emulated])
+    assert first == "| h200-x1 | 245 ms | 245 ms | 3.00 | 1.0% | 0.400 | healthy |"
+    assert second.startswith("| emulated-h200-x1 | 245 ms |")
+    assert "0.400" not in second
+
+
+def test_headroom_is_that_of_the_measured_step() -> None:
+    """Batches a second times seconds a step, for each number of workers."""
+    one = {
+        "workers": 4, "tokens_per_s": {"median": 2_000_000.4},
+        "tokens_per_cpu_s": {"median": 500_000.0}, "batches_per_s": {"median": 16.0},
+    }  # fmt: skip
+    *_, row = format_workers([one], 0.25)
+    assert row == "| 4 | 2,000,000 | 500,000 | 4.00 |"
+
+
+@pytest.mark.parametrize(
+    ("found", "code"), [((DONE, DONE), 0), ((DONE, FAILED), 1), ((DONE, NO_TIME), 1)]
+)
+def test_the_summary_and_the_exit_code_tell_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[str, str], code: int
+) -> None:
+    """0 only when every step is done."""
+    outcomes = [Outcome(f"step-{number}", each) for number, each in enumerate(found)]
+    monkeypatch.setattr(study, "run_steps", lambda *_, **__: outcomes)
+    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1"]
+    result = CliRunner().invoke(study.main, arguments)
+    assert result.exit_code == code
+    assert f"step-1: {found[1]}" in result.stdout
+    assert f"stage 2 on h200-x1: {found.count(DONE)} of 2 steps done" in result.stdout
+
+
+@pytest.mark.parametrize(("exit_code", "code"), [(1, 0), (3, 0), (2, 1), (4, 1), (None, 1)])
+def test_a_rehearsal_accepts_any_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int | None, code: int
+) -> None:
+    """A misused command and one that took too long fail it."""
+    outcomes = [Outcome("one", DONE, exit_code=0), Outcome("two", FAILED, exit_code=exit_code)]
+    monkeypatch.setattr(study, "run_steps", lambda *_, **__: outcomes)
+    arguments = ["1", "--out", str(tmp_path), "--device", "cpu", "--quick"]
+    assert CliRunner().invoke(study.main, arguments).exit_code == code
+
+
+def test_a_longer_stage_gives_every_step_more_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half the time halves the limits of the steps."""
+    limits_s = list[float]()
+
+    def run_steps(steps: list[Step], *_: object, **__: object) -> list[Outcome]:
+        limits_s.extend(step.limit_s for step in steps)
+        return []
+
+    monkeypatch.setattr(study, "run_steps", run_steps)
+    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1", "--limit-s", "300"]
+    CliRunner().invoke(study.main, arguments)
+    assert limits_s == [step.limit_s / 2 for step in steps_of(2).values()]
+
+
+def test_a_rehearsal_is_shorter() -> None:
+    """It has the same steps but for the repeated comparisons."""
+    quick = make_stage(2, "cpu", 2, OUT, QUICK)
+    assert [step.name for step in quick] == ["record", "compare-1"]
