@@ -92,9 +92,13 @@ class FootprintLog:
         earlier = self._listed[max(0, len(self._listed) - readings_ago)]
         self._listed.append(files.keys())
         names = files.keys() & earlier - self._listed[0]
-        unknown = any(name.startswith(footprint.PYTHONS_PREFIX) for name in names)
-        self._is_shared_sure &= not (unknown and footprint.is_shared_memory_used_elsewhere())
-        return {name: files[name] for name in names}
+        sizes = {name: files[name] for name in names}
+        unknown = sum(sizes[name] for name in names if name.startswith(footprint.PYTHONS_PREFIX))
+        is_mostly_unknown = 2 * unknown > sum(sizes.values())
+        self._is_shared_sure &= not (
+            is_mostly_unknown and footprint.is_shared_memory_used_elsewhere()
+        )
+        return sizes
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of a Measurement; none where the kernel does not tell."""
