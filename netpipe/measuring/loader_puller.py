@@ -159,6 +159,7 @@ class Puller:
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()
         self._made_s = self._clock()
+        self._note_empty()
         if not isinstance(loader, Iterable):
             raise MisuseError(
                 f"loader() must return an iterable of batches; found {type(loader).__name__}"
@@ -327,14 +328,24 @@ class Puller:
             recent_s = median(groups_s[-wanted:])
             if len(groups_s) >= wanted and recent_s >= _DRAINED_FRACTION * typical_s:
                 made = (self._clock() - started) / load_s
+                self._note_empty()
                 return True, max(0.0, pulled - made)
-            if pulled > most_buffered:
+            # Buffered batches come at once, so that a block's time empties deep buffers too.
+            if pulled > most_buffered and self._clock() - started >= enough_s:
+                self._note_empty()
                 return True, 0.0
         return False, float(pulled)
 
+    def _note_empty(self) -> None:
+        self._empty_s, self._empty_at = self._clock(), self.pulled
+
     def bound_buffered(self, load_s: float) -> float:
-        """Return how many batches can be in the buffers, each made in `load_s` or half of it."""
-        return 2 * (self._clock() - self._made_s) / load_s - (self.pulled - self._epoch_began)
+        """Return how many batches can be in the buffers, each made in `load_s` or half of it.
+
+        Only what was made after the buffers were last empty counts: the loader may have become
+        slower since it started.
+        """
+        return 2 * (self._clock() - self._empty_s) / load_s - (self.pulled - self._empty_at)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
         """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""

@@ -54,14 +54,31 @@ def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
 
 
 def test_no_more_comes_out_of_buffers_than_was_made(clock: FakeClock) -> None:
-    """A loader that gives more has become faster, and its buffers hold nothing to wait for."""
-    puller = start_puller(clock, chain(repeat(STEADY_S, 11), repeat(BUFFERED_S)))
+    """A loader that gives more has become faster: it is drained after the time of a block."""
+    fast_s = 0.2 * STEADY_S
+    gaps_s = chain(repeat(STEADY_S, 11), repeat(BUFFERED_S, 40), repeat(fast_s))
+    puller = start_puller(clock, gaps_s)
     for _ in range(10):
         puller.pull()
     most = puller.bound_buffered(STEADY_S)
     assert most == pytest.approx(11, abs=1)
+    started_s = clock()
     assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0, most_buffered=most)[0]
-    assert puller.pulled < 30
+    assert clock() - started_s == pytest.approx(ENOUGH_S, abs=2 * fast_s)
+    assert puller.pull()[1] == pytest.approx(fast_s)
+
+
+def test_a_loader_that_has_become_slower_is_drained(clock: FakeClock) -> None:
+    """Only what it made since it was drained last can be in its buffers."""
+    gaps_s = chain(repeat(BUFFERED_S, 501), repeat(STEADY_S, 10), buffered(10))
+    puller = start_puller(clock, gaps_s)
+    for _ in range(500):
+        puller.pull()
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
+    clock.sleep(1.0)
+    most = puller.bound_buffered(STEADY_S)
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0, most_buffered=most)[0]
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
 
 
 @pytest.mark.parametrize(
