@@ -1,23 +1,35 @@
 """Leaks of real loaders in real sessions."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.footprint import SHARED_FOLDER
 from netpipe.session.parent import run_measurement
 from tests.session import leaking_loaders
-from tests.session.leaking_loaders import KEPT_BYTES
+from tests.session.leaking_loaders import KEPT_BYTES, OWN_FOLDER
 
 FILE = leaking_loaders.__file__
 OF_FOOTPRINTS = {"memory-grows", "shared-memory-grows", "open-files-grow", "left-after-close"}
 
 
+@pytest.fixture(autouse=True)
+def _own_shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count no files of tests that run at the same time."""
+    monkeypatch.setenv(OWN_FOLDER, str(tmp_path))
+
+
 def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
-    """Measure a loader for a short time; return the findings about its footprint too."""
-    request = MeasureRequest(accelerator="emulated:5ms", budget_s=4.0)
-    found = run_measurement(child_command(f"{FILE}:{loader}", None, None), request)
+    """Measure a loader until growth is judged; return the findings about its footprint too."""
+    for budget_s in (4.0, 16.0, 64.0):
+        request = MeasureRequest(accelerator="emulated:5ms", budget_s=budget_s)
+        found = run_measurement(child_command(f"{FILE}:{loader}", None, None), request)
+        # On a busy machine, few rounds fit into the smallest budget.
+        if not any(each.name == "growth-not-judged" for each in found.findings):
+            break
     messages = {each.name: each.message for each in found.findings if each.name in OF_FOOTPRINTS}
     return found, messages
 
@@ -39,15 +51,10 @@ def test_memory_that_grows_is_found_where_it_grows(loader: str, process: str) ->
 
 def test_files_left_in_shared_memory_are_found() -> None:
     """They grow with the batches, and remain after the loader was closed."""
-    try:
-        _, messages = measure("leaving_files")
-    finally:
-        for left in SHARED_FOLDER.glob("netpipe-leak-*"):
-            left.unlink(missing_ok=True)
+    _, messages = measure("leaving_files")
     assert set(messages) == {"shared-memory-grows", "left-after-close"}
     for message in messages.values():
-        assert f"in {SHARED_FOLDER}, such as" in message
-        assert "netpipe-leak-" in message
+        assert f"in {os.environ[OWN_FOLDER]}, such as netpipe-leak-" in message
 
 
 def test_a_healthy_loader_is_not_blamed() -> None:

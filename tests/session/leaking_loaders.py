@@ -4,14 +4,19 @@ import os
 import time
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import grain
 import numpy as np
 
-from netpipe.session.footprint import SHARED_FOLDER
+from netpipe.session import footprint
 
 KEPT_BYTES = 1 << 20
+OWN_FOLDER = "NETPIPE_TEST_SHARED_FOLDER"
+"""The environment variable of a folder that stands in for /dev/shm, which other tests use too."""
+
+footprint.SHARED_FOLDER = Path(os.environ.get(OWN_FOLDER, footprint.SHARED_FOLDER))
 _KEPT: list[Any] = []
 Batch = dict[str, np.ndarray]
 
@@ -57,6 +62,6 @@ def leaking_here() -> Iterator[Batch]:
 def leaving_files() -> Iterator[Batch]:
     """Leave a file of a MiB in shared memory, and one of 100 kB for each batch."""
     for index in count():
-        left = SHARED_FOLDER / f"netpipe-leak-{os.getpid()}-{index}"
+        left = footprint.SHARED_FOLDER / f"netpipe-leak-{index}"
         left.write_bytes(bytes(100_000 if index else KEPT_BYTES))
         yield _Make(0)(index)
