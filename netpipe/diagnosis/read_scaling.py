@@ -88,6 +88,8 @@ class ReadScaling:
         Reads take as long as those of fewer in flight, and in a storage that is saturated by more
         of them, each its turn (Denning and Buzen 1978).
         """
+        if in_flight <= 1:
+            return 1.0
         fewer = [factor for level, factor in self.growth.items() if level <= in_flight]
         more = [level for level in self.growth if level > in_flight]
         full = more[0] if more else LEVELS[-1]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from netpipe.errors import SessionError
+from netpipe.measuring.loader_puller import MAX_EXTENSION
 from netpipe.session.processes import is_resource_tracker
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from netpipe.diagnosis.blocks import PullCost
 
 _FAREWELL_S: Final = 5.0
-# Beyond the requested seconds: a slow batch is pulled to its end.
+# Beyond the longest block: a slow batch is pulled to its end.
 _GRACE_S: Final = 20.0
 
 
@@ -52,7 +53,7 @@ class SecondProcess:
         # If the process has ended, receiving its answer says so.
         with suppress(OSError):
             self._pipe.send(min_s)
-        return lambda: self._receive(min_s + _GRACE_S)
+        return lambda: self._receive(MAX_EXTENSION * min_s + _GRACE_S)
 
     def _receive(self, limit_s: float) -> Any:
         how = f"gave no answer for {limit_s:g} s"

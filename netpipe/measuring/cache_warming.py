@@ -8,7 +8,7 @@ from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
 from netpipe.results.measurement import CACHE_WARMS_UP, Finding
 from netpipe.results.units import format_seconds
 
-# Rounds of each level, and the fall from one to the other, from which there are two.
+# Each level has so many rounds at least, and the later one is lower by this factor.
 _MIN_ROUNDS = 3
 _MIN_FALL_RATIO = 2.0
 # Share of the variance of log L that lies between the levels. In six rounds of normal noise, it is
@@ -21,7 +21,7 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
     """Return the first round of a lower level that load times fell to and stayed at, or None.
 
     It is where the likelihood of a shift in the mean of log L is largest (Worsley, J. Am. Stat.
-    Assoc. 74, 1979, p. 365). What other programs explain, as if they had taken their share of the
+    Assoc. 74, 1979, p. 365). A fall that other programs explain, if they took their share of the
     CPU from the loader, does not count, nor do batches that came out of buffers.
     """
     logs = [log(max(load.pulled.s_per_batch, MIN_LOAD_S)) for load in loads]

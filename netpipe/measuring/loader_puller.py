@@ -31,7 +31,8 @@ MAX_BURST_S = 1.5
 _MIN_BURST_RATIO = 1.5
 # Of a loader that gives its batches in bursts, how many there are in a block.
 _MIN_BURSTS = 5
-_MAX_EXTENSION = 10
+# Of the time that was asked for, a block with whole bursts takes so many times at most.
+MAX_EXTENSION = 10
 # Groups whose median says whether the buffers are drained; fewer when groups are slow.
 _DRAIN_GROUPS = 5
 # Batches in a block, for loaders that cost nothing.
@@ -56,7 +57,7 @@ def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float
     """
     if longest_wait_s < _MIN_BURST_RATIO * mean_wait_s:
         return enough_s
-    return max(enough_s, min(_MIN_BURSTS * longest_wait_s, _MAX_EXTENSION * enough_s))
+    return max(enough_s, min(_MIN_BURSTS * longest_wait_s, MAX_EXTENSION * enough_s))
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,9 @@ def test_a_storage_that_is_not_saturated_stays_as_it_is() -> None:
 
 
 def test_four_reads_may_grow_already() -> None:
-    """One read alone has a growth of 1."""
+    """One read alone has a growth of 1, even if four at once take longer than one after another."""
     assert made_scaling((4.0, 16.0, 64.0)).growth_at(1) == 1.0
+    assert made_scaling((8.0, 16.0, 64.0)).growth_at(1) == 1.0
     assert made_scaling((4.0, 16.0, 64.0)).growth_at(2) == pytest.approx(2.0)
 
 

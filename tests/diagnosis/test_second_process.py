@@ -6,6 +6,7 @@ from functools import partial
 from multiprocessing import active_children, resource_tracker
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.errors import SessionError
+from netpipe.measuring.loader_puller import block_s
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, node, stage_time
@@ -54,6 +56,16 @@ def test_a_request_does_not_wait() -> None:
     with SecondProcess(TARGET.format("plain")) as second:
         wait = second.start_pulling(0.0)
         assert wait().batches == 2
+
+
+def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process may pull for longer than was asked for, because batches come in bursts."""
+    limits_s: list[float] = []
+    second = SecondProcess("unused")
+    monkeypatch.setattr(second, "_pipe", Mock(), raising=False)
+    monkeypatch.setattr(second, "_receive", limits_s.append)
+    second.start_pulling(3.0)()
+    assert limits_s[0] > block_s(3.0, longest_wait_s=60.0, mean_wait_s=1.0)
 
 
 def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +114,7 @@ def test_a_loader_that_fails_later_gives_its_error() -> None:
         SecondProcess(TARGET.format("raising_late")) as second,
         pytest.raises(SessionError, match=failed),
     ):
-        second.start_pulling(1e6)()
+        second.start_pulling(1e5)()
 
 
 def test_a_process_that_has_ended_is_an_error() -> None:

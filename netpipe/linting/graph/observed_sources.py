@@ -1,4 +1,4 @@
-"""Sources of a pipeline whose reads pass through a function."""
+"""Pass the reads of a pipeline's sources through a function."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -8,11 +8,14 @@ from netpipe.linting.graph.grain_classes import replace_source
 from netpipe.linting.graph.reader import collect_datasets
 
 Observe = Callable[[Callable[[Any], Any], Any], Any]
-"""Is called with a method of a source that reads, and with the index or the indices to read."""
+"""Is called with the method of a source that reads, and with the index or indices to read."""
 
 
 class ObservedSource:
-    """A random-access source that a function reads for. A worker is sent the source first."""
+    """A random-access source whose reads pass through a function.
+
+    It is pickled with the source before the function, which may note when it arrives in a worker.
+    """
 
     def __init__(self, source: Any, observe: Observe) -> None:
         self._source, self._read = source, observe
@@ -25,7 +28,7 @@ class ObservedSource:
 
 
 class GrainBatchedSource(ObservedSource):
-    """The same for a source that Grain, which looks at the class, reads several elements from."""
+    """The same for a source that has `_getitems`; Grain looks for it in the class."""
 
     def _getitems(self, indices: Sequence[int]) -> Any:
         return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name
