@@ -15,6 +15,9 @@ from typing import Any, ClassVar
 import cattrs
 
 from netpipe.data.formats.places import Place
+from netpipe.errors import InputError
+
+_IS_INVALID = "is_invalid_input"
 
 Advance = Callable[[int], None]
 """Called with a number of rows that were done."""
@@ -50,7 +53,12 @@ class Task(ABC):
             OSError: A file cannot be read or written.
         """
         if self.result() is None:
-            document = json.dumps(asdict(self.do(advance)))
+            try:
+                document = json.dumps(asdict(self.do(advance)))
+            except InputError as error:
+                # Unlike the cause, this reaches the process that runs `prepare`.
+                vars(error)[_IS_INVALID] = is_invalid_input(error)
+                raise
             self.place.write(document.encode())
 
     def result(self) -> Any:
@@ -61,6 +69,13 @@ class Task(ABC):
     @abstractmethod
     def do(self, advance: Advance) -> Any:
         """Do the work and return its result."""
+
+
+def is_invalid_input(error: BaseException) -> bool:
+    """Return whether an error is due to the input, not to the system, such as a full disk."""
+    if not isinstance(error, InputError):
+        return False
+    return bool(vars(error).get(_IS_INVALID, error.__cause__ is None))
 
 
 Runner = Callable[[Sequence[Task], Advance], None]
