@@ -2,8 +2,7 @@
 
 A task reads sources or files of the work folder, writes files into the work folder, and last its
 result as `<name>.json`: where that exists, the task is done, and running it again does nothing.
-Its files depend on the task alone. A runner is any function that runs tasks, in whatever order,
-processes and machines, each at least once, all of which can reach the sources and the work folder.
+Its files depend on the task alone. `prepare.py` says what a runner has to do.
 """
 
 import json
