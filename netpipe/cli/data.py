@@ -182,8 +182,11 @@ def _print_summary(out: Path | str, index: "Index") -> None:
         )
     from netpipe.data.formats.places import find_place
 
-    if not find_place(out).is_local:
-        notes.print(f"in {find_place(out)}; copy it to a local folder to read it", soft_wrap=True)
-        return
-    command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={out}"])
-    notes.print(f"in {out}; measure with them: {command}", soft_wrap=True)
+    place = find_place(out)
+    command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={place}"])
+    use = (
+        f"measure with them: {command}"
+        if place.is_local
+        else "copy them to a local folder to read them"
+    )
+    notes.print(f"in {place}; {use}", soft_wrap=True)

@@ -1,8 +1,8 @@
 """`python -m perf_tests.studies.ray_data SOURCE --out OUT --address A`: prepare with Ray Data.
 
 The comparison for `netpipe prepare --runner ray`: Ray Data reads, shuffles by a hash of the probe,
-and makes the rows. One file for each hash holds them; no shards or index are made. A column with the
-place of each measurement keeps the order of equal times, which its shuffle does not.
+and makes the rows. One file for each hash holds them; no shards or index are made. A column with
+the place of each measurement keeps the order of equal times, which its shuffle does not.
 """
 
 from collections.abc import Iterator

@@ -234,12 +234,11 @@ def open_parquet(path: Path | Place) -> pq.ParquetFile:
 def read_parquet(
     path: Path | Place,
     addresses: AddressTable,
-    row_group: int | None = None,
-    *,
     row_groups: Sequence[int] = (),
+    *,
     dropped: DroppedRows | None = None,
 ) -> Iterator[MeasurementArray]:
-    """Yield the measurements of a file, or of some row groups, some hundred thousand at a time.
+    """Yield the measurements of a file, or of consecutive row groups, 500 thousand at a time.
 
     Their addresses are added to `addresses`, and rows with an invalid value to `dropped`.
 
@@ -247,8 +246,7 @@ def read_parquet(
         InputError: The file cannot be read, or a value in it is invalid and there is no `dropped`.
     """
     file = open_parquet(path)
-    some = row_groups if row_group is None else [row_group]
-    groups = list(some or range(file.num_row_groups))
+    groups = list(row_groups or range(file.num_row_groups))
     columns = check_columns(path, file.schema_arrow)
     first_row = sum(file.metadata.row_group(group).num_rows for group in range(groups[0]))
     try:

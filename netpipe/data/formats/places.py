@@ -139,7 +139,9 @@ def find_place(word: Path | str) -> Place:
     try:
         filesystem, path = _resolve(uri)
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
-        reason = str(error).splitlines()[0]
+        # A password with an unquoted slash makes the URI invalid.
+        shown = re.sub("://.*@", "://", uri)
+        reason = str(error).splitlines()[0].replace(uri, shown)
         raise InputError(shown, "URI", "name a file system", reason, _UNKNOWN) from error
     return Place(filesystem, path, path if isinstance(filesystem, fs.LocalFileSystem) else shown)
 

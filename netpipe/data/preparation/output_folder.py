@@ -177,7 +177,8 @@ def _remote_files(out: Place, folder: Path) -> list[Place]:
         names += map(str, load_index(folder).files)
         (folder / INDEX_NAME).unlink()
     listed = ((out / _REPLACING).read() or b"").decode(errors="replace").splitlines()
-    return [out / name for name in dict.fromkeys(names + listed)]
+    names += [name for name in listed if is_data_file(PurePath(name))]
+    return [out / name for name in dict.fromkeys(names)]
 
 
 def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:

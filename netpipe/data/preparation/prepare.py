@@ -111,11 +111,9 @@ def prepare(
     place = find_place(out)
     scratch = scratch or _beside(place)
     local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
-    folder = (
-        whole_folder(Path(place.name), local_files)
-        if place.is_local
-        else remote_folder(place, scratch)
-    )
+    folder = remote_folder(place, scratch)
+    if place.is_local:
+        folder = whole_folder(Path(place.name), local_files)
     # The work is kept until the output is in its place.
     with (
         work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,

@@ -64,7 +64,8 @@ def _await(
         ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
         for future in ended:
             future.result()
-        reported, before = done.value, reported
+        # Without its lock, which a worker that was killed may hold.
+        reported, before = done.get_obj().value, reported
         advance(reported - before)
 
 

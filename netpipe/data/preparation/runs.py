@@ -12,7 +12,8 @@ times. As every section is sorted, the range is a part of each of them, and no d
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -58,31 +59,22 @@ def write_run(
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was written; small when pickled.
-
-    Attributes:
-        split: The split that the names of its files state, or "".
-    """
+    """A run that was written; small when pickled before it is read."""
 
     place: Place
     buckets: int
-    split: str = ""
-    _header: list[NDArray[np.int64]] = field(default_factory=list, compare=False)
+
+    @cached_property
+    def _header(self) -> NDArray[np.int64]:
+        with self.place.open_input() as stream:
+            return np.frombuffer(stream.read(self.buckets * 16), "<i8").reshape(-1, 2)
 
     def section(self, bucket: int) -> "Section":
         """Return the section of a bucket."""
-        if not self._header:
-            with self.place.open_input() as stream:
-                stored = stream.read(self.buckets * 16)
-            self._header.append(np.frombuffer(stored, "<i8").reshape(-1, 2))
-        [header] = self._header
-        sizes = header @ np.array([MEASUREMENT.itemsize, _ADDRESS.itemsize])
-        measurements, addresses = header[bucket].tolist()
-        offset = header.nbytes + int(sizes[:bucket].sum())
+        sizes = self._header @ np.array([MEASUREMENT.itemsize, _ADDRESS.itemsize])
+        measurements, addresses = self._header[bucket].tolist()
+        offset = self._header.nbytes + int(sizes[:bucket].sum())
         return Section(self, offset, measurements, addresses)
-
-    def __reduce__(self) -> tuple[type["Run"], tuple[Place, int, str]]:
-        return Run, (self.place, self.buckets, self.split)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,7 @@ class ShardTask(Task):
 
     def do(self, advance: Advance) -> WrittenRows:
         """Read the buckets one after the other."""
-        # The writer needs local files.
-        beside = self.work.path if self.work.is_local else None
-        with tempfile.TemporaryDirectory(prefix=f"{self.name}-", dir=beside) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"{self.name}-", dir=self.work.path) as folder:
             writer = RowsWriter(Path(folder), f"{self.name}-", self.files, self.row_bytes)
             probes = Counter[str]()
             for bucket in self.buckets:

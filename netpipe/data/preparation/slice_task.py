@@ -69,7 +69,7 @@ class SliceTask(Task):
         """Yield the measurements, as many at a time as a slice has."""
         read = list[MeasurementArray]()
         for place, groups in self.slice.parts:
-            for part in read_parquet(place, addresses, row_groups=groups, dropped=dropped):
+            for part in read_parquet(place, addresses, groups, dropped=dropped):
                 read.append(part)
                 advance(len(part))
                 if sum(map(len, read)) >= SLICE_ROWS:
@@ -88,9 +88,7 @@ def _join(read: list[MeasurementArray]) -> MeasurementArray:
 def find_file(part: Slice, probe: int) -> Place:
     """Return the first file of a slice that has a probe, for an error."""
     for place, groups in part.parts:
-        for measurements in read_parquet(
-            place, AddressTable(), row_groups=groups, dropped=DroppedRows()
-        ):
+        for measurements in read_parquet(place, AddressTable(), groups, dropped=DroppedRows()):
             if probe in measurements["probe"]:
                 return place
     return part.parts[0][0]

@@ -2,8 +2,7 @@
 
 A task reads sources or files of the work folder, writes files into the work folder, and last its
 result as `<name>.json`: where that exists, the task is done, and running it again does nothing.
-Its files depend on the task alone. A runner is any function that runs tasks, in whatever order,
-processes and machines, each at least once, all of which can reach the sources and the work folder.
+Its files depend on the task alone. `prepare.py` says what a runner has to do.
 """
 
 import json
@@ -15,6 +14,9 @@ from typing import Any, ClassVar
 import cattrs
 
 from netpipe.data.formats.places import Place
+from netpipe.errors import InputError
+
+_IS_INVALID = "is_invalid_input"
 
 Advance = Callable[[int], None]
 """Called with a number of rows that were done."""
@@ -50,7 +52,12 @@ class Task(ABC):
             OSError: A file cannot be read or written.
         """
         if self.result() is None:
-            document = json.dumps(asdict(self.do(advance)))
+            try:
+                document = json.dumps(asdict(self.do(advance)))
+            except InputError as error:
+                # Unlike the cause, this reaches the process that runs `prepare`.
+                vars(error)[_IS_INVALID] = is_invalid_input(error)
+                raise
             self.place.write(document.encode())
 
     def result(self) -> Any:
@@ -61,6 +68,13 @@ class Task(ABC):
     @abstractmethod
     def do(self, advance: Advance) -> Any:
         """Do the work and return its result."""
+
+
+def is_invalid_input(error: BaseException) -> bool:
+    """Return whether an error is due to the input, not to the system, such as a full disk."""
+    if not isinstance(error, InputError):
+        return False
+    return bool(vars(error).get(_IS_INVALID, error.__cause__ is None))
 
 
 Runner = Callable[[Sequence[Task], Advance], None]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.data.formats.places import Place
+from netpipe.data.preparation.tasks import is_invalid_input
 from netpipe.errors import InputError
 from netpipe.temporary_folders import OWN_NAME, locked
 
@@ -51,12 +52,10 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
                 _begin(folder, out, key)
                 yield Place.local(folder)
             except BaseException as error:
-                # A system's error is the cause of what is reported, such as a full disk.
-                is_invalid = isinstance(error, InputError) and error.__cause__ is None
-                if not is_kept or is_invalid:
-                    shutil.rmtree(folder, ignore_errors=True)
+                if not is_kept or is_invalid_input(error):
+                    _remove(folder)
                 raise
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
     except OSError as error:
         if any(OWN_NAME.fullmatch(parent.name) for parent in folder.parents):
             raise  # The `whole_folder` around this reports the path that the user named.
@@ -68,11 +67,18 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
                 parent.rmdir()
 
 
+def _remove(folder: Path) -> None:
+    # First: if this is killed halfway, no run takes what is left for its own work.
+    (folder / _KEY).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _begin(folder: Path, out: Place, key: str) -> None:
     """Remove what an earlier run left, unless this one can use it."""
     stored = Place.local(folder) / _KEY
     if (found := stored.read()) == key.encode():
         return
+    (folder / _KEY).unlink(missing_ok=True)
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     stored.write(key.encode())

@@ -68,7 +68,7 @@ class ParquetSource:
             file, group = self._groups[number]
             self._same_files.require(self._files[file])
             addresses = AddressTable()
-            measurements = np.concatenate(list(read_parquet(self._files[file], addresses, group)))
+            measurements = np.concatenate(list(read_parquet(self._files[file], addresses, [group])))
             self._kept[number] = [
                 row
                 for history in split_by_probe(measurements)

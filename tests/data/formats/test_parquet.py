@@ -155,7 +155,7 @@ def test_rows_are_counted_over_batches_and_groups(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="row 2,"):
         _read(path)
     with pytest.raises(InputError, match="row 2,"):
-        list(read_parquet(path, AddressTable(), row_group=2))
+        list(read_parquet(path, AddressTable(), [2]))
 
 
 @pytest.mark.parametrize("name", SCHEMA.names)

@@ -65,6 +65,13 @@ def test_a_password_is_not_shown() -> None:
     assert pickle.loads(pickle.dumps(inside)).filesystem == place.filesystem
 
 
+def test_a_password_that_makes_a_uri_invalid_is_not_shown() -> None:
+    """A slash in it must be quoted; the error shows nothing of it."""
+    with pytest.raises(InputError, match=r"^s3://bucket/a: ") as raised:
+        find_place("s3://key:sec/ret@bucket/a")
+    assert "ret" not in str(raised.value)
+
+
 @pytest.mark.parametrize("uri", ["nowhere://a", "s3://bucket/a?colour=red"])
 def test_a_uri_of_no_file_system_is_refused(uri: str) -> None:
     """The error names it, and says what would be needed."""

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 
 from netpipe.cli import main
 from netpipe.data.formats.index import load_index
+from netpipe.data.formats.places import find_place
 from netpipe.data.preparation import output_folder, plan, tasks
 from netpipe.data.preparation.prepare import prepare
 from netpipe.data.preparation.tasks import Advance, Task
@@ -174,6 +176,28 @@ def test_a_failure_at_the_end_keeps_the_work(
     assert list(out.parent.iterdir()) == [out]
 
 
+def test_a_kill_while_the_work_is_removed(
+    measured: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run takes nothing of the half of the work that is left."""
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def remove_half(folder: Path, **_: object) -> None:
+        for path in folder.iterdir():
+            if path.suffix != ".json" and path.name != "key":
+                path.unlink()
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        shutil = SimpleNamespace(rmtree=remove_half)
+        patch.setattr("netpipe.data.preparation.work_folder.shutil", shutil)
+        with pytest.raises(StopError):
+            prepare([measured], out, shards=3)
+    prepare([measured], out, shards=3)
+    assert contents(out) == contents(whole)
+
+
 @pytest.mark.parametrize("change", ["seed", "source"])
 def test_other_settings_or_sources_begin_anew(
     measured: Path, tmp_path: Path, ran: list[str], change: str
@@ -265,6 +289,25 @@ def test_a_killed_worker_is_one_line(
     assert contents(out) == contents(whole)
 
 
+def test_a_lost_connection_of_a_worker_keeps_the_work(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the system is none of the input, also when another process reports it."""
+    monkeypatch.setattr("netpipe.data.preparation.processes._run", _lose_connection)
+    with pytest.raises(InputError, match="connection lost"):
+        prepare([measured], tmp_path / "out", workers=2)
+    assert work_folders(tmp_path)
+
+
+def _lose_connection(task: Task) -> None:
+    def refuse(*_: object) -> None:
+        raise find_place("a").error("be readable", OSError("connection lost")) from OSError()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(task), "do", refuse)
+        task.run(print)
+
+
 def _die_at_once(_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -285,6 +328,14 @@ def _with_faults(measured: Path, folder: Path) -> Path:
     folder.mkdir()
     pq.write_table(table, folder / "0.parquet", row_group_size=300)
     return folder
+
+
+def test_invalid_values_leave_no_work_of_other_processes(measured: Path, tmp_path: Path) -> None:
+    """The work folder is removed whichever process finds them."""
+    source = _with_faults(measured, tmp_path / "in")
+    with pytest.raises(InputError, match=r"0\.parquet: column prb_id, row 6, .*found None"):
+        prepare([source], tmp_path / "out", workers=2)
+    assert not work_folders(tmp_path)
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])

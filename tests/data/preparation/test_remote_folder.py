@@ -111,6 +111,13 @@ def test_the_command_takes_uris(files: fsspec.AbstractFileSystem, tmp_path: Path
     words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
-    assert f"in {OUT}; copy it" in result.output
+    assert f"in {OUT}; copy them" in result.output
     assert INDEX_NAME in listed(files)
     assert not [path for path in tmp_path.iterdir() if WORK_NAME.fullmatch(path.name)]
+
+
+def test_the_summary_names_the_folder_of_a_file_uri(parquet: Path, tmp_path: Path) -> None:
+    """`--netpipe-data` takes a path."""
+    out = tmp_path / "out"
+    result = CliRunner().invoke(main, ["prepare", str(parquet), "--out", f"file://{out}"])
+    assert f"in {out}; measure with them: pytest perf_tests --netpipe-data={out}" in result.output
