@@ -23,6 +23,7 @@ from netpipe.errors import InputError
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
+    from netpipe.data.preparation.tasks import Runner
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out data")
@@ -75,9 +76,18 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     type=path_type,
     help="Where the work lies until it is done (default: beside a local output).",
 )
+@click.option(
+    "--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+    help="Where the work is done: in processes here, or on a Ray cluster whose machines share the "
+    "sources and --scratch.",
+)  # fmt: skip
+@click.option(
+    "--address", metavar="HOST:PORT",
+    help="The Ray cluster (default: RAY_ADDRESS, or the one of this machine).",
+)  # fmt: skip
 def prepare(
     sources: tuple[Path | str, ...], out: Path | str, seed: int, shards: int, workers: int | None,
-    drop_invalid: bool, scratch: Path | None,
+    drop_invalid: bool, scratch: Path | None, runner: str, address: str | None,
 ) -> None:  # fmt: skip
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 
@@ -93,6 +103,7 @@ def prepare(
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
+    on_ray = _find_ray(runner, address, workers)
     first = sources[0]
     with show_rows("preparing") as progress:
         if isinstance(first, Path) and len(sources) == 1 and is_inherited(first):
@@ -103,9 +114,22 @@ def prepare(
             index = prepare_data(
                 sources, out, seed=seed, shards=shards, drops_invalid=drop_invalid,
                 workers=workers or len(os.sched_getaffinity(0)), scratch=scratch,
-                progress=progress,
+                runner=on_ray, progress=progress,
             )  # fmt: skip
     _print_summary(out, index)
+
+
+def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner | None":
+    """Return the runner on Ray if that is wanted, and refuse the options of the other one."""
+    option, value = ("--workers", workers) if runner == "ray" else ("--address", address)
+    if value is not None:
+        other = "local" if runner == "ray" else "ray"
+        raise InputError(option, "--runner", f"be {other} with it", runner)
+    if runner == "local":
+        return None
+    from netpipe.data.preparation.ray_runner import ANY_CLUSTER, RayRunner
+
+    return RayRunner(address or ANY_CLUSTER)
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out a && netpipe inspect a")

@@ -177,8 +177,9 @@ def _shard_tasks(
         files, count = {"train": settings.shards, "eval": eval_files}, 1
     return [
         ShardTask(
-            work, f"shard-{number:06d}", plan.rows // count, tuple(buckets.tolist()), files, runs,
-            choice, settings.row_bytes,
+            # Rounded so that their sum is exact.
+            work, f"shard-{number:06d}", (plan.rows + number) // count, tuple(buckets.tolist()),
+            files, runs, choice, settings.row_bytes,
         )
         for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
     ]  # fmt: skip

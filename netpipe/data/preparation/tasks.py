@@ -37,6 +37,11 @@ class Task(ABC):
     result_type: ClassVar[type[Any]]
     """A dataclass."""
 
+    @property
+    def place(self) -> Place:
+        """Where its result is."""
+        return self.work / f"{self.name}.json"
+
     def run(self, advance: Advance) -> None:
         """Do the work, unless it is done.
 
@@ -46,11 +51,11 @@ class Task(ABC):
         """
         if self.result() is None:
             document = json.dumps(asdict(self.do(advance)))
-            (self.work / f"{self.name}.json").write(document.encode())
+            self.place.write(document.encode())
 
     def result(self) -> Any:
         """Return the result, of type `result_type`; None if the task is not done."""
-        stored = (self.work / f"{self.name}.json").read()
+        stored = self.place.read()
         return None if stored is None else cattrs.structure(json.loads(stored), self.result_type)
 
     @abstractmethod
@@ -70,7 +75,9 @@ def run_here(tasks: Sequence[Task], advance: Advance) -> None:
 
 def run_all(tasks: Sequence[Task], runner: Runner, advance: Advance) -> list[Any]:
     """Run the tasks that are not done yet; return the results of all, in their order."""
-    waiting = [task for task in tasks if task.result() is None]
+    # Were it asked for each, a network's file system could go on saying that a result is missing.
+    stored = {file.path for file, _ in tasks[0].work.files()}
+    waiting = [task for task in tasks if task.place.path not in stored]
     advance(sum(task.rows for task in tasks) - sum(task.rows for task in waiting))
     if waiting:
         runner(waiting, advance)

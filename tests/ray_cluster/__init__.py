@@ -1,0 +1,1 @@
+"""A real Ray cluster on loopback; `tox -e ray` runs these tests."""
