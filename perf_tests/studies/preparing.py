@@ -13,7 +13,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,13 +29,19 @@ from netpipe.data.preparation.synthetic import make_table
 from netpipe.git import git
 from perf_tests.studies.children import end_group
 from perf_tests.studies.options import exit_on_signals
+from perf_tests.studies.ray_nodes import ray_nodes
 from perf_tests.studies.records import append_record, read_records
 
 ARRANGEMENTS: Mapping[str, Sequence[str]] = {
-    "one process": ("--workers", "1"),
-    "all cores": (),
+    "one process": ("netpipe", "prepare", "--workers", "1"),
+    "all cores": ("netpipe", "prepare"),
+    "two Ray nodes": ("netpipe", "prepare", "--runner", "ray"),
+    "Ray Data, two nodes": ("perf_tests.studies.ray_data",),
 }
-"""The options of `netpipe prepare` that are compared."""
+"""The modules and options that are compared."""
+
+_ON_RAY = ("two Ray nodes", "Ray Data, two nodes")
+_STORE_BYTES = 500 * 10**6
 
 TRIALS = Path(__file__).with_suffix(".jsonl")
 _PROBES_PER_FILE = 1000
@@ -92,16 +98,28 @@ def write_files(folder: Path, rows: int) -> list[Path]:
     return files
 
 
-def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
+@contextmanager
+def _words(arrangement: str) -> Iterator[Sequence[str]]:
+    """Yield the words of an arrangement, and keep a cluster meanwhile if it needs one."""
+    if arrangement not in _ON_RAY:
+        yield ARRANGEMENTS[arrangement]
+        return
+    with ray_nodes(2, _STORE_BYTES) as cluster:
+        yield (*ARRANGEMENTS[arrangement], "--address", cluster.address)
+
+
+def run_trial(
+    arrangement: str, words: Sequence[str], files: Sequence[Path], scratch: Path
+) -> Trial:
     """Prepare files once, and remove what was made."""
     source, out = scratch / "source", scratch / "out"
     source.mkdir(parents=True)
     for file in files:
         os.link(file, source / file.name)
-    command = [sys.executable, "-m", "netpipe", "prepare", str(source), "--out", str(out)]
-    began_s = time.monotonic()
+    command = [sys.executable, "-m", *words, str(source), "--out", str(out)]
+    began_s, idle_cpu_s, nodes_cpu_s = time.monotonic(), _nodes_cpu_s(), dict[int, float]()
     child = subprocess.Popen(
-        [*command, *ARRANGEMENTS[arrangement]],
+        command,
         start_new_session=True,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -109,9 +127,11 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
     try:
         peak_rss_bytes = peak_pss_bytes = 0
         while True:
-            rss_bytes, pss_bytes = _look_at_memory(child.pid)
+            rss_bytes, pss_bytes = _look_at_memory()
             peak_rss_bytes = max(peak_rss_bytes, rss_bytes)
             peak_pss_bytes = max(peak_pss_bytes, pss_bytes)
+            if idle_cpu_s:  # What Ray does not wait for when it ends is in no sum of the kernel.
+                nodes_cpu_s |= _nodes_cpu_s(child)
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             if ended:
                 break
@@ -124,12 +144,13 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
     finally:
         end_group(child)
         shutil.rmtree(scratch)
+    added_cpu_s = sum(nodes_cpu_s.values()) - sum(idle_cpu_s.values())
     return Trial(
         arrangement=arrangement,
         rows=sum(pq.read_metadata(file).num_rows for file in files),
         parquet_bytes=sum(file.stat().st_size for file in files),
         wall_s=wall_s,
-        cpu_s=usage.ru_utime + usage.ru_stime,
+        cpu_s=usage.ru_utime + usage.ru_stime + added_cpu_s,
         peak_rss_bytes=peak_rss_bytes,
         peak_pss_bytes=peak_pss_bytes,
         prepared_bytes=prepared,
@@ -140,18 +161,28 @@ def run_trial(arrangement: str, files: Sequence[Path], scratch: Path) -> Trial:
     )
 
 
-def _look_at_memory(pid: int) -> tuple[int, int]:
-    """Return the peaks of all processes so far, and what they have now, in bytes."""
+def _look_at_memory() -> tuple[int, int]:
+    """Return the peaks of all processes below this one so far, and what they have now, in bytes."""
     rss_bytes = pss_bytes = 0
-    with suppress(psutil.Error):
-        parent = psutil.Process(pid)
-        for process in (parent, *parent.children(recursive=True)):
-            with suppress(psutil.Error, OSError):
-                pss_bytes += process.memory_full_info().pss
-                status = Path(f"/proc/{process.pid}/status").read_text()
-                if found := re.search(r"VmHWM:\s+(\d+) kB", status):
-                    rss_bytes += 1024 * int(found[1])
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error, OSError):
+            pss_bytes += process.memory_full_info().pss
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            if found := re.search(r"VmHWM:\s+(\d+) kB", status):
+                rss_bytes += 1024 * int(found[1])
     return rss_bytes, pss_bytes
+
+
+def _nodes_cpu_s(child: subprocess.Popen[str] | None = None) -> dict[int, float]:
+    """Return the CPU time so far of each process below this one, but not of those of the child."""
+    cpu_s = dict[int, float]()
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            cpu_s[process.pid] = sum(process.cpu_times()[:2])
+    if child and child.pid in cpu_s:
+        for each in (child.pid, *(p.pid for p in psutil.Process(child.pid).children(True))):
+            cpu_s.pop(each, None)
+    return cpu_s
 
 
 def _cpu_model() -> str:
@@ -204,7 +235,8 @@ def main(
         for rows in sizes:
             files = write_files(folder / "parquet", rows)
             for arrangement in arrangements:
-                trial = run_trial(arrangement, files, folder / "trial")
+                with _words(arrangement) as words:
+                    trial = run_trial(arrangement, words, files, folder / "trial")
                 append_record(trials, trial)
                 notes.print(trial)
     for line in format_table(read_records(trials, Trial)):
