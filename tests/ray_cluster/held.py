@@ -38,7 +38,7 @@ class HeldTask:
         return self.task.work
 
     def run(self, advance: Advance) -> None:
-        """Hang on the node, and do the work elsewhere."""
+        """Hang on the node; elsewhere wait until that happens, and then do the work."""
         import ray
 
         if ray.get_runtime_context().get_node_id() == self.node:
@@ -46,12 +46,14 @@ class HeldTask:
             part.write_text(str(os.getpid()))
             part.rename(self.begun)
             time.sleep(3600)
+        while not self.begun.exists():
+            time.sleep(_POLL_S)  # This node would do it all before the other one begins.
         self.task.run(advance)
 
 
 @dataclass(frozen=True)
 class HoldingRunner:
-    """The runner, with tasks that hang on a node."""
+    """The runner, with tasks that hang on a node; the first of them never does."""
 
     address: str
     node: str
@@ -59,8 +61,8 @@ class HoldingRunner:
 
     def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
         """Run the tasks."""
-        held: Any = [HeldTask(task, self.node, self.begun) for task in tasks]
-        RayRunner(self.address)(held, advance)
+        held: Any = [HeldTask(task, self.node, self.begun) for task in tasks[1:]]
+        RayRunner(self.address)([tasks[0], *held], advance)
 
 
 @contextmanager

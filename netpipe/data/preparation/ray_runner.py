@@ -24,7 +24,6 @@ ANY_CLUSTER = "auto"
 """The address of the cluster in RAY_ADDRESS, or else of one with a node on this machine."""
 
 _ANSWER_S = 10.0
-_END_S = 30.0
 _START = "Start one: ray start --head, and on each other machine ray start --address=HOST:6379"
 _LOST = "Repeat the command, which goes on from there"
 _SHARED = "Let --scratch name a folder on a file system that all machines share"
@@ -69,8 +68,6 @@ class RayRunner:
             except ray.exceptions.RayError as error:
                 reason = shorten(str(error).splitlines()[0], 200)
                 raise NetpipeError(f"Ray gave up a task: {reason}. {_LOST}") from error
-            finally:
-                _end(ray, list(rows))
 
 
 @contextmanager
@@ -78,7 +75,7 @@ def _connected(address: str) -> Iterator[Any]:
     import ray
 
     try:
-        _require_answer(address)
+        _require_answer(ray, address)
         ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError) as error:
         reason = shorten(str(error).splitlines()[0], 200)
@@ -86,14 +83,19 @@ def _connected(address: str) -> Iterator[Any]:
     try:
         yield ray
     finally:
+        # Ray kills the processes of what has not ended. To cancel a task in the moment in which it
+        # ends kills this process: "You have likely discovered a bug in Ray" (2.60.0).
         ray.shutdown()
 
 
-def _require_answer(address: str) -> None:
+def _require_answer(ray: Any, address: str) -> None:
     """Raise an OSError if nothing answers, for which Ray would wait a minute and a half."""
     host, _, port = address.rpartition(":")
-    if "://" not in address and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    if "://" in address or not port.isdecimal():
+        return
+    if host in ("127.0.0.1", "localhost"):
+        host = ray.util.get_node_ip_address()  # as Ray understands it
+    socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
 
 
 def _await(ray: Any, rows: Mapping[Any, int], advance: Advance) -> None:
@@ -102,14 +104,6 @@ def _await(ray: Any, rows: Mapping[Any, int], advance: Advance) -> None:
         ended, waiting = ray.wait(waiting)
         ray.get(ended)
         advance(sum(rows[task] for task in ended))
-
-
-def _end(ray: Any, tasks: Sequence[Any]) -> None:
-    """Kill the processes of the tasks that have not ended, and wait until none writes any more."""
-    for task in tasks:
-        ray.cancel(task, force=True)
-    # A node that just died may not answer.
-    ray.wait(tasks, num_returns=len(tasks), timeout=_END_S, fetch_local=False)
 
 
 def _run(task: Task, mark: Place) -> None:
