@@ -2,6 +2,7 @@
 
 import ctypes
 import multiprocessing
+import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
@@ -41,7 +42,7 @@ class ProcessRunner:
         done = context.Value("q", 0)
         others = set(multiprocessing.active_children())
         executor = ProcessPoolExecutor(
-            min(self.workers, len(tasks)), context, _start_worker, (done,)
+            min(self.workers, len(tasks)), context, _start_worker, (done, os.getpid())
         )
         try:
             _await(executor, tasks, done, advance)
@@ -69,12 +70,14 @@ def _await(
         advance(reported - before)
 
 
-def _start_worker(rows_done: Any) -> None:
+def _start_worker(rows_done: Any, parent: int) -> None:
     global _rows_done  # the one thing that a worker is given when it starts
     _rows_done = rows_done
     # A terminal interrupts the workers too, but only their parent ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:  # It has ended before: no signal comes.
+        os._exit(1)
     pa.set_cpu_count(1)  # The other cores have workers of their own.
 
 

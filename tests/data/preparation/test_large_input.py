@@ -245,12 +245,19 @@ def test_a_killed_run_goes_on(
     with subprocess.Popen(command, start_new_session=True) as child:
         assert child.wait() == -signal.SIGKILL
         left = [each for each in psutil.process_iter() if _group(each) == child.pid]
-        psutil.wait_procs(left)
+        _, alive = psutil.wait_procs(left, timeout=60)
+        assert alive == []
     assert not out.exists()
     prepare([measured], out, shards=3)
     assert ran or workers == 2  # Both can end before their parent looks.
     assert all(name.startswith("shard-") for name in ran)
     assert contents(out) == contents(whole)
+
+
+def test_a_worker_ends_whose_parent_ended_before_it_began() -> None:
+    """No signal tells it then."""
+    start = "from netpipe.data.preparation.processes import _start_worker; _start_worker(None, -1)"
+    assert subprocess.run([sys.executable, "-c", start]).returncode == 1
 
 
 def _group(process: psutil.Process) -> int:
