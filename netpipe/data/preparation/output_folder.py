@@ -21,8 +21,8 @@ from netpipe.whole_file import sync_names, write_new
 
 # Lists the files of both data sets while one replaces the other, for the next run after a kill.
 _REPLACING = ".netpipe-replacing.txt"
-# The first is at the root of an ext file system.
 _UPLOADED_AT_ONCE = 8
+# The first is at the root of an ext file system.
 _IGNORED = re.compile(
     rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}|{WORK_NAME.pattern}"
 )

@@ -60,6 +60,9 @@ class SliceTask(Task):
                 runs.append(f"{self.name}-{len(runs)}.run")
                 write_run(self.work / runs[-1], measurements, addresses, self.buckets)
         merged = [str(each.message) for each in caught if each.category is MergedProbesWarning]
+        for each in caught:
+            if each.category is not MergedProbesWarning:
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
         counts = dropped.counts() if dropped else ()
         return SliceResult(tuple(runs), tuple(extremes), counts, merged[0] if merged else "")
 

@@ -55,8 +55,8 @@ class Task(ABC):
             try:
                 document = json.dumps(asdict(self.do(advance)))
             except InputError as error:
-                # Unlike the cause, this reaches the process that runs `prepare`.
-                vars(error)[_IS_INVALID] = is_invalid_input(error)
+                # Unlike the cause, which a full disk has, this reaches the parent process.
+                vars(error)[_IS_INVALID] = error.__cause__ is None
                 raise
             self.place.write(document.encode())
 
@@ -71,10 +71,8 @@ class Task(ABC):
 
 
 def is_invalid_input(error: BaseException) -> bool:
-    """Return whether an error is due to the input, not to the system, such as a full disk."""
-    if not isinstance(error, InputError):
-        return False
-    return bool(vars(error).get(_IS_INVALID, error.__cause__ is None))
+    """Return whether a task found invalid input: no full disk, and nothing about the output."""
+    return bool(vars(error).get(_IS_INVALID, False))
 
 
 Runner = Callable[[Sequence[Task], Advance], None]

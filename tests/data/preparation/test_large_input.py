@@ -20,8 +20,9 @@ from click.testing import CliRunner
 
 from netpipe.cli import main
 from netpipe.data.formats.index import load_index
+from netpipe.data.formats.parquet import read_parquet
 from netpipe.data.formats.places import find_place
-from netpipe.data.preparation import output_folder, plan, tasks
+from netpipe.data.preparation import output_folder, plan, slice_task, tasks
 from netpipe.data.preparation.prepare import prepare
 from netpipe.data.preparation.tasks import Advance, Task
 from netpipe.data.preparation.work_folder import WORK_NAME, NewStartWarning
@@ -345,6 +346,33 @@ def test_invalid_values_leave_no_work_of_other_processes(measured: Path, tmp_pat
     with pytest.raises(InputError, match=found):
         prepare([source], tmp_path / "out", workers=2)
     assert not work_folders(tmp_path)
+
+
+def test_an_output_that_is_refused_costs_no_work(measured: Path, tmp_path: Path) -> None:
+    """The next run goes on from what was done before somebody put a file there."""
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(StopError):
+        prepare([measured], out, scratch=tmp_path, runner=run_some(2))
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"nothing but a data set of netpipe.*notes\.txt"):
+        prepare([measured], out, scratch=tmp_path)
+    [work] = work_folders(tmp_path)
+    assert len(list(work.glob("slice-*.json"))) == 2
+
+
+def test_other_warnings_of_a_slice_are_shown(
+    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the one about merged probes is given once for all slices."""
+
+    def read(*arguments: Any, **named: Any) -> Any:
+        warnings.warn("of another kind", UserWarning, stacklevel=1)
+        return read_parquet(*arguments, **named)
+
+    monkeypatch.setattr(slice_task, "read_parquet", read)
+    with pytest.warns(UserWarning, match="of another kind"):
+        prepare([measured], tmp_path / "out")
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
