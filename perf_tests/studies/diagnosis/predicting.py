@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Final
 
 import numpy as np
@@ -59,9 +60,12 @@ class Predicting:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the measured time lies in the interval of the prediction."""
+        """Whether the measured time lies in the interval of the prediction.
+
+        An interval of one round has no bound, and holds nothing that could be checked.
+        """
         predicted, measured = self.predicted_s_per_batch, self.measured_s_per_batch
-        if predicted is None or measured is None:
+        if predicted is None or measured is None or not isfinite(predicted.high):
             return False
         return predicted.low <= measured.median <= predicted.high
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.results.measurement import Interval
 from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import predicting
 from perf_tests.studies.diagnosis.asking import Question
@@ -153,3 +155,11 @@ def test_slow_reads_are_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPa
     (trial,) = run_slow_reads(7, 5.0)
     assert (trial.kind, trial.pipeline) == (READS, pipeline)
     assert trial.error_fraction == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("high", "is_inside"), [(0.030, True), (0.015, False), (inf, False)])
+def test_an_interval_without_a_bound_holds_nothing(high: float, is_inside: bool) -> None:
+    """It is that of a single round, and would hold whatever came."""
+    trial = make_trial(came=0.020)
+    unsure = replace(trial, predicted_s_per_batch=Interval(0.010, 0.0, high, 3))
+    assert unsure.is_inside is is_inside
