@@ -258,6 +258,18 @@ def test_only_the_newest_counts_of_workers_are_read(
     assert reads == [[4, 7]]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_stages_of_workers_are_counted(many: Path, workers: int) -> None:
+    """Those of a single worker too, which Grain forgets by itself."""
+    config = PipelineConfig(sequence_length=64, batch_size=8, workers=workers)
+    with closing(ResumableBatches(many, config, is_timed=True)) as batches:
+        for _ in range(3):
+            next(batches)
+        assert batches.iterator is not None
+        stats = batches.iterator._stats
+        assert len(list(state_log._find_queues(stats))) == workers
+
+
 @pytest.fixture
 def batches(many: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResumableBatches]:
     """Batches made in this process, whose stages Grain times."""
