@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import grain
+from grain._src.python.dataset.dataset import get_execution_summary
 
 from netpipe.config import PipelineConfig
 from netpipe.data.pipeline import Position, build, first_position, open_rows
@@ -51,7 +52,11 @@ class ResumableBatches(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         if self.iterator is None:
-            self.iterator = iter(self.dataset())
+            iterator = iter(self.dataset())
+            if self._is_timed:
+                # Otherwise Grain would not count the stages of a single worker.
+                get_execution_summary(iterator)
+            self.iterator = iterator
         batch: Batch = next(self.iterator)
         self._position = replace(self._position, batch=self._position.batch + 1)
         return batch

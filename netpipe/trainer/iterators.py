@@ -61,6 +61,7 @@ def make_network_train_iterator(
     if taken.grain_debug_mode:
         host = f"host {index + 1} of {count}"
         log = StateLog(host, taken.grain_debug_period_s, lambda: batches.iterator)
+        log.start()
     return TrainIterator(batches, sharding, count, taken.network_batch_limit_s, log)
 
 

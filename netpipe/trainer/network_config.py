@@ -33,7 +33,7 @@ class NetworkConfig:
     grain_per_worker_buffer_size: int = 2
     grain_ram_budget_mb: int = 1024
     grain_debug_mode: bool = False
-    grain_debug_period_s: int = 10
+    grain_debug_period_s: int = 60
     grain_visualization_dir: str = ""
     network_batch_limit_s: int = 600
     grain_worker_count_eval: int = 1
