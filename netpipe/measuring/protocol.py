@@ -159,6 +159,7 @@ def _summarize(
         trace=log.trace,
         epoch_batches=puller.epoch_batches,
         within_epochs=log.within_epochs,
+        watched_batches=runner.pauses.batches,
         **runner.footprints.describe(),
     )
 
@@ -216,6 +217,8 @@ def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
     puller, log, stepper = runner.puller, runner.log, runner.stepper
     if warm_round := find_warm_round(log.loads):
         yield describe_warm_up(log, warm_round)
+    if runner.pauses.matter:
+        yield runner.pauses.describe()
     if why_slow := start_up.why_slow(puller.longest_start_s):
         yield Finding("slow-start", why_slow)
     if puller.restarts:

@@ -5,6 +5,7 @@ from math import ceil
 from statistics import median
 
 from netpipe.measuring.loader_puller import MAX_BURST_S, PulledBatches
+from netpipe.measuring.pauses import Pauses
 from netpipe.measuring.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
@@ -26,11 +27,13 @@ _MAX_STUTTER = 3.0
 _MAX_TRAIN_STUTTER = 2.0
 # Real steps end after this many times their share, whatever the loop does between them.
 _TRAIN_LIMIT_RATIO = 2.0
+# Rounds' time that the real steps of a whole cycle may take.
+_MAX_CYCLE_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Median seconds so far, from which the sizes of the next blocks follow.
+    """What is known so far, in seconds, from which the sizes of the next blocks follow.
 
     Attributes:
         typical_load_s: A batch where loading does not stutter.
@@ -38,6 +41,7 @@ class Estimates:
         transfer_s: A step with a copy of its batch before it.
         train_s: A real step.
         burst: Batches that arrive together.
+        cycle: Batches from one pause of the loader to the next; 1 where it does not pause.
     """
 
     load_s: float
@@ -46,6 +50,14 @@ class Estimates:
     transfer_s: float
     train_s: float
     burst: int = 1
+    cycle: int = 1
+
+    def with_pauses(self, pauses: Pauses) -> "Estimates":
+        """Return the estimates with every pause seen so far in the load time."""
+        if pauses.cycle == 1:
+            return self
+        load_s = self.typical_load_s + pauses.excess_s / pauses.batches
+        return replace(self, load_s=load_s, cycle=pauses.cycle)
 
 
 @dataclass(frozen=True)
@@ -53,12 +65,15 @@ class BlockSizes:
     """How much each block of a round does.
 
     Attributes:
+        load_s: Seconds of loading alone, where `load_batches` is 0.
+        load_batches: Batches to load alone, in whole cycles of a loader that pauses.
         short_steps: Steps alone, synced or beside the loader.
         copied_steps: Steps with a copy of their batch before them.
         host_steps: Batches for the loop's own work, which is not measured after `host_limit_s`.
     """
 
     load_s: float
+    load_batches: int
     steps: int
     short_steps: int
     copied_steps: int
@@ -72,20 +87,29 @@ class BlockSizes:
     ) -> "BlockSizes":
         """Divide `round_s` seconds among the blocks.
 
-        Real steps are so many that a few rounds show a rare pause, if that takes no more of the
-        time than they would get in a round of `longest_round_s` seconds.
+        Blocks of real steps and of loading alone hold whole cycles of a loader that pauses, even if
+        the round becomes longer than `longest_round_s` by it. Without pauses, real steps are at
+        least `_TELLING_STEPS` where these take no more than their share of `longest_round_s`.
         """
         step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
-        # So much longer must a block be for the loader's pauses to even out.
+        # Blocks must be longer by this factor for pauses shorter than a step to even out.
         stutter = estimates.load_s / max(estimates.typical_load_s, MIN_LOAD_S)
-        stutter = min(_MAX_STUTTER, max(1.0, stutter))
+        stutter = min(_MAX_STUTTER, max(1.0, stutter)) if estimates.cycle == 1 else 1.0
         telling_s = min(_TELLING_STEPS * slower_s, _TRAIN_SHARE * longest_round_s)
         real_s = max(_TRAIN_SHARE * round_s, telling_s) * min(stutter, _MAX_TRAIN_STUTTER)
         train_steps = clamp(3, ceil(real_s / slower_s), 400)
         if estimates.burst * slower_s < MAX_BURST_S:
             train_steps = estimates.burst * ceil(train_steps / estimates.burst)
+        load_s, load_batches, cycle = 0.15 * round_s * stutter, 0, estimates.cycle
+        if cycle > 1:
+            load_batches = cycle * ceil(load_s / (cycle * estimates.load_s))
+            longest = int(_MAX_CYCLE_ROUNDS * max(round_s, longest_round_s) / slower_s)
+            cycle = clamp(1, cycle, longest)
+            train_steps = cycle * ceil(train_steps / cycle)
+            real_s = max(real_s, train_steps * slower_s)
         return cls(
-            load_s=0.15 * round_s * stutter,
+            load_s=load_s,
+            load_batches=load_batches,
             steps=clamp(2, ceil(0.15 * round_s / step_s), 200),
             short_steps=clamp(1, ceil(0.1 * round_s / step_s), 100),
             copied_steps=clamp(1, ceil(0.1 * round_s / estimates.transfer_s), 100),

@@ -5,6 +5,7 @@ slower favours neither side.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 
 from netpipe.clock import Clock
@@ -16,6 +17,7 @@ from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
+from netpipe.measuring.pauses import Pauses
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import (
@@ -59,6 +61,11 @@ _WARM_UP_LOOP_STEPS = 2
 _MIN_LOAD_ESTIMATES = 4
 # Seconds beyond the budget that may be spent to reach the least number of rounds.
 _MAX_OVERRUN_S = 8.0
+# The loader alone is watched for as many batches as steps fit into this share of the budget. A
+# pause that comes four times in it shows once, if it costs 8% or more: 0.25 * (1 - 0.08).
+_WATCHED_SHARE = 0.23
+# Shares of the budget that watching may take: until a pause shows, and until the next one does.
+_FIRST_PAUSE_SHARE, _NEXT_PAUSE_SHARE = 0.15, 0.25
 # Share of the budget that draining may take in a round.
 _DRAIN_SHARE = 0.25
 # Share of requests that find the step done, below which the loop is not sampled for a sync.
@@ -129,6 +136,10 @@ class RoundRunner:
         load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
         burst = pulled.group
         self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, burst)
+        self.pauses = Pauses(step_s)
+        # A loader that is slower than the step without a pause needs no pause to be slow.
+        if typical_s < step_s:
+            self._look_for_pauses(pulled)
         self._run_rounds()
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
@@ -146,6 +157,22 @@ class RoundRunner:
             block_s = share_s / _MAX_CALIBRATION_BLOCKS
             turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
 
+    def _look_for_pauses(self, pulled: PulledBatches) -> None:
+        """Go on loading alone until a rare pause shows, and then until the next one does."""
+        step_s, started = self._estimates.step_s, self._clock()
+        wanted = ceil(_WATCHED_SHARE * self._budget_s / step_s) - len(pulled.gaps_s)
+        first = self.puller.pull_batches(wanted, _FIRST_PAUSE_SHARE * self._budget_s)
+        waits_s, typical_s = pulled.gaps_s + first.gaps_s, first.typical_s_per_batch
+        while True:
+            self.pauses = Pauses(step_s)
+            self.pauses.watch(waits_s, first.group * typical_s)
+            left_s = started + _NEXT_PAUSE_SHARE * self._budget_s - self._clock()
+            if self.pauses.number != 1 or not self.pauses.matter or left_s <= 0:
+                break
+            waits_s += self.puller.pull_batches(first.group, left_s).gaps_s
+        estimates = replace(self._estimates, typical_load_s=typical_s)
+        self._estimates = estimates.with_pauses(self.pauses)
+
     def _run_rounds(self) -> None:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""
         begun_s, log = self._clock(), self.log
@@ -154,14 +181,22 @@ class RoundRunner:
             progress = self._describe_progress(begun_s)
             self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
             try:
-                longest_s = 0.0 if self._is_decided is None else self._budget_s / _PLANNED_ROUNDS
+                longest_s = self._budget_s / _PLANNED_ROUNDS
                 self._run_round(BlockSizes.within(self._round_s, self._estimates, longest_s))
             except LoaderEndedError as ended:
                 if not log.loads:
                     raise
                 log.ended = str(ended)
             else:
-                self._estimates = log.since(find_warm_round(log.loads) or 0).estimates()
+                self._estimates = self._estimate()
+
+    def _estimate(self) -> Estimates:
+        """Return what the rounds so far say, and the pauses in the last one."""
+        estimates = self.log.since(find_warm_round(self.log.loads) or 0).estimates()
+        last, burst_s = self.log.loads[-1], estimates.burst * estimates.typical_load_s
+        for waits_s in (last.pulled.gaps_s, last.train.waits_s):
+            self.pauses.watch(waits_s, burst_s)
+        return estimates.with_pauses(self.pauses)
 
     def _is_over(self, begun_s: float) -> bool:
         rounds, now = len(self.log.loads), self._clock()
@@ -175,13 +210,13 @@ class RoundRunner:
             return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
         # The first rounds may be too short to show more than narrow intervals.
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
-        return is_enough() or with_another_s > self._budget_s
+        return (not self.pauses.matter and is_enough()) or with_another_s > self._budget_s
 
     @property
     def _round_s(self) -> float:
-        """Seconds of a round: the first ones are short where a clear case may end early."""
-        is_first = len(self.log.loads) < MIN_ROUNDS
-        return (self._hoped_s if is_first else self._budget_s) / _PLANNED_ROUNDS
+        """Seconds of a round beside whole cycles; short at first, as a clear case may end early."""
+        is_short = len(self.log.loads) < MIN_ROUNDS or self.pauses.cycle > 1
+        return (self._hoped_s if is_short else self._budget_s) / _PLANNED_ROUNDS
 
     def _describe_progress(self, begun_s: float) -> str:
         done, now = len(self.log.loads), self._clock()
@@ -233,14 +268,14 @@ class RoundRunner:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
             limit_s = _DRAIN_SHARE * self._budget_s
-            before, pulled = self._balance.now(), puller.pull_flat_out(sizes.load_s, in_epoch=True)
+            before, pulled = self._balance.now(), self._load_alone(sizes)
             if not self._balance.covers(before):
                 drained &= self._balance.drain(sizes.load_s, limit_s)
                 buffered += len(pulled.gaps_s)
-                pulled = puller.pull_flat_out(sizes.load_s, in_epoch=True)
+                pulled = self._load_alone(sizes)
             return drained, buffered, pulled
 
-        batches = ceil(2 * sizes.load_s / self._estimates.load_s)
+        batches = 2 * (sizes.load_batches or ceil(sizes.load_s / self._estimates.load_s))
         drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
         # A loader near the step's speed starts the loop with empty buffers, as it will end up;
         # a faster one starts with full buffers.
@@ -248,6 +283,9 @@ class RoundRunner:
 
         def train() -> TrainBlock:
             if not near:
+                # A buffer that may hide a pause must be as full as in a long training.
+                if self.pauses.matter and buffered * self._estimates.step_s > self.pauses.mean_s:
+                    self._clock.sleep(self.pauses.mean_s)
                 puller.wait_for_full_buffers(0.3 * self._round_s)
             elif puller.restarts != restarts:
                 self._drain(sizes)
@@ -258,6 +296,12 @@ class RoundRunner:
         self.footprints.read(puller)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
+
+    def _load_alone(self, sizes: BlockSizes) -> PulledBatches:
+        if sizes.load_batches:
+            limit_s = 2 * sizes.load_batches * self._estimates.load_s
+            return self.puller.pull_batches(sizes.load_batches, limit_s)
+        return self.puller.pull_flat_out(sizes.load_s, in_epoch=True)
 
     def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
         runs = MAX_WINDOW_RUNS if self.log.within_epochs else 1

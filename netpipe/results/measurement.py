@@ -21,6 +21,10 @@ CACHE_WARMS_UP = "cache-warms-up"
 """The finding of a measurement whose figures are those of its later rounds alone."""
 
 
+PAUSES = "pauses"
+"""The finding of a loader whose pauses can cost training a relevant part of its time."""
+
+
 @dataclass(frozen=True)
 class Device:
     """The accelerator that a step ran on, real or emulated."""
@@ -198,6 +202,7 @@ class Measurement:
     peak_pss_bytes: int | None = None
     growth_bytes_per_batch: Interval | None = None
     growing_process: str = ""
+    watched_batches: int = 0
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

@@ -11,7 +11,7 @@ RULE = f"{__name__}:is_clearly_healthy"
 
 # Load time over step time: half of what would be at risk, up to the end of the interval.
 _MAX_LOAD_OVER_STEP = 0.4
-# A pause in every 28th step shows three times.
+# Whatever makes every 28th step late shows three times.
 _MIN_STEPS = 84
 
 

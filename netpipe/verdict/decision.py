@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import isfinite
-from statistics import median
+from statistics import fmean, median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import CACHE_WARMS_UP, Finding, Measurement
+from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Measurement
 from netpipe.results.units import (
     format_percent,
     format_ratio_interval,
@@ -35,9 +35,13 @@ def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
-    warmed = any(finding.name == CACHE_WARMS_UP for finding in measurement.findings)
+    warmed = _has_finding(measurement, CACHE_WARMS_UP)
     phase = f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
     return replace(cause, message=f"{cause.kind}: {cause.message}{phase}", evidence=evidence)
+
+
+def _has_finding(measurement: Measurement, name: str) -> bool:
+    return any(finding.name == name for finding in measurement.findings)
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
@@ -110,7 +114,16 @@ def _explain_undecided_health(measurement: Measurement) -> str | None:
         reason = _explain_undecided_stall(measurement)
         if reason:
             return reason
-    return _explain_undecided_limit(measurement, AT_RISK_ABOVE)
+    return _explain_rare_stalls(measurement) or _explain_undecided_limit(measurement, AT_RISK_ABOVE)
+
+
+def _explain_rare_stalls(measurement: Measurement) -> str | None:
+    """Explain pauses that cost time in so few rounds that the median of R does not show it."""
+    mean = fmean(measurement.rounds.train_s_per_step) / measurement.step_s.median
+    shares_cores = measurement.device.shares_host_cores
+    if shares_cores or mean <= 1 + EPSILON or not _has_finding(measurement, PAUSES):
+        return None
+    return f"the loader paused in some rounds: R/S0 is {mean:.2f} in the mean over all of them"
 
 
 def _explain_undecided_stall(measurement: Measurement) -> str | None:
@@ -178,6 +191,9 @@ def _judge_stall(measurement: Measurement) -> Verdict | None:
 
 
 def _judge_jitter(measurement: Measurement) -> Verdict | None:
+    """Find a stall that a few steps hold, whatever the load time: R does not depend on it."""
+    if not quantities.certainly_stalls(measurement):
+        return None
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
     # On a CPU device any other program makes steps late.
     if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
@@ -261,10 +277,12 @@ def _judge_at_risk(measurement: Measurement) -> Verdict | None:
 
 
 def _judge_healthy(measurement: Measurement) -> Verdict:
+    batches = measurement.watched_batches
     return Verdict(
         VerdictKind.HEALTHY,
         f"loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, the step "
-        f"{format_seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
+        f"{format_seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}"
+        + (f", over {batches:,} batches" if batches else ""),
         _list_undecided(measurement),
         "nothing",
     )
@@ -279,7 +297,6 @@ def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
 
 
 _STALL_RULES: tuple[Rule, ...] = (
-    _judge_jitter,
     _judge_transfer_bound,
     host_causes.judge_host_bound,
     _judge_contention,
@@ -292,6 +309,7 @@ RULES: tuple[Rule, ...] = (
     _make_doubt_rule(_explain_too_few_rounds),
     host_causes.judge_forced_sync,
     _judge_loader_bound,
+    _judge_jitter,
     _make_doubt_rule(partial(_explain_undecided_limit, limit=1 + EPSILON)),
     _judge_stall,
     _make_doubt_rule(_explain_undecided_health),

@@ -117,7 +117,7 @@ def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None
     starts_s = iter([(12.0, 3.0), (60.0, 2.0), *[(1.0, 1.0)] * 1000])
 
     def batches(first_s: float) -> Iterator[Any]:
-        for number in range(200):
+        for number in range(250):
             clock.sleep(LOAD_S if number else first_s)
             yield BATCH
 

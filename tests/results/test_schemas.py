@@ -36,7 +36,7 @@ NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhe
 MAY_BE_ABSENT = (
     *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
     *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
-    *("epoch_batches", "within_epochs", "start_up", "storage"),
+    *("epoch_batches", "within_epochs", "start_up", "storage", "watched_batches"),
     *("peak_pss_bytes", "growth_bytes_per_batch", "growing_process"),
 )
 ERROR = {"kind": "failed", "message": "disk gone"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.results.measurement import Finding, GpuHealth
+from netpipe.results.measurement import PAUSES, Finding, GpuHealth
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import VerdictKind
 from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
@@ -118,6 +118,15 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
             },
             "jitter",
         ),
+        # Pauses are, however uncertain the load time is, whose mean depends on them.
+        (
+            {
+                "load_s": spread(0.0200, 0.0240, 0.0320),
+                "train_s": 0.045,
+                "worst_tenth_fraction": 0.9,
+            },
+            "jitter",
+        ),
         ({"train_s": spread(0.0300, 0.0314, 0.0400)}, "healthy"),
         ({"train_s": spread(0.0300, 0.0316, 0.0400)}, "inconclusive"),
         ({"train_s": spread(0.0314, 0.0360, 0.0360)}, "inconclusive"),
@@ -161,6 +170,31 @@ def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> No
 def test_the_first_rule_that_holds_decides(changed: dict[str, Any], kind: str) -> None:
     """Where two kinds hold, the one that the protocol lists first is the verdict."""
     assert judge(make_measurement(**changed)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "inconclusive"),
+        ({"findings": ()}, "healthy"),
+        ({"device": CPU}, "healthy"),
+        ({"train_s": (*[0.030] * 6, *[0.034] * 3)}, "healthy"),
+        ({"load_s": 0.040}, "loader-bound"),
+    ],
+)
+def test_pauses_in_a_few_rounds_are_not_healthy(changed: dict[str, Any], kind: str) -> None:
+    """The median of R does not show them, its mean does."""
+    pauses = (Finding(PAUSES, "3 of 200 batches came after a pause"),)
+    paused = {"train_s": (*[0.030] * 6, *[0.045] * 3), "findings": pauses, **changed}
+    verdict = judge(make_measurement(**paused))
+    assert verdict.kind == kind
+    assert ("R/S0 is 1.17 in the mean" in verdict.message) is (kind == "inconclusive")
+
+
+@pytest.mark.parametrize(("batches", "end"), [(1234, ", over 1,234 batches"), (0, "3.00")])
+def test_health_says_how_much_was_watched(batches: int, end: str) -> None:
+    """A document without the number says nothing of it."""
+    assert judge(make_measurement(watched_batches=batches)).message.endswith(end)
 
 
 def test_ratios_are_taken_within_rounds() -> None:

@@ -1,7 +1,9 @@
 """Loading that is fast enough in the mean and still late now and then, or nearly too slow."""
 
+from collections.abc import Iterable
 from typing import Final
 
+from perf_tests.studies.faults.batches import Batch
 from perf_tests.studies.faults.cases import Case, Range, Values, load_s
 from perf_tests.studies.faults.delays import RareTail, Steady, Stutter
 from perf_tests.studies.faults.grain_loaders import Stages
@@ -21,6 +23,20 @@ def _stutter(values: Values) -> Stutter:
     )
 
 
+_RARE_BUDGET_RATIO = 4.0
+_RARE_BUDGET_S = 5.0 * _RARE_BUDGET_RATIO
+
+
+def _rare_pause(values: Values) -> Iterable[Batch]:
+    """Pause so that training loses `cost` of its time, after what the steps in flight hide."""
+    step_s, cost, depth = values["step_s"], values["cost"], int(values["depth"])
+    every = max(8, round((1 - cost) * _RARE_BUDGET_S / values["pauses_in_budget"] / step_s))
+    hidden_s = 2 * step_s + depth * (step_s - load_s(values))
+    pause_s = cost / (1 - cost) * every * step_s + hidden_s
+    batches = in_main_thread(Stutter(load_s(values), pause_s, every))
+    return Prefetched(batches, depth) if depth else batches
+
+
 CASES: Final = (
     Case(
         "periodic-pause",
@@ -30,6 +46,23 @@ CASES: Final = (
         lambda values: in_main_thread(_stutter(values)),
         _SHORT,
         budget_ratio=2.0,
+        planted=waits(PYTHON),
+    ),
+    Case(
+        "rare-pause",
+        "jitter",
+        "a pause that comes four to forty times in the budget costs 8% to 40% of the time",
+        ("jitter", "loader-bound"),
+        _rare_pause,
+        {
+            "step_s": Range(0.010, 0.040),
+            "load_ratio": Range(0.05, 0.4),
+            "cost": Range(0.08, 0.4),
+            "pauses_in_budget": Range(4.0, 40.0),
+            "depth": Range(0, 6, whole=True),
+        },
+        why="with long pauses, loading takes longer than the step in the mean",
+        budget_ratio=_RARE_BUDGET_RATIO,
         planted=waits(PYTHON),
     ),
     Case(
