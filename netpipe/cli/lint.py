@@ -3,15 +3,13 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from netpipe.cli.console import (
     FAILED,
     FINE,
-    bold_first,
     html_option,
     json_option,
     notes,
@@ -26,10 +24,6 @@ from netpipe.cli.console import (
 from netpipe.cli.progress_display import show_progress
 from netpipe.linting.request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
-
-if TYPE_CHECKING:
-    from netpipe.linting.linter import LintReport
-    from netpipe.linting.rules.finding import LintFinding
 
 
 @click.command(epilog="\b\nExample:\n  netpipe lint perf/conftest.py:batches")
@@ -93,32 +87,10 @@ def lint(
     if as_json:
         print_json(document)
     else:
-        _print_report(report, document["trials"])
+        from netpipe.linting.picture.terminal import print_report
+
+        print_report(output, report)
+        for trial in document["trials"]:
+            output.print(f"tried: {trial['rule']}: {trial['message']}")
     has_errors = any(finding.severity == "error" for finding in report.findings)
     sys.exit(FAILED if has_errors else FINE)
-
-
-def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
-    """Print the picture of the pipeline, then findings, silenced findings and trials."""
-    from netpipe.linting.picture.terminal import TextPicture
-    from netpipe.linting.rules.finding import sort_by_severity
-
-    if report.graph.nodes:
-        output.print(TextPicture(report))
-    for finding in sort_by_severity(report.findings):
-        _print_finding(finding)
-    if not report.findings:
-        output.print(f"no findings (intent: {report.intent})")
-    for silenced in report.silenced:
-        output.print(f"silenced: {silenced.rule}: {silenced.reason}")
-    for trial in trials:
-        output.print(f"tried: {trial['rule']}: {trial['message']}")
-
-
-def _print_finding(finding: "LintFinding") -> None:
-    output.print(bold_first(finding.severity, f" {finding.rule}: {finding.message}"))
-    for field in ("proof", "cost", "fix"):
-        if text := getattr(finding, field):
-            line = f"{field}: {text}"
-            indented = fill(line, output.width, initial_indent="  ", subsequent_indent="  ")
-            output.print(indented, soft_wrap=True)

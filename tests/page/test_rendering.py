@@ -106,4 +106,4 @@ def test_drawings_say_what_they_show() -> None:
     assert len(ids) == len(set(ids))
     for drawing in drawings:
         assert drawing["role"] == "img"
-        assert set((drawing["aria-labelledby"] or "").split()) <= set(ids)
+        assert drawing.get("aria-label") or set(drawing["aria-labelledby"].split()) <= set(ids)

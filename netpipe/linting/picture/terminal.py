@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Final
 
 from rich.cells import cell_len
@@ -21,6 +22,7 @@ from netpipe.linting.picture.visible_graph import (
     shorten_middle,
     shorten_path,
 )
+from netpipe.linting.rules.finding import LintFinding, sort_by_severity
 
 # In columns. In a wider picture the eye loses the line between a call and its source line.
 _MAX_WIDTH: Final = 100
@@ -57,6 +59,28 @@ class TextPicture:
         if "╭" not in first.plain:
             yield _draw_border("──", TRAINING, width)
         yield from (first, *others)
+
+
+def print_report(console: Console, report: LintReport) -> None:
+    """Print the picture of a pipeline, its findings, the worst first, and the silenced ones."""
+    if report.graph.nodes:
+        console.print(TextPicture(report))
+    for finding in sort_by_severity(report.findings):
+        _print_finding(console, finding)
+    if not report.findings:
+        console.print(f"no findings (intent: {report.intent})")
+    for silenced in report.silenced:
+        console.print(f"silenced: {silenced.rule}: {silenced.reason}")
+
+
+def _print_finding(console: Console, finding: LintFinding) -> None:
+    text = f" {finding.rule}: {finding.message}"
+    console.print(Text.assemble((finding.severity, "bold"), text))
+    for field in ("proof", "cost", "fix"):
+        if text := getattr(finding, field):
+            line = f"{field}: {text}"
+            indented = fill(line, console.width, initial_indent="  ", subsequent_indent="  ")
+            console.print(indented, soft_wrap=True)
 
 
 def _measure_margin(outline: Outline) -> int:
