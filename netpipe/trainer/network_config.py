@@ -31,7 +31,7 @@ class NetworkConfig:
     num_epoch: int = 0
     grain_worker_count: int = 2
     grain_per_worker_buffer_size: int = 2
-    grain_ram_budget_mb: int = 1024
+    row_cache_mb: int = 1024
     grain_debug_mode: bool = False
     grain_debug_period_s: int = 10
     grain_visualization_dir: str = ""
@@ -67,9 +67,9 @@ class NetworkConfig:
             constraint = f"be above 0, and divisible by the {count} hosts that load"
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
-        if self.grain_ram_budget_mb << 20 > (memory_bytes := this_host().memory_bytes):
+        if self.row_cache_mb << 20 > (memory_bytes := this_host().memory_bytes):
             constraint = f"be at most {memory_bytes >> 20}, the memory of this host"
-            raise InputError("config", "grain_ram_budget_mb", constraint, self.grain_ram_budget_mb)
+            raise InputError("config", "row_cache_mb", constraint, self.row_cache_mb)
         try:
             pipeline = PipelineConfig(split=part, shard_index=index, shard_count=count, **values)
         except InputError as error:
@@ -97,12 +97,12 @@ _TRAIN: Final = {
     "epochs": "num_epoch",
     "workers": "grain_worker_count",
     "worker_buffer_batches": "grain_per_worker_buffer_size",
-    "ram_budget_mb": "grain_ram_budget_mb",
+    "row_cache_mb": "row_cache_mb",
 }
 _OF_EVALUATION: Final = ("batch_size", "workers", "worker_buffer_batches")
 _NAMES: Final = {
     "train": _TRAIN,
-    "eval": {name: named for name, named in _TRAIN.items() if name != "ram_budget_mb"}
+    "eval": {name: named for name, named in _TRAIN.items() if name != "row_cache_mb"}
     | {name: f"{_TRAIN[name]}_eval" for name in _OF_EVALUATION},
 }
 

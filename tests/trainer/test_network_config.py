@@ -24,7 +24,7 @@ def test_settings_and_overrides_become_a_host_s_pipeline(many: Path) -> None:
     folder, pipeline = config.for_host(2, 3, evaluates=False)
     assert folder == many
     assert pipeline == PipelineConfig(
-        sequence_length=512, batch_size=8, packing=False, epochs=3, workers=5, ram_budget_mb=1024,
+        sequence_length=512, batch_size=8, packing=False, epochs=3, workers=5, row_cache_mb=1024,
         shard_index=2, shard_count=3,
     )  # fmt: skip
 
