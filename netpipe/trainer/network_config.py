@@ -40,6 +40,7 @@ class NetworkConfig:
     num_epoch: int = 0
     grain_worker_count: int = 2
     grain_per_worker_buffer_size: int = 2
+    grain_ram_budget_mb: int = 1024
     row_cache_mb: int = 1024
     grain_debug_mode: bool = False
     grain_debug_period_s: int = 10
@@ -53,7 +54,7 @@ class NetworkConfig:
         for name, kind in _types().items():
             if type(value := getattr(self, name)) is not kind:
                 raise InputError("config", name, f"be of type {kind.__name__}", quote(value))
-        for name in ("grain_debug_period_s", "network_batch_limit_s"):
+        for name in ("grain_debug_period_s", "network_batch_limit_s", "grain_ram_budget_mb"):
             if (value := getattr(self, name)) < 1:
                 raise InputError("config", name, "be at least 1", value)
         if self.network_data_format not in _FORMATS:
@@ -76,6 +77,8 @@ class NetworkConfig:
             constraint = f"be above 0, and divisible by the {count} hosts that load"
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
+        if values["workers"] == -1:
+            values["workers"] = 1  # until `choose_workers` has measured it
         if self.row_cache_mb << 20 > (memory_bytes := this_host().memory_bytes):
             constraint = f"be at most {memory_bytes >> 20}, the memory of this host"
             raise InputError("config", "row_cache_mb", constraint, self.row_cache_mb)
@@ -110,7 +113,7 @@ _TRAIN: Final = {
     "row_cache_mb": "row_cache_mb",
 }
 # Values below a field's minimum that its setting may have.
-_OR: Final = {"epochs": ", or 0 for no end"}
+_OR: Final = {"workers": ", or -1 to have it chosen", "epochs": ", or 0 for no end"}
 _NAMES: Final = {
     "train": _TRAIN,
     "eval": {name: named for name, named in _TRAIN.items() if name != "row_cache_mb"}

@@ -59,6 +59,7 @@ def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
         ({"network_train_files": "x"}, ("grain_file_type=y",), "Write network_data_format"),
         ({"network_train_files": "x"}, ("ram_budget_mb=1",), "name must be .*row_cache_mb"),
         ({"network_train_files": "x", "data_sharding": []}, (), "data_sharding must be of type"),
+        ({"network_train_files": "x"}, ("grain_ram_budget_mb=0",), "budget_mb must be at least 1"),
         ({"network_train_files": "x"}, ("grain_debug_period_s=0",), "period_s must be at least 1"),
         ({"network_train_files": "x", "network_batch_limit_s": 0}, (), "limit_s must be at least"),
     ],
@@ -79,7 +80,7 @@ def test_what_is_no_setting_is_refused(
             "global_batch_size_to_load must be .*divisible by the 2",
         ),
         ({"max_target_length": 8}, "max_target_length must be at least 47; found 8"),
-        ({"grain_worker_count": -1}, "grain_worker_count must be at least 0"),
+        ({"grain_worker_count": -2}, "grain_worker_count must be at least 0, or -1 .*; found -2"),
         ({"grain_per_worker_buffer_size": 0}, "grain_per_worker_buffer_size must be at least 1"),
         ({"num_epoch": -1}, "num_epoch must be at least 1, or 0 for no end; found -1"),
         ({"row_cache_mb": 1 << 30}, "row_cache_mb must be at most .*the memory of this host"),
@@ -145,13 +146,21 @@ def test_a_home_folder_is_found(prepared: Path, monkeypatch: pytest.MonkeyPatch)
     assert config.for_host(0, 1, evaluates=False)[0] == prepared
 
 
+def test_a_budget_for_workers_does_not_keep_rows(many: Path) -> None:
+    """It may exceed this host's memory, and has no effect on a fixed number of workers."""
+    words = ("grain_ram_budget_mb=1000000000", "grain_worker_count=3")
+    config = read_network_config({"network_train_files": str(many)}, words)
+    _, pipeline = config.for_host(0, 1, evaluates=False)
+    assert (pipeline.workers, pipeline.row_cache_mb) == (3, 1024)
+
+
 def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> None:
     """MaxText 0.2.5 has these settings in base.yml, with these values."""
     base = SimpleNamespace(
         network_train_files=str(many), max_target_length=2048, global_batch_size_to_load=8,
         global_batch_size_to_load_eval=4, data_sharding=[["data", "fsdp", "tensor"]],
         data_shuffle_seed=0, packing=True, num_epoch=1, grain_worker_count=1,
-        grain_per_worker_buffer_size=1, grain_worker_count_eval=1,
+        grain_per_worker_buffer_size=1, grain_ram_budget_mb=1024, grain_worker_count_eval=1,
         grain_per_worker_buffer_size_eval=1, grain_train_files="", grain_file_type="arrayrecord",
     )  # fmt: skip
     taken = take_network_config(base)
