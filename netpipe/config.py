@@ -26,7 +26,7 @@ _MINIMA = {
     "worker_buffer_batches": 1,
     "shard_index": 0,
     "shard_count": 1,
-    "ram_budget_mb": 0,
+    "row_cache_mb": 0,
 }
 _MAX_SEED = 2**63 - 1
 _MAX_COUNT = 2**31 - 1
@@ -53,7 +53,7 @@ class PipelineConfig:
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.
         shard_count: Hosts that read the same data; `shard_index` is this host's, from 0.
-        ram_budget_mb: MiB of this host's memory in which rows are kept, for all workers together.
+        row_cache_mb: MiB of this host's memory in which rows are kept, for all workers together.
     """
 
     seed: int = 0
@@ -66,7 +66,7 @@ class PipelineConfig:
     worker_buffer_batches: int = 2
     shard_index: int = 0
     shard_count: int = 1
-    ram_budget_mb: int = 0
+    row_cache_mb: int = 0
 
     def __post_init__(self) -> None:
         longest = {"sequence_length": _LONGEST_MEASUREMENT} if self.packing else {}

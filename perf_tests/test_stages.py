@@ -6,7 +6,8 @@ what two shared cores of an Intel Xeon gave: a stage that becomes twice as slow 
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,9 @@ from statistics import median
 import numpy as np
 import pytest
 
+from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.sources.kept_rows import KeptRows
+from netpipe.data.sources.probe_rows import open_source
 from netpipe.data.tokens.batches import widen
 from netpipe.data.tokens.tokenizer import encode
 from perf_tests.stage_bench import LENGTH, SEED, TARGET, Bench, benches
@@ -28,6 +32,8 @@ LEAST_SAMPLING = 7
 LEAST_ENCODING = 26
 LEAST_PACKING = 10
 LEAST_WHOLE = 75
+LEAST_KEPT = 0.75  # of the speed of reading the same rows from prepared files
+KEPT_ROWS, KEPT_BYTES = 256, 1 << 26  # the largest rows have 128 KiB each
 MOST_WIDENING = 5  # of what copying the batch costs
 TIMES = 20  # each takes a third of a millisecond
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -114,6 +120,23 @@ def test_rows_on_disk_to_a_batch(bench: Bench, data_directory: Path) -> None:
         return int(np.count_nonzero(next(plain)["inputs_segmentation"]))
 
     assert _times_as_fast(loads, plain_loads) > LEAST_WHOLE
+
+
+def test_rows_kept_in_memory(data_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read from their files once, when they are opened, and then cost less than files."""
+    source, read = open_source(data_directory, "train"), Counter[int]()
+    from_files = source.read
+
+    def count_and_read(rows: Sequence[int]) -> list[ProbeRow]:
+        read.update(rows)
+        return from_files(rows)
+
+    monkeypatch.setattr(source, "read", count_and_read)
+    kept = KeptRows(source, KEPT_BYTES)
+    rows = range(min(KEPT_ROWS, len(source.row_measurements)))
+    faster = _times_as_fast(lambda: len(kept.read(rows)), lambda: len(from_files(rows)))
+    assert {read[row] for row in rows} == {1}
+    assert faster > LEAST_KEPT
 
 
 Place = tuple[list[reference.Ping], tuple[int, int, int]]

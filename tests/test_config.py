@@ -37,6 +37,7 @@ def test_both_tables_are_read(tmp_path: Path) -> None:
         ("[pipes]", "table", "pipeline, step", "'pipes'"),
         ("pipeline = 3", "pipeline", "a table", "3"),
         ("[pipeline]\nworker = 2", "pipeline key", "seed, ", "'worker'"),
+        ("[pipeline]\nram_budget_mb = 2", "pipeline key", "row_cache_mb", "'ram_budget_mb'"),
         ("[pipeline]\nworkers = 1.5", "pipeline.workers", "type int", "1.5"),
         ("[pipeline]\nworkers = true", "pipeline.workers", "type int", "True"),
         ("[pipeline]\nworkers = -1", "pipeline.workers", "at least 0", "-1"),

@@ -96,7 +96,7 @@ def open_rows(
     """
     source = open_source(data, config.split)
     source = wrap(source) if wrap else source
-    return KeptRows(source, config.ram_budget_mb << 20) if config.ram_budget_mb else source
+    return KeptRows(source, config.row_cache_mb << 20) if config.row_cache_mb else source
 
 
 def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:

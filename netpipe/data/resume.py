@@ -30,17 +30,18 @@ class ResumableBatches(Iterator[Batch]):
 
     `get_state` counts the batches that were handed out; what workers hold beyond these is made
     again. Every host has the same state, in which any number of hosts can resume. If it `is_timed`,
-    Grain measures how long each stage takes. Raises as `build` does.
+    Grain measures how long each stage takes. Until the first batch, `config` may get other workers.
+    Raises as `build` does.
     """
 
     def __init__(self, data: Path, config: PipelineConfig, *, is_timed: bool = False) -> None:
         self._data = data
         self._is_timed = is_timed
-        self._config = config
+        self.config = config
         self._position = first_position(config)
-        self._source = open_rows(data, config)
+        self.source = open_rows(data, config)
         self._identity = {
-            "data": self._source.fingerprint,
+            "data": self.source.fingerprint,
             "split": config.split,
             "seed": config.seed,
             "sequence_length": config.sequence_length,
@@ -63,7 +64,7 @@ class ResumableBatches(Iterator[Batch]):
 
     def dataset(self) -> grain.IterDataset:
         """Return the batches from the position on."""
-        dataset = build(self._data, self._config, self._position, self._source)
+        dataset = build(self._data, self.config, self._position, self.source)
         if self._is_timed:
             timing = grain.experimental.ExecutionTrackingMode.STAGE_TIMING
             options = grain.experimental.DatasetOptions(execution_tracking_mode=timing)
@@ -100,9 +101,9 @@ class ResumableBatches(Iterator[Batch]):
             value = getattr(position, name)
             if type(value) is not int or value < minimum:
                 raise InputError("state", name, f"be a number of at least {minimum}", quote(value))
-        small, large = sorted((position.block_sequences, self._config.batch_size))
-        if large % small or self._config.batch_size * self._config.shard_count % large:
-            size = f"this host's batch size, {self._config.batch_size}"
+        small, large = sorted((position.block_sequences, self.config.batch_size))
+        if large % small or self.config.batch_size * self.config.shard_count % large:
+            size = f"this host's batch size, {self.config.batch_size}"
             constraint = f"divide {size}, or be a multiple of it that divides all hosts' batches"
             way_out = "Resume on another number of hosts"
             found = position.block_sequences

@@ -26,6 +26,7 @@ from netpipe.session.bounded_calls import call_in_thread
 from netpipe.session.processes import list_workers
 from netpipe.trainer.network_config import take_network_config
 from netpipe.trainer.state_log import StateLog
+from netpipe.trainer.worker_count import choose_workers
 from netpipe.whole_file import writable_folder, write_whole
 
 _POLL_S: Final = 1.0
@@ -55,8 +56,9 @@ def make_network_train_iterator(
     taken = take_network_config(config)
     data, pipeline = taken.for_host(index, count, evaluates=False)
     batches = ResumableBatches(data, pipeline, is_timed=taken.grain_debug_mode)
+    batches.config = choose_workers(taken, data, pipeline, batches.source)
     if taken.grain_visualization_dir and index == 0:
-        _draw(batches.dataset(), Path(taken.grain_visualization_dir), pipeline.workers)
+        _draw(batches.dataset(), Path(taken.grain_visualization_dir), batches.config.workers)
     log = None
     if taken.grain_debug_mode:
         host = f"host {index + 1} of {count}"
@@ -76,7 +78,7 @@ def make_network_eval_iterator(
     sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
     data, pipeline = taken.for_host(index, count, evaluates=True)
-    dataset = build_evaluation(data, pipeline)
+    dataset = build_evaluation(data, choose_workers(taken, data, pipeline))
     return EvalIterator(dataset, sharding, count, taken.network_batch_limit_s)
 
 

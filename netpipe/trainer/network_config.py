@@ -1,7 +1,8 @@
 """The settings that a trainer's configuration has for this repository's batches."""
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
@@ -11,8 +12,16 @@ from netpipe.device.host import this_host
 from netpipe.errors import InputError
 from netpipe.text_files import quote
 
-_FORMATS: Final = ("auto", "arrayrecord", "parquet")
+_FORMATS: Final = {
+    "auto": "", "arrayrecord": "arrayrecord", "parquet": "parquet",
+    "probe_chunks": "arrayrecord", "network_parquet": "parquet",
+}  # fmt: skip
 _BOOLEANS: Final = {"true": True, "false": False}
+# Settings of MaxText's own loaders, and those to write instead.
+_INSTEAD: Final = {
+    "grain_train_files": "network_train_files", "grain_eval_files": "network_eval_files",
+    "grain_file_type": "network_data_format", "per_device_batch_size": "global_batch_size_to_load",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class NetworkConfig:
     grain_worker_count: int = 2
     grain_per_worker_buffer_size: int = 2
     grain_ram_budget_mb: int = 1024
+    row_cache_mb: int = 1024
     grain_debug_mode: bool = False
     grain_debug_period_s: int = 60
     grain_visualization_dir: str = ""
@@ -44,9 +54,9 @@ class NetworkConfig:
         for name, kind in _types().items():
             if type(value := getattr(self, name)) is not kind:
                 raise InputError("config", name, f"be of type {kind.__name__}", quote(value))
-        for name in ("grain_debug_period_s", "network_batch_limit_s"):
-            if (seconds := getattr(self, name)) < 1:
-                raise InputError("config", name, "be at least 1", seconds)
+        for name in ("grain_debug_period_s", "network_batch_limit_s", "grain_ram_budget_mb"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError("config", name, "be at least 1", value)
         if self.network_data_format not in _FORMATS:
             constraint, found = f"be one of {', '.join(_FORMATS)}", quote(self.network_data_format)
             raise InputError("config", "network_data_format", constraint, found)
@@ -67,22 +77,25 @@ class NetworkConfig:
             constraint = f"be above 0, and divisible by the {count} hosts that load"
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
-        if self.grain_ram_budget_mb << 20 > (memory_bytes := this_host().memory_bytes):
+        if values["workers"] == -1:
+            values["workers"] = 1  # until `choose_workers` has measured it
+        if self.row_cache_mb << 20 > (memory_bytes := this_host().memory_bytes):
             constraint = f"be at most {memory_bytes >> 20}, the memory of this host"
-            raise InputError("config", "grain_ram_budget_mb", constraint, self.grain_ram_budget_mb)
+            raise InputError("config", "row_cache_mb", constraint, self.row_cache_mb)
         try:
             pipeline = PipelineConfig(split=part, shard_index=index, shard_count=count, **values)
         except InputError as error:
             name = names.get(error.field, error.field)
-            raise InputError("config", name, error.constraint, error.found) from error
+            constraint = error.constraint + _OR.get(error.field, "")
+            raise InputError("config", name, constraint, error.found) from error
         return self._find_folder(evaluates=evaluates), pipeline
 
     def _find_folder(self, *, evaluates: bool) -> Path:
         own = evaluates and self.network_eval_files
         name = "network_eval_files" if own else "network_train_files"
-        folder, wanted = Path(getattr(self, name)), self.network_data_format
-        found = find_format(folder)
-        if wanted not in ("auto", found):
+        folder = _require_folder(name, getattr(self, name))
+        found, wanted = find_format(folder), _FORMATS[self.network_data_format]
+        if wanted not in ("", found):
             constraint = f"hold what network_data_format says, {wanted}"
             raise InputError("config", name, constraint, found or "no data")
         return folder
@@ -97,13 +110,14 @@ _TRAIN: Final = {
     "epochs": "num_epoch",
     "workers": "grain_worker_count",
     "worker_buffer_batches": "grain_per_worker_buffer_size",
-    "ram_budget_mb": "grain_ram_budget_mb",
+    "row_cache_mb": "row_cache_mb",
 }
-_OF_EVALUATION: Final = ("batch_size", "workers", "worker_buffer_batches")
+# Values below a field's minimum that its setting may have.
+_OR: Final = {"workers": ", or -1 to have it chosen", "epochs": ", or 0 for no end"}
 _NAMES: Final = {
     "train": _TRAIN,
-    "eval": {name: named for name, named in _TRAIN.items() if name != "ram_budget_mb"}
-    | {name: f"{_TRAIN[name]}_eval" for name in _OF_EVALUATION},
+    "eval": {name: named for name, named in _TRAIN.items() if name != "row_cache_mb"}
+    | {name: f"{_TRAIN[name]}_eval" for name in ("batch_size", "workers", "worker_buffer_batches")},
 }
 
 
@@ -119,10 +133,27 @@ def read_network_config(
         merged[name] = _parse(name, text)
     for name in merged:
         if name not in _types():
-            raise InputError("config", "name", f"be one of {', '.join(_types())}", quote(name))
-    if "network_train_files" not in merged:
+            way_out = f"Write {_INSTEAD[name]}" if name in _INSTEAD else ""
+            allowed = f"be one of {', '.join(_types())}"
+            raise InputError("config", "name", allowed, quote(name), way_out)
+    if not merged.get("network_train_files"):
         raise InputError("config", "network_train_files", "be given", "none")
+    if isinstance(axes := merged.get("data_sharding"), list | tuple) and axes:
+        # MaxText nests them: the axes of each dimension.
+        merged["data_sharding"] = tuple(axes if isinstance(axes[0], str) else axes[0])
     return NetworkConfig(**merged)
+
+
+def _require_folder(name: str, text: str) -> Path:
+    """Return the folder of a setting; raise an InputError for files, with their folder."""
+    if (folder := Path(text).expanduser()).is_dir() and text:
+        return folder
+    before = Path(re.split(r"[*?[]", str(folder))[0])
+    way_out = "`netpipe prepare SRC... --out DIR` makes one of several, or of a URI"
+    if before.is_file() or before != folder:
+        around = before if before.is_dir() else before.parent
+        way_out = f"Write {around}: all files in it are read, and their names may say train or eval"
+    raise InputError("config", name, "be one folder that exists", quote(text), way_out)
 
 
 def _parse(name: str, text: str) -> object:
@@ -146,16 +177,9 @@ def take_network_config(config: object) -> NetworkConfig:
     if isinstance(config, NetworkConfig):
         return config
     found = {name: getattr(config, name) for name in _types() if hasattr(config, name)}
-    if sharding := found.get("data_sharding"):
-        # MaxText nests them: the axes of each dimension.
-        first = sharding[0]
-        found["data_sharding"] = (first,) if isinstance(first, str) else tuple(first)
     return read_network_config(found)
 
 
 def _types() -> dict[str, type]:
-    hints = get_type_hints(NetworkConfig)
-    return {
-        field.name: getattr(hints[field.name], "__origin__", hints[field.name])
-        for field in fields(NetworkConfig)
-    }
+    hints = get_type_hints(NetworkConfig).items()
+    return {name: getattr(kind, "__origin__", kind) for name, kind in hints}

@@ -131,7 +131,7 @@ def test_rows_in_memory_change_nothing(
     prepared: Path, config: PipelineConfig, workers: int
 ) -> None:
     """Batches are the same whether rows are read from files or kept in shared memory."""
-    kept = dataclasses.replace(config, ram_budget_mb=1, workers=workers)
+    kept = dataclasses.replace(config, row_cache_mb=1, workers=workers)
     _assert_equal(_take(prepared, config, 9), _take(prepared, kept, 9))
 
 

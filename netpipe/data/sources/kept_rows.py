@@ -34,6 +34,11 @@ class KeptRows:
         self._fill(file, budget_bytes)
         self._kept = _map(self._path) if self._ends else b""
 
+    def __str__(self) -> str:
+        kept, rows = len(self._ends), len(self.row_measurements)
+        used_mb = self._ends[-1] / 2**20 if kept else 0
+        return f"{kept:,} of {rows:,} ({kept / rows:.0%}, {used_mb:.0f} MiB)"
+
     def _fill(self, file: int, budget_bytes: int) -> None:
         used, rows = 0, len(self.row_measurements)
         for first in range(0, rows, _READ_AT_ONCE):

@@ -60,6 +60,7 @@ def test_what_exceeds_the_budget_is_read_when_it_is_wanted(counting: Counting) -
     budget = sum(len(encode_row(row)) for row in expected[:4])
     kept = KeptRows(counting, budget)  # type: ignore[arg-type]
     assert len(kept._ends) == 4
+    assert str(kept) == f"4 of {len(expected)} ({4 / len(expected):.0%}, 0 MiB)"
     counting.reads.clear()
     wanted = [7, 2, 5, 0]
     assert_same(kept.read(wanted), [expected[row] for row in wanted])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from perf_tests.studies.ram_budget import main
+from perf_tests.studies.row_cache import main
 from tests.data.conftest import many as many
 
 

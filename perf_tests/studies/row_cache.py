@@ -1,4 +1,4 @@
-"""`python -m perf_tests.studies.ram_budget FOLDER...`: what rows kept in memory gain.
+"""`python -m perf_tests.studies.row_cache FOLDER...`: what rows kept in memory gain.
 
 For each folder of data, batches are made with and without a budget, in turns, in one thread.
 """
@@ -24,7 +24,7 @@ _ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 def measure(data: Path, budget_mb: int, batches: int) -> tuple[float, float]:
     """Return the tokens per CPU second, and the CPU seconds until the first batch can be made."""
     opened_s = time.process_time()
-    dataset = sequences_of_batches(data, replace(_CONFIG, ram_budget_mb=budget_mb))
+    dataset = sequences_of_batches(data, replace(_CONFIG, row_cache_mb=budget_mb))
     opened_s = time.process_time() - opened_s
     iterator = iter(dataset.to_iter_dataset(_ALONE))
     for _ in range(_WARM_UP_BATCHES):
