@@ -1,8 +1,6 @@
 """Global batches on a mesh of many hosts, made as MaxText makes its own.
 
-In MaxText's `input_pipeline_interface.py`, one line of the table of data sets registers them:
-
-    "network": (make_network_train_iterator, make_network_eval_iterator),
+`netpipe.trainer.maxtext` registers them with MaxText.
 """
 
 import time
