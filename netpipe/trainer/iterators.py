@@ -145,6 +145,11 @@ class TrainIterator(Iterator[GlobalBatch]):
         self._batches.set_state(state)
         self._state = self._batches.get_state()
 
+    @property
+    def dataloader(self) -> grain.IterDataset:
+        """The batches of this host, under the name that MaxText's iterators have for it."""
+        return self._batches.dataset()
+
     def close(self) -> None:
         """Stop the workers."""
         if self._log:

@@ -12,6 +12,7 @@ import pytest
 
 from netpipe.data.resume import ResumableBatches
 from netpipe.trainer.network_config import NetworkConfig
+from tests.command import Netpipe, document
 
 pytestmark = pytest.mark.skipif(
     find_spec("maxtext") is None, reason="tox -e maxtext runs these tests"
@@ -150,3 +151,15 @@ def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
     assert code != 0
     assert "'network_train_files' not in" in output
     assert "completed step" not in output
+
+
+def test_a_configuration_with_our_type_is_measured(config: Path, netpipe: Netpipe) -> None:
+    """And its dataset linted, as those of MaxText's own types."""
+    result = netpipe(
+        "measure", "--maxtext", config, "--accelerator", "emulated:20ms", "--budget", 2, "--quiet",
+        "--json",
+    )  # fmt: skip
+    assert result.stdout, result.stderr
+    assert document(result, "measurement.1.json")["batch_bytes"] == 6 * 8 * 64 * 4
+    result = netpipe("lint", f"netpipe.maxtext:dataset {config}", "--quiet", "--json")
+    assert "read_block" in str(document(result, "lint.1.json")["graph"])
