@@ -3,6 +3,7 @@
 Commands take `netpipe.maxtext:loader CONFIG.yml key=value`, Python `partial(loader, "CONFIG.yml")`.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -99,6 +100,11 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
             f"MaxText must be importable, which needs Python 3.12 or 3.13; found {error}. Install "
             "it: pip install 'maxtext[cuda12]', or as docs/maxtext.md says for a TPU or a CPU"
         ) from error
+    words = f"{Path(config).read_text(errors='ignore')} {overrides}"
+    if re.search(r"dataset_type\W+network\b", words):
+        from netpipe.trainer.maxtext import register
+
+        register()
     try:
         settings, _ = train.initialize(["", config, *overrides, *_FORCED])
         return settings, maxtext_utils.get_mesh_from_config(settings)

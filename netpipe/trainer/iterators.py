@@ -1,8 +1,6 @@
 """Global batches on a mesh of many hosts, made as MaxText makes its own.
 
-In MaxText's `input_pipeline_interface.py`, one line of the table of data sets registers them:
-
-    "network": (make_network_train_iterator, make_network_eval_iterator),
+`netpipe.trainer.maxtext` registers them with MaxText.
 """
 
 import time
@@ -149,6 +147,11 @@ class TrainIterator(Iterator[GlobalBatch]):
         """Go on from a position; see `ResumableBatches`."""
         self._batches.set_state(state)
         self._state = self._batches.get_state()
+
+    @property
+    def dataloader(self) -> grain.IterDataset:
+        """The batches of this host, under the name that MaxText's iterators have for it."""
+        return self._batches.dataset()
 
     def close(self) -> None:
         """Stop the workers."""
