@@ -1,4 +1,4 @@
-"""What batches hold, and the figures of runs."""
+"""The arrays of batches, and the figures of runs."""
 
 from math import inf
 
