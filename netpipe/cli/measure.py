@@ -35,8 +35,8 @@ from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
+    figure_lines,
     measurement_document,
-    sizing_line,
     subject_label,
     trace_line,
     verdict_table,
@@ -72,11 +72,11 @@ _TARGET_OPTIONS: Final = (
     ),
     click.option(
         "--flops-per-step", type=float,
-        help="FLOPs of a step, for accelerators that are known by their peak.",
+        help="FLOPs of a step, for its MFU and for an emulated:h100.",
     ),
     click.option(
         "--mfu", type=float, default=0.4, show_default=True,
-        help="The part of its peak that such an accelerator reaches.",
+        help="The part of its peak that an emulated:h100 reaches.",
     ),
 )  # fmt: skip
 _LIMIT_OPTIONS: Final = (
@@ -211,10 +211,7 @@ def print_verdicts(measurements: list[Measurement]) -> None:
         lines = [f"S0 is derived: {device.kind}"] if device.emulated else []
         if measurement.storage:
             lines.append(f"L and R are derived: a stand-in for {measurement.storage}")
-        lines += verdict.evidence
-        if verdict.kind != VerdictKind.INCONCLUSIVE:
-            lines.append(sizing_line(measurement))
-        lines.append(f"next: {verdict.next}")
+        lines += [*verdict.evidence, *figure_lines(measurement, verdict), f"next: {verdict.next}"]
         remarks = decision.find_remarks(measurement, verdict)
         for line in (*lines, *(f"{remark.name}: {remark.message}" for remark in remarks)):
             output.print(f"  {line}")

@@ -81,7 +81,7 @@ def throughput(
     256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
     TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. With
     --workers it is called with the parameter `workers` if it has one; else a Grain pipeline is
-    changed. If its batches have no inputs_segmentation, every element of the first leaf counts as a
+    changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
     if rounds < 1:

@@ -32,7 +32,7 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
         cores, clock = this_host().cores, MonotonicClock()
         investigation = Investigation(factories.loader, request, cores, clock, watch)
         findings = replace(investigation.run(), start_up=start_up).to_document()
-    flops = count_flops(getattr(factories.step, "flops_per_step", None))
+    flops = count_flops(factories.flops)
     return {request.kind: {"findings": findings, "flops_per_step": flops}}
 
 

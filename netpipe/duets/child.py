@@ -7,7 +7,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.duets.blocks import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
 from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.measuring.child import device_and_step
+from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
@@ -53,9 +53,10 @@ def _make_timer(
     if request.quantity == "load_s_per_batch":
         return LoadTimer(puller, clock, block_s), about
     watch.enter_phase("making and warming up the step")
-    device_of, step = device_and_step(request, factories)
+    device_of, subject = device_and_subject(request, factories)
     batches = [puller.first_batch, puller.pull()[0]]
-    stepper = StepRunner(step, batches, clock, factories.synthetic)
+    assert subject.step is not None
+    stepper = StepRunner(subject.step, batches, clock, factories.synthetic)
     stepper.warm_up(_WARM_UP_SHARE * request.budget_s)
     device = device_of(len(stepper.devices))
     about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.device.emulated_names import Flops, parse_accelerator
+from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.targets import run_on_targets, targets_command
@@ -43,7 +43,7 @@ def measure_factories(
     from netpipe.measuring.protocol import measure
 
     let_grain_start_workers()
-    device_of, step = device_and_step(request, factories)
+    device_of, subject = device_and_subject(request, factories)
     trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
 
     def report(left: Finding) -> None:
@@ -51,7 +51,6 @@ def measure_factories(
         write_result(request, {"measurement": complete.to_document()})
 
     with Watchdog(request) as watch:
-        subject = replace(factories, step=step)
         clock, budget_s = MonotonicClock(), request.budget_s
         is_decided = resolve_name(request.decided_by) if request.decided_by else None
         measured = measure(
@@ -64,15 +63,17 @@ def measure_factories(
     return document
 
 
-def device_and_step(
+def device_and_subject(
     request: MeasureRequest, factories: Factories
-) -> tuple[Callable[[int], Device], Callable[[], Any]]:
-    """Return the device for the number of devices that the step uses, and the step's factory.
+) -> tuple[Callable[[int], Device], Factories]:
+    """Return the device for the number of devices that the step uses, and what runs on it.
 
     Raises:
         MisuseError: There is no step, and no emulated device that needs none.
     """
     emulated = parse_accelerator(request.accelerator)
+    if request.flops_per_step is not None:
+        factories = replace(factories, flops_per_step=request.flops_per_step)
     if emulated is None:
         if factories.step is None:
             raise MisuseError(
@@ -80,16 +81,15 @@ def device_and_step(
             )
         from netpipe.device.detection import local_device
 
-        return local_device, factories.step
+        return local_device, factories
     from netpipe.measuring.emulated_step import EmulatedStep
 
-    of_step = getattr(factories.step, "flops_per_step", None)
-    given = (request.flops_per_step, factories.flops_per_step, of_step)
-    flops: Flops = next((flops for flops in given if flops is not None), None)
-    step_s, kind = emulated.derive_step_s(flops, request.mfu)
+    step_s, kind = emulated.derive_step_s(factories.flops, request.mfu)
     step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
     device = Device(emulated.key, kind, "emulated", emulated.count)
-    return lambda _: device, lambda: (step.initial_state(), step)
+    mfu = request.mfu if emulated.peak_flops else None
+    subject = replace(factories, step=lambda: (step.initial_state(), step), assumed_mfu=mfu)
+    return lambda _: device, subject
 
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:

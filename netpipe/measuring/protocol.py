@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from netpipe.clock import Clock
+from netpipe.device.accelerators import peak_flops
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
@@ -16,6 +17,7 @@ from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
+from netpipe.measuring.rates import compute_rates, find_flops
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
@@ -61,8 +63,8 @@ def measure(
 
     The caller closes `closing`, which closes the loaders, once the measurement is safe; `report` is
     then given what remains of the loader. `trace` returns the file for a profiler's trace of some
-    real steps, by the device's key: with it the measurement is yielded once before the trace is
-    taken and once after.
+    real steps, by the device's key. The measurement is yielded again after each thing that may not
+    end: taking that trace, and the analysis of a step whose FLOPs are not given.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -98,6 +100,11 @@ def measure(
         else:
             runner.log.trace, runner.log.no_trace = str(file), ""
     yield summarize()
+    if peak_flops(device_of(len(runner.stepper.devices)).kind) is not None:
+        watch.enter_phase("counting the FLOPs of a step", budget_s)
+        watch.begin_rounds()
+        find_flops(runner)
+        yield summarize()
     closing.callback(_close, runner, report)
 
 
@@ -132,6 +139,7 @@ def _summarize(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
         **_describe_buffers(runner.log),
+        **compute_rates(runner, log, device),
         **environment,
         device=device,
         fingerprint=device.complete_fingerprint(runner.subject.fingerprint),

@@ -14,8 +14,7 @@ class MeasureRequest(SessionRequest):
     """The settings of one measurement.
 
     Attributes:
-        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
-            knows them.
+        flops_per_step: FLOPs of a step on the host's batch; None: the step or XLA knows them.
         mfu: The fraction of that peak that a step reaches.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
         trace_name: What was traced, for the trace's file name.
@@ -51,7 +50,8 @@ class Factories:
         synthetic: Makes the batches that the step is timed on alone, at least two; by default the
             loader's first ones.
         fingerprint: Names the data and the configuration; only equal ones are compared.
-        flops_per_step: As in `MeasureRequest`; by default the attribute of `step` of this name.
+        flops_per_step: As in `MeasureRequest`.
+        assumed_mfu: The MFU that the time of an emulated step follows from.
         import_s: Seconds that importing the factories took; None if not known, as in a test.
     """
 
@@ -61,4 +61,11 @@ class Factories:
     synthetic: Callable[[], Any] | None = None
     fingerprint: str = ""
     flops_per_step: Flops = None
+    assumed_mfu: float | None = field(default=None, kw_only=True)
     import_s: float | None = field(default=None, kw_only=True)
+
+    @property
+    def flops(self) -> Flops:
+        """`flops_per_step`; by default the attribute of `step` of this name."""
+        of_step: Flops = getattr(self.step, "flops_per_step", None)
+        return of_step if self.flops_per_step is None else self.flops_per_step

@@ -181,6 +181,8 @@ class RoundLog:
     within_epochs: bool = True
     trace: str = ""
     no_trace: str = ""
+    flops_per_step: float | None = None
+    no_flops: str = "XLA's analysis of the step did not end"
 
     @property
     def train_blocks(self) -> list[TrainBlock]:

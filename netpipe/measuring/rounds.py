@@ -31,7 +31,7 @@ from netpipe.measuring.round_log import (
     clamp,
 )
 from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import StepRunner, batch_bytes
+from netpipe.measuring.step_runner import StepRunner, batch_bytes, count_batch
 from netpipe.measuring.training_loop import (
     BlockLength,
     Loop,
@@ -102,6 +102,8 @@ class RoundRunner:
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
+        # Before a step can donate them.
+        self.counts = list(map(count_batch, batches))
         assert subject.step is not None
         self.stepper = StepRunner(subject.step, batches, clock, subject.synthetic)
         self.reference = calibration.ReferenceLoader(puller.processes.workers)

@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import Batch, Puller
+from netpipe.measuring.token_counts import Counted, count_tokens
 
 State = Any
 Aux = Any
@@ -143,6 +144,19 @@ def batch_bytes(batch: Batch) -> int:
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
 
+def count_batch(batch: Batch) -> Counted | None:
+    """Count the tokens of this host's batch; None where it has no array that can be read."""
+    try:
+        arrays = {
+            jax.tree_util.keystr(path, simple=True, separator="."): array
+            for path, leaf in jax.tree_util.tree_leaves_with_path(batch)
+            if (array := array_of(leaf)) is not None and array.ndim
+        }
+        return count_tokens(arrays) if arrays else None
+    except Exception:  # noqa: BLE001  # arrays of any library may be deleted, or out of reach
+        return None
+
+
 class StepRunner:
     """A training state, and the step that is timed on it.
 
@@ -198,6 +212,11 @@ class StepRunner:
     def find_done(self, aux: Aux) -> Done:
         """Return what is ready when the step that returned this is done."""
         return first_array(aux) if self.wait is None else Waited(self.wait, aux)
+
+    def lower(self) -> Any:
+        """Return the step's `jax.stages.Lowered`; raise whatever the step raises when traced."""
+        lower: Callable[..., Any] = getattr(self.step, "lower", None) or jax.jit(self.step).lower
+        return lower(self.state, to_device(self.host_batches[0]))
 
     def _to_device(self, batch: Batch) -> Batch:
         # A step that waits by itself need not be JAX's: it moves its batch as it likes.

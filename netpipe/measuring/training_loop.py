@@ -24,10 +24,12 @@ from netpipe.measuring.step_runner import (
     Step,
     StepRunner,
     compilation_count,
+    count_batch,
     first_array,
     is_finite,
     is_ready,
 )
+from netpipe.measuring.token_counts import Counted
 from netpipe.results.step_times import DeviceStep, StepTimes, timeline
 
 # Steps of a block that is cut short.
@@ -59,6 +61,7 @@ class TrainBlock:
         ready: How often the step before was done by then.
         exposed_s: Seconds in which the device idles: from requests that found the step done to the
             next call of the step.
+        counted: The tokens of the last batch; None if they cannot be counted.
     """
 
     steps_s: tuple[float, ...]
@@ -70,6 +73,7 @@ class TrainBlock:
     finite: bool
     timeline: tuple[StepTimes, ...] = ()
     exposed_s: float = 0.0
+    counted: Counted | None = None
 
     @property
     def s_per_step(self) -> float:
@@ -140,6 +144,7 @@ def run_train_block(
             batches.asked_s, batches.waits_s, watched.dispatched_s, device_steps, skipped
         ),
         exposed_s=watched.exposed_s,
+        counted=count_batch(batches.latest),
     )
 
 
@@ -231,6 +236,7 @@ class WatchedBatches:
     waits_s: list[float] = field(default_factory=list)
     compiled_before: int = 0
     failure: Exception | None = None
+    latest: Batch = None
 
     def __iter__(self) -> Iterator[Batch]:
         started, compilations = self.clock(), compilation_count()
@@ -240,7 +246,7 @@ class WatchedBatches:
                     self.compiled_before = compilations()
                 if self.step.latest is not None and self.given >= self.length.skipped:
                     self._probe(self.step.latest)
-                batch = self._pull()
+                batch = self.latest = self._pull()
                 self.given += 1
                 if self.sampler is not None:
                     self.sampler.begin()

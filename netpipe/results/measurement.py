@@ -194,6 +194,11 @@ class Measurement:
     turns: tuple[CalibrationTurns, ...] = ()
     timeline: tuple[StepTimes, ...] = ()
     distributions: Distributions | None = None
+    tokens_per_s: Interval | None = None
+    tokens_per_s_per_device: Interval | None = None
+    tokens_unit: str = "tokens"
+    mfu: Interval | None = None
+    not_known: Mapping[str, str] = field(default_factory=dict)
     trace: str = ""
     storage: str = ""
     epoch_batches: int | None = None

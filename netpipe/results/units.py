@@ -76,6 +76,24 @@ def _format_interval(interval: Interval | None, write: Callable[[float], str]) -
     return f"{write(interval.median)} ({ends})"
 
 
+def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
+    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
+    if isfinite(interval.low) and isfinite(interval.high):
+        return f"{write(interval.low)} to {write(interval.high)}"
+    if isfinite(interval.low):
+        return f"{write(interval.low)} or more"
+    if isfinite(interval.high):
+        return f"{write(interval.high)} or less"
+    return "too few rounds to bound it"
+
+
+def describe_interval(
+    interval: Interval, write: Callable[[float], str] = format_seconds
+) -> tuple[str, str]:
+    """Format the median of an interval, and its ends."""
+    return write(interval.median), format_bounds(interval, write)
+
+
 def format_rounds(count: int) -> str:
     """Write how many rounds there were: `1 round`, `9 rounds`."""
     return f"{count} round{'s' * (count != 1)}"

@@ -102,7 +102,7 @@ def netpipe_fingerprint() -> str:
 
 @pytest.fixture
 def netpipe_flops_per_step() -> float | Callable[[], float] | None:
-    """Override this with the FLOPs of a step, for an emulated accelerator of a known peak."""
+    """Override this with the FLOPs of a step, for its MFU and for an emulated:h100."""
     return None
 
 

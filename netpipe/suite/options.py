@@ -29,7 +29,7 @@ _FLAGS: Final = {
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "storage": ("", "NAME",
         "a stand-in that loaders read from, as object-store or object-store,latency=50ms"),
-    "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
+    "flops_per_step": ("", "FLOPS", "FLOPs of a step, for its MFU and for an emulated:h100"),
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS",

@@ -21,7 +21,7 @@ from netpipe.suite.gate_results import WORK, GateResult, gated_names
 from netpipe.suite.run import Run
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import new_table, subject_label, trace_line, verdict_table
+from netpipe.verdict.report import figure_lines, new_table, subject_label, trace_line, verdict_table
 
 _WIDTH: Final = 118
 _NOTHING_COMPARED: Final = (
@@ -77,6 +77,7 @@ def _verdict_lines(run: Run) -> Iterator[str]:
         if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"
             yield f"  next: {verdict.next}"
+        yield from (f"{label}: {line}" for line in figure_lines(session, verdict))
         for remark in find_remarks(session, verdict):
             yield f"{label}: {remark.name}: {remark.message}"
         if session.trace:

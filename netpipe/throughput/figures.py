@@ -1,57 +1,18 @@
 """What a run counts, and the figures computed from it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
+from netpipe.measuring.token_counts import BY_ELEMENTS, name_leaves
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval, ratio_interval
-
-BY_SEGMENTATION: Final = "those whose inputs_segmentation is above 0"
-BY_ELEMENTS: Final = "all elements of a batch's first leaf, padding too"
-
-_SEGMENTATION: Final = "inputs_segmentation"
-
-
-@dataclass(frozen=True)
-class Counted:
-    """The tokens of one batch, and its token positions, padding included (`slots`)."""
-
-    examples: int
-    tokens: int
-    slots: int
-    rule: str
-
-    @property
-    def padding_fraction(self) -> float:
-        """The fraction of the positions that is padding; 0 for a batch without positions."""
-        return 1 - self.tokens / self.slots if self.slots else 0.0
-
-
-def count_tokens(batch: object) -> Counted:
-    """Count by `inputs_segmentation` where a batch has it; else every element is a token."""
-    if isinstance(batch, Mapping) and _SEGMENTATION in batch:
-        segmentation = np.asarray(batch[_SEGMENTATION])
-        tokens = int(np.count_nonzero(segmentation > 0))
-        return Counted(_rows(segmentation), tokens, segmentation.size, BY_SEGMENTATION)
-    leaf: Any = batch
-    while isinstance(leaf, Mapping | list | tuple) and len(leaf):
-        leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
-    elements = prod(np.shape(leaf))
-    return Counted(_rows(leaf), elements, elements, BY_ELEMENTS)
-
-
-def _rows(array: Any) -> int:
-    shape = np.shape(array)
-    return shape[0] if shape else 1
 
 
 def describe_arrays(batch: object) -> dict[str, str]:
     """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
-    return {name: _describe(leaf) for name, leaf in _name_arrays(batch, "the batch")}
+    named = {name or "the batch": leaf for name, leaf in name_leaves(batch)}
+    return {name: _describe(named[name]) for name in sorted(named)}
 
 
 def _describe(leaf: object) -> str:
@@ -62,20 +23,7 @@ def _describe(leaf: object) -> str:
 
 def size_in_bytes(batch: object) -> int:
     """Return the bytes of all arrays of a batch; a leaf that is none counts 0."""
-    return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in _name_arrays(batch, ""))
-
-
-def _name_arrays(batch: object, name: str) -> Iterator[tuple[str, object]]:
-    if isinstance(batch, Mapping):
-        parts: Iterable[tuple[Any, Any]] = sorted(batch.items(), key=lambda item: str(item[0]))
-    elif isinstance(batch, list | tuple):
-        parts = enumerate(batch)
-    else:
-        yield name, batch
-        return
-    prefix = "" if name == "the batch" else f"{name}."
-    for key, part in parts:
-        yield from _name_arrays(part, f"{prefix}{key}")
+    return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in name_leaves(batch))
 
 
 def most_behind(arrivals_s: Sequence[float]) -> float:
@@ -134,7 +82,7 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 
 def speed_figure(runs: Sequence[Tally]) -> str:
     """Return the name of the figure that tells a speed: of tokens if batches say what is one."""
-    return "tokens_per_s" if runs[0].counted_by == BY_SEGMENTATION else "examples_per_s"
+    return "examples_per_s" if runs[0].counted_by == BY_ELEMENTS else "tokens_per_s"
 
 
 def over_rounds(name: str, runs: Sequence[Tally]) -> Interval:

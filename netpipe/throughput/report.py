@@ -18,7 +18,6 @@ from netpipe.results.units import (
     scale_of,
 )
 from netpipe.throughput.figures import (
-    BY_SEGMENTATION,
     FIGURES,
     Tally,
     over_rounds,
@@ -127,7 +126,7 @@ def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
 
 def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
-    has_tokens = any(runs[0].counted_by == BY_SEGMENTATION for runs in found.runs)
+    has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
     columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
     table = new_table("loader speed", "batch", "workers", *columns)
     # Otherwise its ten columns do not fit.

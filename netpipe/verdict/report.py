@@ -1,6 +1,6 @@
 """Measurements for people and for programs: tables and JSON documents."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -8,7 +8,13 @@ from rich import box
 from rich.table import Column, Table
 
 from netpipe.results.measurement import Measurement, parse_measurement
-from netpipe.results.units import format_number, format_percent, format_seconds
+from netpipe.results.units import (
+    describe_interval,
+    format_amount,
+    format_number,
+    format_percent,
+    format_seconds,
+)
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
@@ -54,7 +60,7 @@ def subject_label(measurement: Measurement) -> str:
 
 
 def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()) -> Table:
-    """Return a table with one row per measurement: its times, ratios and verdict.
+    """Return a table with one row per measurement: its times, ratios, rates and verdict.
 
     Rows of several hosts have the host's name instead of the device.
     """
@@ -62,12 +68,10 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
     # The only column that may wrap in a narrow terminal.
     names = iter(hosts)
     table.add_column("host" if hosts else "device")
-    for heading in ("load L", "step S0", "real step R", "headroom", "stall"):
+    for heading in ("load L", "step S0", "real step R", "headroom", "stall", "tokens/s", "MFU"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("workers needed")
     table.add_column("verdict", no_wrap=True)
     for measurement in measurements:
-        kind = judge(measurement).kind
         table.add_row(
             next(names, None) or subject_label(measurement),
             format_seconds(measurement.load_s_per_batch.median),
@@ -75,15 +79,40 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
             format_seconds(measurement.train_s_per_step.median),
             f"{measurement.headroom.median:.2f}",
             format_percent(measurement.stall_fraction.median),
-            "" if kind == VerdictKind.INCONCLUSIVE else _format_workers(measurement),
-            kind,
+            *(median or "-" for median, _ in describe_rates(measurement).values()),
+            judge(measurement).kind,
         )
     return table
 
 
+def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
+    """Return by label the median of each rate and its ends, or "" and why it is not known."""
+    unit = " examples" * (measurement.tokens_unit == "examples")
+
+    def describe(name: str, write: Callable[[float], str]) -> tuple[str, str]:
+        if (rate := getattr(measurement, name)) is not None:
+            return describe_interval(rate, write)
+        return "", measurement.not_known.get(name, "an older netpipe did not measure it")
+
+    return {
+        "tokens/s": describe("tokens_per_s", lambda amount: format_amount(amount) + unit),
+        "MFU": describe("mfu", lambda fraction: f"{format_number(100 * fraction, 2)}%"),
+    }
+
+
+def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
+    """Yield the rates and, where the verdict is decided, what would keep the step fed."""
+    yield "; ".join(
+        f"{label}: {median} ({note})" if median else f"{label}: not known: {note}"
+        for label, (median, note) in describe_rates(measurement).items()
+    )
+    if verdict.kind != VerdictKind.INCONCLUSIVE:
+        yield sizing_line(measurement)
+
+
 def sizing_line(measurement: Measurement) -> str:
     """Return how many workers and cores would keep the step fed, and whether the host has them."""
-    line = f"workers needed: {_format_workers(measurement)}"
+    line = f"workers needed: {workers_needed(measurement)} (has {measurement.loader_processes})"
     needed, usable = cores_needed(measurement), measurement.host.cores
     if needed is None:
         return line
@@ -94,7 +123,3 @@ def sizing_line(measurement: Measurement) -> str:
 def trace_line(measurement: Measurement) -> str:
     """Return where the trace is, and what opens it."""
     return f"trace: {measurement.trace} (open it in https://ui.perfetto.dev)"
-
-
-def _format_workers(measurement: Measurement) -> str:
-    return f"{workers_needed(measurement)} (has {measurement.loader_processes})"

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import ClassVar
 
 from rich import table as terminal
 from rich.console import JustifyMethod
 
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_number, format_seconds
+from netpipe.results.units import describe_interval, format_number, format_seconds
 from netpipe.verdict.report import new_table
 from netpipe.verdict.tones import Tone
 
@@ -58,24 +57,6 @@ class Table:
 def format_ratio(value: float) -> str:
     """Format a ratio: `0.88`, `20.1`."""
     return f"{value:.2f}" if abs(value) < 10 else format_number(value)
-
-
-def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
-    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
-    if isfinite(interval.low) and isfinite(interval.high):
-        return f"{write(interval.low)} to {write(interval.high)}"
-    if isfinite(interval.low):
-        return f"{write(interval.low)} or more"
-    if isfinite(interval.high):
-        return f"{write(interval.high)} or less"
-    return "too few rounds to bound it"
-
-
-def describe_interval(
-    interval: Interval, write: Callable[[float], str] = format_seconds
-) -> tuple[str, str]:
-    """Format the median of an interval, and its ends."""
-    return write(interval.median), format_bounds(interval, write)
 
 
 def interval_figure(

@@ -34,11 +34,8 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
             from netpipe.work_counts.step_work import count_step_work, describe_backend
 
             watch.enter_phase("analysing the step")
-            flops = factories.flops_per_step
-            if flops is None:
-                flops = getattr(factories.step, "flops_per_step", None)
             step, step_not_counted = count_step_work(
-                factories.step, (2 * work.step_batches)[-2:], factories.synthetic, flops
+                factories.step, (2 * work.step_batches)[-2:], factories.synthetic, factories.flops
             )
             counts |= {kind: {"": amount} for kind, amount in step.items()}
             not_counted |= step_not_counted

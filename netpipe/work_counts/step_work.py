@@ -1,8 +1,7 @@
 """What a step does for a batch, from the step itself and from XLA's analysis of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 import jax
 
@@ -10,7 +9,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import Flops, count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.loader_puller import Batch
-from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, to_device
+from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner
 
 _WARM_UP_S = 60.0
 
@@ -36,7 +35,13 @@ def count_step_work(
     }
     known_flops = count_flops(flops)
     try:
-        analysis = _analyze(runner, batches[0])
+        compiled = runner.lower().compile()
+        cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+        analysis = {
+            "step_flops": cost.get("flops"),
+            "step_accessed_bytes": cost.get("bytes accessed"),
+            "step_temporary_bytes": memory and float(memory.temp_size_in_bytes),
+        }
     except Exception as error:  # noqa: BLE001  # a step that is not a pure function may raise anything
         analysis = {}
         why = f"XLA cannot analyse the step: {describe_error(error).splitlines()[0]}"
@@ -47,14 +52,3 @@ def count_step_work(
     found = {kind: amount for kind, amount in analysis.items() if amount is not None}
     kinds = ("step_flops", "step_accessed_bytes", "step_temporary_bytes")
     return {**counts, **found}, {kind: why for kind in kinds if kind not in found}
-
-
-def _analyze(runner: StepRunner, batch: Batch) -> dict[str, float | None]:
-    lower: Callable[..., Any] = getattr(runner.step, "lower", None) or jax.jit(runner.step).lower
-    compiled = lower(runner.state, to_device(batch)).compile()
-    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
-    return {
-        "step_flops": cost.get("flops"),
-        "step_accessed_bytes": cost.get("bytes accessed"),
-        "step_temporary_bytes": memory and float(memory.temp_size_in_bytes),
-    }

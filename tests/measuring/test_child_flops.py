@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.child import device_and_step
+from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Device
@@ -30,7 +30,7 @@ def device(accelerator: str, **given: Any) -> Device:
     request = MeasureRequest(
         accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
     )
-    device_of, _ = device_and_step(request, Factories(tiny_loader, **given))
+    device_of, _ = device_and_subject(request, Factories(tiny_loader, **given))
     return device_of(1)
 
 
@@ -71,9 +71,10 @@ def test_a_step_time_needs_none() -> None:
 def test_the_step_takes_the_time_and_copies_at_the_bandwidth() -> None:
     """FLOPs / (8 x peak x MFU) a step, and bytes / bandwidth a batch."""
     request = MeasureRequest(accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5)
-    device_of, factory = device_and_step(request, Factories(tiny_loader))
+    device_of, subject = device_and_subject(request, Factories(tiny_loader))
     assert device_of(1).count == 8
-    _, step = factory()
+    assert subject.step is not None
+    _, step = subject.step()
     assert isinstance(step, EmulatedStep)
     assert step._engines.dispatch(0, 0) == pytest.approx(2e6)
     assert step._engines.dispatch(0, 20_000_000) == pytest.approx(10e6 + 2e6)

@@ -46,4 +46,7 @@ def test_resident_batches_keep_their_sharding(
         "--budget", "2", "--json",
     )  # fmt: skip
     assert measured.returncode in (0, 1, 3), measured.stderr
-    assert json.loads(measured.stdout)["step_s"]["median"] > 0
+    found = json.loads(measured.stdout)
+    assert found["step_s"]["median"] > 0
+    of_host, of_device = found["tokens_per_s"], found["tokens_per_s_per_device"]
+    assert of_host["median"] == pytest.approx(4 * of_device["median"])

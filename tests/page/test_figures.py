@@ -30,6 +30,8 @@ FIGURES: Final = {
     "real step R": ("train_s_per_step.median", "train_s_per_step.low", "train_s_per_step.high"),
     "headroom": ("headroom.median", "headroom.low", "headroom.high"),
     "stall": ("stall_fraction.median", "stall_fraction.low", "stall_fraction.high"),
+    "tokens/s": ("tokens_per_s.median", "tokens_per_s.low", "tokens_per_s.high"),
+    "MFU": ("mfu.median", "mfu.low", "mfu.high"),
     "workers needed": ("workers_needed", "loader_processes"),
     "cores needed": ("cores_needed", "host.cores"),
     "accelerator utilisation": ("accelerator_utilisation.median",),
@@ -86,6 +88,8 @@ def drawn(seed: int) -> Document:
     return examples.measurement() | {
         **{name: interval(time_s()) for name in names},
         **{name: interval(draw.uniform(0.01, 0.5)) for name in fractions},
+        "tokens_per_s": interval(10 ** draw.uniform(0, 8)),
+        "mfu": interval(10 ** draw.uniform(-4, -0.5)),
         "wait_s": {"p50": time_s(), "p95": time_s(), "p99": time_s(), "cv": 0.1},
         "sync_probe_fraction": draw.random(),
         "dispatch_depth": draw.randrange(1, 40),

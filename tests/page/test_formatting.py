@@ -9,7 +9,8 @@ from netpipe.page.formatting import (
     strip_modules,
 )
 from netpipe.results.measurement import Interval
-from netpipe.verdict.tables import format_bounds, format_ratio
+from netpipe.results.units import format_bounds
+from netpipe.verdict.tables import format_ratio
 
 
 @pytest.mark.parametrize(

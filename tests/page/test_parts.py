@@ -10,9 +10,18 @@ from netpipe.page.parts import build_parts
 from netpipe.page.rendering import replace_unprintable
 from netpipe.verdict.tables import Table
 from netpipe.verdict.tones import Tone
-from tests.measurements import CPU
+from tests.measurements import CPU, EMULATED
 from tests.page import examples
-from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run, work
+from tests.page.examples import (
+    comparison,
+    diagnosis,
+    lint,
+    measurement,
+    measurements,
+    near,
+    run,
+    work,
+)
 
 STEPS = ["Who waits for whom", "All steps, not only the median"]
 
@@ -89,6 +98,21 @@ def test_nothing_is_advised_without_a_verdict() -> None:
     both["measurements"][1] = measurement(device=CPU, drained=False)
     table = find_table(build(both)[0], "Headroom of each accelerator")
     assert [row["workers needed"].text for row in table.rows] == ["2", ""]
+
+
+def test_the_rates_are_shown_or_why_not() -> None:
+    """The page says why a rate is not known; accelerators are compared by the others."""
+    both = [
+        measurement(device=EMULATED, tokens_per_s=near(52345.0), mfu=near(0.15)),
+        measurement(not_known={"mfu": "no peak"}),
+    ]
+    overview, first, second = build({"schema": "netpipe.measurements/1", "measurements": both})
+    assert Fact("tokens/s", "52.3 k", "49.7 k to 55 k") in first.facts
+    assert Fact("MFU", "15%", "14% to 16%") in first.facts
+    assert Fact("MFU", "not known", "no peak") in second.facts
+    rows = find_table(overview, "Headroom of each accelerator").rows
+    assert [row["tokens/s"].text for row in rows] == ["52.3 k", "not known"]
+    assert [row["MFU"].text for row in rows] == ["15%", "not known"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.start_up import StartUp
+from netpipe.results.statistics import median_interval
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
 from netpipe.suite.gate_results import GateResult
@@ -38,6 +39,7 @@ MAY_BE_ABSENT = (
     *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
     *("epoch_batches", "within_epochs", "start_up", "storage", "watched_batches"),
     *("peak_pss_bytes", "growth_bytes_per_batch", "growing_process"),
+    *("tokens_per_s", "tokens_per_s_per_device", "tokens_unit", "mfu", "not_known"),
 )
 ERROR = {"kind": "failed", "message": "disk gone"}
 MEASUREMENTS = [
@@ -45,6 +47,10 @@ MEASUREMENTS = [
         timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
         distributions=Distributions((0.03,) * 101, (0.01,) * 101, 180),
         start_up=StartUp(1.0, 2.0, 3.0),
+        tokens_per_s=median_interval([5e4, 5.1e4]),
+        tokens_per_s_per_device=median_interval([5e4] * 6),
+        tokens_unit="examples",
+        not_known={"mfu": "no peak is known for h200-x1"},
     ),
     make_measurement(device=EMULATED, rounds=2, **NONE),
     make_measurement(device=CPU, load_s=0.04, train_s=0.04, findings=(Finding("a", "b"),)),
@@ -114,6 +120,11 @@ def spoilt() -> Iterator[tuple[str, Any]]:
         (("distributions", "steps"), 0),
         (("start_up", "import_s"), -0.1),
         (("start_up", "reading_s"), 0.1),
+        (("mfu",), 0.15),
+        (("tokens_per_s", "median"), 0.0),
+        (("tokens_unit",), "words"),
+        (("not_known", "step_s"), "no step"),
+        (("not_known", "mfu"), ""),
     ]
     for path, value in wrongs:
         wrong = copy.deepcopy(right)

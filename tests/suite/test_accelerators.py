@@ -1,7 +1,11 @@
 """Which accelerator a test is measured against: by flag, by marker, several in turn."""
 
+from dataclasses import replace
+
+from netpipe.results.statistics import median_interval
 from netpipe.verdict import clear
 from tests.suite.project import LOAD_TIME, NO_STALL, Project, line_with
+from tests.suite.recorded import recorded
 
 MARKED = """
     import pytest
@@ -29,6 +33,22 @@ def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
     result.stdout.fnmatch_lines_random(
         ["*test_load_time[[]auto]*NO_BASELINE*", "*test_load_time[[]emulated:5ms]*NO_BASELINE*"]
     )
+
+
+def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
+    """The table has tokens/s and MFU; a line below says why one is not known, or what is needed."""
+    not_known = {"mfu": "no peak is known for cpu-testing-4"}
+    project.sessions = [
+        replace(recorded(), tokens_per_s=median_interval([52345.0] * 6), not_known=not_known)
+    ]
+    result = project.run()
+    assert line_with(result, "cpu-testing-4 ", "52.3 k").split()[-2:] == ["-", "healthy"]
+    line_with(
+        result,
+        "cpu-testing-4: tokens/s: 52.3 k (52.3 k to 52.3 k); "
+        "MFU: not known: no peak is known for cpu-testing-4",
+    )
+    line_with(result, "cpu-testing-4: workers needed: 1 (has 0)")
 
 
 def test_one_accelerator_does_not_rename_a_test(project: Project) -> None:

@@ -1,18 +1,13 @@
-"""Counting the tokens of batches, and the figures of runs."""
+"""The arrays of batches, and the figures of runs."""
 
 from math import inf
-from typing import Any
 
 import numpy as np
 import pytest
 
 from netpipe.results.measurement import Interval
 from netpipe.throughput.figures import (
-    BY_ELEMENTS,
-    BY_SEGMENTATION,
     FIGURES,
-    Counted,
-    count_tokens,
     describe_arrays,
     most_behind,
     over_rounds,
@@ -70,33 +65,6 @@ def test_there_is_no_ratio_to_zero() -> None:
     assert ratio("bytes_read_per_token", [make_tally()], [make_tally(bytes_read=0)]) is None
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8"])
-def test_padding_does_not_count(dtype: str) -> None:
-    """With a segmentation, the tokens of all segments count."""
-    segmentation = np.array([[1, 1, 2, 0], [1, 0, 0, 0]]).astype(dtype)
-    batch = {"inputs": np.zeros((2, 4), np.int32), "inputs_segmentation": segmentation}
-    counted = count_tokens(batch)
-    assert counted == Counted(examples=2, tokens=4, slots=8, rule=BY_SEGMENTATION)
-    assert counted.padding_fraction == 0.5
-
-
-@pytest.mark.parametrize(
-    ("batch", "rows", "elements"),
-    [
-        ({"x": np.zeros((2, 3)), "label": np.zeros(2)}, 2, 6),
-        ([np.zeros(5), np.zeros((9, 9))], 5, 5),
-        (({"tokens": [np.zeros((4, 2))]}, 1), 4, 8),
-        (np.zeros((3, 7)), 3, 21),
-        ({}, 1, 1),
-    ],
-)
-def test_without_a_segmentation_every_element_counts(batch: Any, rows: int, elements: int) -> None:
-    """Without a segmentation, all elements of the first leaf count; its rows are the examples."""
-    counted = count_tokens(batch)
-    assert counted == Counted(rows, elements, elements, BY_ELEMENTS)
-    assert counted.padding_fraction == 0
-
-
 def test_the_arrays_of_a_batch_are_described_by_name() -> None:
     """Dicts, tuples and lists are followed in an order that does not depend on the dict's."""
     batch = {"y": (np.zeros(3, np.int8), 5), "x": [np.zeros((2, 4))]}
@@ -145,7 +113,6 @@ class Tensor:
 
 
 def test_tensors_count_as_arrays() -> None:
-    """Their elements are counted, and their types are those of equal arrays."""
-    assert count_tokens([Tensor()]) == Counted(2, 6, 6, BY_ELEMENTS)
+    """Their types are those of equal arrays."""
     assert describe_arrays(Tensor()) == describe_arrays(np.zeros((2, 3), np.float32))
     assert size_in_bytes(Tensor()) == 24

@@ -10,9 +10,10 @@ from rich.console import Console
 
 import netpipe
 from netpipe.config import PipelineConfig
+from netpipe.measuring.token_counts import BY_ELEMENTS
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
-from netpipe.throughput.figures import BY_ELEMENTS, FIGURES
+from netpipe.throughput.figures import FIGURES
 from netpipe.throughput.report import (
     Against,
     Throughput,

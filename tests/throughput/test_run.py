@@ -22,7 +22,8 @@ Batch = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]
 
 def batch_of(tokens: int) -> Batch:
     """Return a batch of ten slots."""
-    return {"inputs_segmentation": (np.arange(10) < tokens).astype(np.int32)}
+    inputs = np.arange(10, dtype=np.int32)
+    return {"inputs": inputs, "inputs_segmentation": (inputs < tokens).astype(np.int32)}
 
 
 def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWATCHED) -> Tally:

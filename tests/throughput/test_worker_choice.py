@@ -8,7 +8,8 @@ from itertools import cycle
 import pytest
 
 from netpipe.errors import InputError, MisuseError, SessionError
-from netpipe.throughput.figures import BY_ELEMENTS, Tally
+from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.throughput.figures import Tally
 from netpipe.throughput.worker_choice import (
     Candidate,
     WorkerChoice,

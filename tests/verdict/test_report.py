@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from netpipe.cli.measure import print_verdicts
 from netpipe.results.measurement import Finding, Rounds
+from netpipe.results.statistics import median_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document, sizing_line, verdict_table
 from tests.measurements import CPU, EMULATED, make_measurement, spread
@@ -45,19 +47,27 @@ def test_the_document_says_what_is_emulated() -> None:
 
 
 def test_the_table_has_a_row_for_each() -> None:
-    """A row holds the times, the ratios and the kind; what is emulated is marked as derived."""
+    """A row holds times, ratios, rates and the kind; what is emulated is marked as derived."""
     measurements = [
-        make_measurement(device=CPU),
-        make_measurement(device=EMULATED, load_s=0.060, train_s=0.060, loader_processes=1),
-    ]
+        make_measurement(device=CPU, tokens_per_s=median_interval([512.3]), tokens_unit="examples"),
+        make_measurement(
+            device=EMULATED, load_s=0.060, train_s=0.060,
+            tokens_per_s=median_interval([52345.0]), mfu=median_interval([0.1538]),
+        ),
+        make_measurement(),
+    ]  # fmt: skip
     stream = StringIO()
     Console(file=stream, width=118).print(verdict_table(measurements))
-    assert "workers needed" in stream.getvalue()
     rows = [line.split() for line in stream.getvalue().splitlines()]
-    assert ["cpu-intel-xeon-2", "10", "ms", "30", "ms", "30", "ms"] in [row[:7] for row in rows]
+    assert "stall tokens/s MFU verdict" in [" ".join(row[-4:]) for row in rows]
+    cpu = next(row for row in rows if row and row[0] == "cpu-intel-xeon-2")
+    assert cpu[1:7] == ["10", "ms", "30", "ms", "30", "ms"]
+    assert cpu[-4:] == ["512", "examples", "-", "healthy"]
     derived = next(row for row in rows if row and row[0] == EMULATED.key)
     assert derived[1] == "(derived)"
-    assert derived[-6:] == ["0.50", "50.0%", "3", "(has", "1)", "loader-bound"]
+    assert derived[-6:] == ["0.50", "50.0%", "52.3", "k", "15%", "loader-bound"]
+    unknown = next(row for row in rows if row and row[0] == "h200-x1")
+    assert unknown[-3:] == ["-", "-", "healthy"]
 
 
 def test_a_narrow_table_keeps_the_verdict() -> None:
@@ -69,6 +79,46 @@ def test_a_narrow_table_keeps_the_verdict() -> None:
     assert "loader-bound" in stream.getvalue()
     assert "(derived)" in stream.getvalue()
     assert "60 ms" in stream.getvalue()
+
+
+def test_a_narrow_terminal_wraps_only_the_device() -> None:
+    """The row of the README's machine fits into 100 columns."""
+    tokens_per_s, mfu = median_interval([52345.0]), median_interval([0.15])
+    table = verdict_table([make_measurement(device=CPU, tokens_per_s=tokens_per_s, mfu=mfu)])
+    assert Console(width=200).measure(table).maximum <= 100
+
+
+@pytest.mark.parametrize(
+    ("rates", "per_s", "mfu"),
+    [
+        (
+            {"tokens_per_s": median_interval([5e4, 5.2e4, 5.4e4]), "mfu": median_interval([0.15])},
+            "tokens/s: 52 k (46.3 k to 58.3 k)",
+            "MFU: 15% (too few rounds to bound it)",
+        ),
+        (
+            {
+                "tokens_per_s": median_interval([512.0] * 6),
+                "tokens_unit": "examples",
+                "not_known": {"mfu": "no peak is known for cpu-2"},
+            },
+            "tokens/s: 512 examples (512 examples to 512 examples)",
+            "MFU: not known: no peak is known for cpu-2",
+        ),
+        (
+            {},
+            "tokens/s: not known: an older netpipe did not measure it",
+            "MFU: not known: an older netpipe did not measure it",
+        ),
+    ],
+    ids=["known", "examples", "older"],
+)
+def test_a_rate_that_is_not_known_says_why(
+    rates: dict[str, Any], per_s: str, mfu: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is never shown as 0."""
+    print_verdicts([make_measurement(**rates)])
+    assert f"{per_s}; {mfu}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_document_says_what_is_needed() -> None:

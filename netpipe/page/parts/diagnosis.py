@@ -35,9 +35,9 @@ from netpipe.page.parts.measurement import (
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_stage_bars, rate_factor
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import format_seconds
+from netpipe.results.units import describe_interval, format_seconds
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.tables import Table, describe_interval, format_ratio
+from netpipe.verdict.tables import Table, format_ratio
 from netpipe.verdict.tones import Tone
 
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)

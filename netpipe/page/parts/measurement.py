@@ -10,17 +10,16 @@ from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.results.measurement import BlockingLine, Interval, Measurement, converter
 from netpipe.results.step_times import StepTimes
-from netpipe.results.units import format_number, format_percent, format_seconds
-from netpipe.verdict.kinds import Verdict, VerdictKind
-from netpipe.verdict.report import parse_printed, subject_label
-from netpipe.verdict.tables import (
-    Cell,
-    Figure,
-    Table,
+from netpipe.results.units import (
     describe_interval,
     format_bounds,
-    format_ratio,
+    format_number,
+    format_percent,
+    format_seconds,
 )
+from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.report import describe_rates, parse_printed, subject_label
+from netpipe.verdict.tables import Cell, Figure, Table, format_ratio
 from netpipe.verdict.tones import BY_VERDICT, Tone, pick_worst
 
 _DRAWN_TIMES: Final = (
@@ -53,24 +52,23 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
     }
     table = Table(
         "One loader, several accelerators",
-        "Medians. A step time marked derived comes from FLOPs and a peak, not from a run; the "
-        "times in a storage come from a stand-in.",
-        [_build_accelerator_row(*pair) for pair in pairs],
+        "Medians. A step time and an MFU marked derived come from FLOPs and a peak, not from a "
+        "run; the times in a storage come from a stand-in.",
+        list(map(_build_accelerator_row, parts)),
     )
     return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
 
 
-def _build_accelerator_row(part: Part, document: Mapping[str, Any]) -> dict[str, Cell]:
+def _build_accelerator_row(part: Part) -> dict[str, Cell]:
+    facts = {fact.label: fact.value for fact in part.facts}
     return {
         "accelerator": Cell(part.title),
         "verdict": Cell(part.headline.word, tone=part.headline.tone),
-        "load L": Figure(format_seconds(document["load_s_per_batch"]["median"])),
-        "step S0": Figure(format_seconds(document["step_s"]["median"])),
-        "real step R": Figure(format_seconds(document["train_s_per_step"]["median"])),
-        "headroom": Figure(format_ratio(document["headroom"]["median"])),
-        "stall": Figure(format_percent(document["stall_fraction"]["median"])),
-        "workers needed": Figure(str(document.get("workers_needed") or "")),
-    }
+        **{label: Figure(facts.get(label, "")) for label in (
+            "load time L", "step time S0", "real step R", "headroom", "stall", "tokens/s", "MFU",
+            "workers needed",
+        )},
+    }  # fmt: skip
 
 
 def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
@@ -120,6 +118,8 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
     yield Fact("headroom", *describe_interval(measurement.headroom, format_ratio))
     stall = measurement.stall_fraction
     yield Fact("stall", format_percent(stall.median), format_bounds(stall, "{:.0%}".format))
+    for label, (median, note) in describe_rates(measurement).items():
+        yield Fact(label, median or "not known", note)
     if (workers := document.get("workers_needed")) is not None:
         yield Fact("workers needed", str(workers), f"has {measurement.loader_processes}")
     if (cores := document.get("cores_needed")) is not None:

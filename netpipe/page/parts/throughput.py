@@ -8,8 +8,8 @@ from netpipe.page.formatting import format_size
 from netpipe.page.parts.measurement import build_environment_cards
 from netpipe.page.plots.rows import Row, draw_amounts
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import format_amount, format_number
-from netpipe.verdict.tables import Cell, Figure, Table, format_bounds
+from netpipe.results.units import format_amount, format_bounds, format_number
+from netpipe.verdict.tables import Cell, Figure, Table
 from netpipe.verdict.tones import Tone
 
 _FIGURES: Final = (

@@ -1,0 +1,61 @@
+"""Counting the tokens of a batch, by the leaf that says where its padding is."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+BY_ELEMENTS: Final = "all elements of a batch's first array, padding too"
+
+# MaxText's packing, Grain's, Hugging Face's and BERT's. Under other names, 0 may not mean padding.
+_MARK: Final = re.compile(
+    r"(.*\.)?((inputs|targets)_segmentation|\w+_segment_ids|attention_mask|input_mask)"
+)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The tokens of one batch, and its token positions, padding included (`slots`)."""
+
+    examples: int
+    tokens: int
+    slots: int
+    rule: str
+
+    @property
+    def padding_fraction(self) -> float:
+        """The fraction of the positions that is padding; 0 for a batch without positions."""
+        return 1 - self.tokens / self.slots if self.slots else 0.0
+
+
+def count_tokens(batch: object) -> Counted:
+    """Count where a segmentation or a mask is above 0; without one, every element is a token."""
+    leaves = dict(name_leaves(batch))
+    shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
+    # The mask of an attention may also have a place for each pair of tokens.
+    places = list(shapes.values())
+    marks = [name for name in leaves if _MARK.fullmatch(name) and places.count(shapes[name]) > 1]
+    if marks:
+        mark = min(marks, key=lambda name: "inputs" not in name)
+        shape, rule = shapes[mark], f"those whose {mark} is above 0"
+        tokens = int(np.count_nonzero(np.asarray(leaves[mark]) > 0))
+    else:
+        shape, rule = next(filter(None, places), ()), BY_ELEMENTS
+        tokens = prod(shape)
+    return Counted(shape[0] if shape else 1, tokens, prod(shape), rule)
+
+
+def name_leaves(tree: object, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a batch with their names, such as `inputs` or `pair.0`."""
+    if isinstance(tree, Mapping):
+        parts: Iterable[tuple[Any, Any]] = tree.items()
+    elif isinstance(tree, list | tuple):
+        parts = enumerate(tree)
+    else:
+        yield name, tree
+        return
+    for key, part in parts:
+        yield from name_leaves(part, f"{name}.{key}" if name else str(key))
