@@ -6,6 +6,7 @@ from traceback import StackSummary
 from typing import Final
 
 from netpipe.errors import describe_error
+from netpipe.session.processes import LOWER_BUFFERS
 
 _READING: Final = "write .to_iter_dataset(grain.ReadOptions(num_threads=0))"
 _WORKERS: Final = "write .mp_prefetch(grain.MultiprocessingOptions(num_workers=2))"
@@ -37,6 +38,7 @@ _ADVICE: Final = {
     r"to_iter_dataset\(\) got an .* '\w+_": _READING,
     r"Config\.update\(\) got an .* '(py_\w+)'": r'write grain.config.update("\1", ...)',
     r"Saving the dataset graph": 'set it to "", and draw by netpipe lint TARGET --svg FILE',
+    r"exit code -[79]\b|MemoryError: ": f"memory may have run out: {LOWER_BUFFERS}",
 }
 
 

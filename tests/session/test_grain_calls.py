@@ -152,6 +152,22 @@ def test_a_folder_for_drawings_is_answered() -> None:
         grain.config.update(setting, before)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Worker process was terminated unexpectedly with exit code -9. Search"),
+        MemoryError("Unable to allocate 40 GiB"),
+    ],
+    ids=["worker", "numpy"],
+)
+def test_too_little_memory_names_the_settings_to_lower(error: Exception) -> None:
+    """A worker that the kernel killed, and an array that does not fit."""
+    first = format_failure(error).splitlines()[0]
+    assert (
+        "; memory may have run out: lower per_worker_buffer_size, worker_buffer_size or " in first
+    )
+
+
 def methods_of_one() -> list[tuple[type, str]]:
     """Return each public method that a class of Grain lacks and another one has."""
     names = {name for kind in KINDS for name in dir(kind) if not name.startswith("_")}
