@@ -31,6 +31,9 @@ def filtered():
     ordered = grain.MapDataset.range(64).to_iter_dataset(alone)
     return ordered.filter(lambda number: number % 3).batch(4).mp_prefetch(workers)
 
+def unreachable():
+    return grain.MapDataset.range(64).batch(4).mp_prefetch(workers)
+
 def unprefetched():
     return grain.MapDataset.range(64).map(lambda number: number + 1).to_iter_dataset(alone)
 """
@@ -81,6 +84,16 @@ def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
     assert result.exit_code == 1
     assert "batch-after-mp-prefetch" in [finding["rule"] for finding in found["findings"]]
     assert {node["made_at"].rpartition(":")[0] for node in found["graph"]} >= {pipelines}
+
+
+def test_a_call_that_grain_does_not_have_is_answered(netpipe: Netpipe, pipelines: str) -> None:
+    """The only line of the error names the line of the call and what to write: exit code 2."""
+    result = netpipe("lint", f"{pipelines}:unreachable")
+    assert result.exit_code == 2
+    assert re.search(
+        r"netpipe: Attri.* 'mp_prefetch'; at \S+pipelines_for_lint.py:18 write .to_iter_dataset",
+        result.stderr,
+    )
 
 
 def test_a_correct_pipeline_passes(netpipe: Netpipe, pipelines: str) -> None:

@@ -24,7 +24,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.linting.graph.source_lines import record_source_lines
     from netpipe.linting.linter import lint
-    from netpipe.linting.reads import find_reads, measure_reads
+    from netpipe.linting.reads import find_reads, measure_batch, measure_reads
     from netpipe.session.progress import ProgressWriter
     from netpipe.session.result_files import progress_file
 
@@ -39,6 +39,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     reads, silences = find_reads(loader, dataset), request.silences
     if request.tries:
         reads = measure_reads(dataset, clock) or reads
+    reads = reads._replace(measure_batch=partial(measure_batch, loader))
     report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
     if request.proves:
         from netpipe.linting.experiments.proofs import prove

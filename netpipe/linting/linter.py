@@ -48,6 +48,8 @@ def lint(
 ) -> LintReport:
     """Judge what a loader factory returned by its structure, without reading any data.
 
+    Only where buffers hold many batches, `reads.measure_batch` may read one.
+
     An object other than a grain MapDataset, IterDataset or DataLoader has no graph, and the report
     says so. Without a recording of the factory the nodes have no source lines, and an `mp_prefetch`
     without workers is not seen. The intent and the silences are those of a `LintRequest`; what
@@ -101,7 +103,8 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
 def _apply_rules(graph: Graph, intent: str, reads: Reads) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline = Pipeline(graph, intent == "throughput", this_host().cores, reads)
+    host = this_host()
+    pipeline = Pipeline(graph, intent == "throughput", host.cores, host.memory_bytes, reads)
     costs = load_costs()
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are one finding, with the nodes of all.

@@ -1,4 +1,4 @@
-"""Whether reading waits for storage: measured, declared by the target, or seen from a path."""
+"""Whether reading waits: measured, declared, or seen from a path; and the bytes of a batch."""
 
 import re
 import time
@@ -12,10 +12,13 @@ import psutil
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
+from netpipe.linting.experiments.variants import Variant, build_variant, open_iterator
 from netpipe.linting.graph.grain_classes import is_random_access
-from netpipe.linting.graph.nodes import qualified_name
+from netpipe.linting.graph.nodes import Graph, qualified_name
+from netpipe.linting.graph.pickled_size import PickleSizer
 from netpipe.linting.graph.reader import collect_datasets, own_attributes
 from netpipe.linting.rules.finding import Reads
+from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within
 from netpipe.session.processes import core_delay_s
 
@@ -92,3 +95,19 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
     fraction = max(0.0, 1 - busy_s / wall_s)
     evidence = f"reading was measured to wait for {fraction:.0%} of its time"
     return Reads(fraction > _WAITING_FRACTION, evidence)
+
+
+def measure_batch(loader: LoaderFactory, graph: Graph) -> int | None:
+    """Return the bytes of a batch, made without workers and threads; None if that is impossible."""
+    workers = 0 if graph.of_kind("ProcessPrefetch") else None
+    threads = 0 if graph.of_kind("ToIter") or graph.nodes[0].random_access else None
+
+    def read() -> int:
+        with open_iterator(made) as batches:
+            return PickleSizer().count(next(batches), frozenset())
+
+    with suppress(Exception):
+        # Not in the thread: while it runs, Grain's methods are replaced.
+        made = build_variant(loader, Variant(workers=workers, read_threads=threads))
+        return call_within(read, _LIMIT_S)
+    return None

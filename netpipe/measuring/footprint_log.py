@@ -20,12 +20,12 @@ from netpipe.results.statistics import slope_interval
 from netpipe.results.units import format_bytes, format_number
 from netpipe.session import footprint
 from netpipe.session.cleanup import list_started
-from netpipe.session.processes import ProcessTree
+from netpipe.session.processes import LOWER_BUFFERS, ProcessTree
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
 # The least growth over all rounds that is a finding, and what to do.
 _FINDINGS: Final = {
-    _OWN: ("memory-grows", 32e6, "find what is kept there from batch to batch"),
+    _OWN: ("memory-grows", 32e6, f"find what is kept there, or {LOWER_BUFFERS}"),
     _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
     _OPEN: ("open-files-grow", 32, "close each file that is no longer read"),
 }

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Final
 
 from netpipe.errors import LoaderFailedError, describe_error
+from netpipe.session.grain_calls import advise
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _HARNESS_ROOMS: Final = ("device", "linting", "measuring", "session")
@@ -29,8 +30,9 @@ _FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 def format_failure(error: BaseException) -> str:
     """Format an exception for the user.
 
-    The type and the text come first, then the last frames in the user's files, or the last frames
-    at all when there are none. The thirty frames of a loader's library would hide both.
+    The type and the text come first, with what to write instead of a call that Grain does not have,
+    then the last frames in the user's files, or the last frames at all when there are none. The
+    thirty frames of a loader's library would hide both.
     """
     first, source = describe_error(error), error
     if isinstance(error, LoaderFailedError) and error.__cause__ is not None:
@@ -41,7 +43,12 @@ def format_failure(error: BaseException) -> str:
         passed.append(
             traceback.FrameSummary(source.filename, source.lineno or 0, "<module>", line=line)
         )
-    return f"{first}{_hidden_file(source)}\n{format_frames(passed)}".rstrip()
+    first += _hidden_file(source)
+    if advice := advise(source, passed):
+        own = _own_frames(passed)
+        where = f"at {os.path.relpath(own[-1].filename)}:{own[-1].lineno} " if own else ""
+        first = f"{first.rstrip('.')}; {where}{advice}"
+    return f"{first}\n{format_frames(passed)}".rstrip()
 
 
 def _hidden_file(error: BaseException) -> str:
@@ -63,8 +70,7 @@ def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
 
     So many of the innermost frames are added, in whichever file they lie.
     """
-    own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
-    chosen = (own or list(frames))[-_MAX_FRAMES:]
+    chosen = (_own_frames(frames) or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
     lines = []
     for frame in chosen:
@@ -72,3 +78,7 @@ def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
         lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         lines += [f"    {frame.line}"] if frame.line else []
     return "\n".join(lines)
+
+
+def _own_frames(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    return [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]

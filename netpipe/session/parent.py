@@ -1,7 +1,6 @@
 """The parent's side of a session: start its process, follow its progress, read its result."""
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import HangError, OutOfTimeError, SessionError
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.session.cleanup import end_child, list_started
+from netpipe.session.processes import describe_exit
 from netpipe.session.progress import OnProgress, ProgressReader
 from netpipe.session.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
 from netpipe.session.result_files import (
@@ -219,12 +219,9 @@ class Session:
 
     def _failure(self) -> SessionError:
         request, returncode = self._request, self._child.returncode
+        ending = f"ended {describe_exit(returncode) or 'with code 0'}"
         if returncode is None:
             ending = f"did not end within {request.limit_s:g} s and was killed"
-        elif returncode < 0:
-            ending = f"was ended by {signal.Signals(-returncode).name}"
-        else:
-            ending = f"ended with code {returncode}"
         lines = self._log.shown_lines()
         if (stacks := stacks_file(request)).exists():
             # The stack of the main thread comes last.

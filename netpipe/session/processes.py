@@ -17,6 +17,8 @@ import psutil
 
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
+LOWER_BUFFERS = "lower per_worker_buffer_size, worker_buffer_size or the number of workers"
+_OUT_OF_MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGBUS)  # the second if /dev/shm is full
 # CPUCLOCK_SCHED and CPUCLOCK_PERTHREAD_MASK of the kernel's posix-timers.h
 _SCHEDULER_CLOCK = 2
 _THREAD_CLOCK = 4
@@ -246,13 +248,17 @@ def describe_crash(pid: int) -> str:
     if ended is None:
         return ""
     exited = ended.si_code == os.CLD_EXITED
-    return _describe_exit(ended.si_status if exited else -ended.si_status)
+    return describe_exit(ended.si_status if exited else -ended.si_status)
 
 
-def _describe_exit(code: int | None) -> str:
-    if not code:
-        return ""
-    return f"with code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
+def describe_exit(code: int | None) -> str:
+    """Return how a process ended, by its exit code: "with code 3"; "" without an error."""
+    if not code or code > 0:
+        return f"with code {code}" if code else ""
+    advice = (
+        f" (memory may have run out: {LOWER_BUFFERS})" if -code in _OUT_OF_MEMORY_SIGNALS else ""
+    )
+    return f"by {signal.Signals(-code).name}{advice}"
 
 
 class Worker(NamedTuple):
@@ -266,7 +272,7 @@ def list_workers() -> list[Worker]:
     """Return the processes of multiprocessing that nobody has joined, also ended ones."""
     # `active_children` would forget the ended ones.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
-    return [Worker(child.pid, _describe_exit(child.exitcode)) for child in known if child.pid]
+    return [Worker(child.pid, describe_exit(child.exitcode)) for child in known if child.pid]
 
 
 def describe_activity(pid: int) -> str:

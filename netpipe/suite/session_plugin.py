@@ -13,6 +13,7 @@ from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.child import run_job
 from netpipe.session.cleanup import adopt_orphans
+from netpipe.session.failure import format_failure
 from netpipe.session.request import REQUEST_VARIABLE, SessionRequest
 from netpipe.session.result_files import error_document, write_result
 from netpipe.suite.options import Options, as_usage_error
@@ -63,7 +64,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True)
 def _netpipe_session(request: pytest.FixtureRequest) -> None:
     """Measure or lint with the fixtures of this node, instead of running the test."""
-    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    try:
+        factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    except Exception as error:
+        if asked := SessionRequest.from_environment():
+            write_result(asked, error_document("failed", format_failure(error)))
+        raise
     if storage := Options.from_config(request.config).storage:
         from netpipe.storage.loaders import place
 

@@ -1,5 +1,6 @@
 """Whether reading waits: measured, declared by the target, or seen from a path."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import PurePosixPath
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import grain
+import numpy as np
 import psutil
 import pytest
 
@@ -15,7 +17,8 @@ from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.reads import find_reads, measure_reads
+from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.reads import find_reads, measure_batch, measure_reads
 from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import Reads
 from netpipe.measuring.interleaving import Interleaved
@@ -245,6 +248,90 @@ def fail(_: object) -> None:
 def test_what_cannot_be_measured_is_unknown(dataset: Any, machine: Machine) -> None:
     """The trials report a failure; a single element is the warm-up."""
     assert measure_reads(dataset, machine.clock) is None
+
+
+# ---- The bytes of a batch
+
+
+class Arrays:
+    """A source of arrays of 4 KB that counts its reads, and fails in another process."""
+
+    def __init__(self, read: list[int]) -> None:
+        self._read = read
+
+    def __len__(self) -> int:
+        """Hold more than any buffer."""
+        return 10_000
+
+    def __getitem__(self, index: int) -> Any:
+        """Read an element."""
+        self._read.append(index)
+        return np.zeros(1000, np.int32)
+
+
+def in_three(dataset: Any) -> Any:
+    """The dataset behind three workers with large buffers."""
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(3, per_worker_buffer_size=50))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source: in_three(source.to_iter_dataset().batch(8)),
+        lambda source: in_three(source.batch(8).to_iter_dataset()),
+        lambda source: source.batch(8),
+        lambda source: grain.experimental.ThreadPrefetchIterDataset(
+            source.to_iter_dataset(grain.ReadOptions(num_threads=0)).batch(8),
+            prefetch_buffer_size=1,
+        ),
+        lambda source: grain.DataLoader(
+            data_source=source,
+            sampler=grain.samplers.SequentialSampler(num_records=10_000),
+            operations=[grain.transforms.Batch(8)],
+            worker_count=2,
+        ),
+    ],
+    ids=["batch-in-workers", "batch-first", "map-dataset", "thread", "data-loader"],
+)
+def test_a_batch_is_measured_without_filling_buffers(make: Callable[[Any], Any]) -> None:
+    """One batch is read in this process, whatever the pipeline reads ahead."""
+    read: list[int] = []
+
+    def make_loader() -> Any:
+        return make(grain.MapDataset.source(Arrays(read)))
+
+    graph = read_graph(make_loader())
+    assert measure_batch(make_loader, graph) == pytest.approx(32_000, rel=0.05)
+    assert len(read) <= 3 * 8
+
+
+def broken() -> Any:
+    """An IterDataset whose elements cannot be made."""
+    return in_three(grain.MapDataset.range(99).map(fail).to_iter_dataset())
+
+
+KEPT = in_three(grain.MapDataset.range(99).to_iter_dataset())
+
+
+@pytest.mark.parametrize("make", [broken, lambda: KEPT], ids=["fails", "is-kept"])
+def test_a_batch_that_cannot_be_read_has_no_bytes(make: Callable[[], Any]) -> None:
+    """A map that fails, and a dataset that is not made anew, which would start workers."""
+    assert measure_batch(make, read_graph(make())) is None
+
+
+def test_lint_measures_a_batch_of_large_buffers(tmp_path: Any) -> None:
+    """The finding has the bytes and the memory of this host."""
+    request = LintRequest(result=str(tmp_path / "result.json"))
+
+    def make_loader() -> Any:
+        arrays = grain.MapDataset.source(Arrays([])).to_iter_dataset()
+        return in_three(arrays.batch(8))
+
+    findings = lint_loader(request, make_loader)["lint"]["findings"]
+    (message,) = (each["message"] for each in findings if each["rule"] == "buffers-exceed-memory")
+    assert re.search(
+        r"3 workers x 2 x \(50 \+ 1\) = 306 batches.* with 32\.\d kB for each", message
+    )
 
 
 # ---- The shape of MaxText's pipelines, under --try

@@ -99,6 +99,7 @@ def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -
     scripted.memory[pid] = growing(by=100e3)
     message = scripted.run()["memory-grows"]
     assert re.search(rf"100 kB for each batch .* 80 MB in 800 batches, .* {name}.*{pid}", message)
+    assert "or lower per_worker_buffer_size, worker_buffer_size or the number of workers" in message
     found = scripted.log.describe()
     assert found["growth_bytes_per_batch"].median == pytest.approx(100e3)
     assert found["growing_process"].startswith(name)

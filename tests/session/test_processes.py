@@ -11,18 +11,21 @@ from multiprocessing import get_context
 import pytest
 
 from netpipe.session.processes import (
+    LOWER_BUFFERS,
     HostCpu,
     ProcessTree,
     Worker,
     busy_elsewhere_fraction,
     describe_activity,
     describe_crash,
+    describe_exit,
     is_resource_tracker,
     list_workers,
     read_host_cpu,
 )
 
 USED_S = 0.05
+KILLED = f"by SIGKILL (memory may have run out: {LOWER_BUFFERS})"
 BURN = (
     f"import time\nwhile time.process_time() < {USED_S}: pass\nprint('burnt', flush=True)\ninput()"
 )
@@ -100,7 +103,7 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
 @pytest.mark.parametrize(
     ("source", "crash"),
     [
-        ("import os; os.kill(os.getpid(), 9)", "by SIGKILL"),
+        ("import os; os.kill(os.getpid(), 9)", KILLED),
         ("raise SystemExit(3)", "with code 3"),
         ("", ""),
     ],
@@ -119,7 +122,7 @@ def test_a_described_crash_can_still_be_waited_for(source: str, crash: str) -> N
 
 @pytest.mark.parametrize(
     ("target", "argument", "crash"),
-    [(os._exit, 0, ""), (os._exit, 3, "with code 3"), (signal.raise_signal, 9, "by SIGKILL")],
+    [(os._exit, 0, ""), (os._exit, 3, "with code 3"), (signal.raise_signal, 9, KILLED)],
 )
 def test_a_worker_is_known_until_it_is_joined(
     target: Callable[[int], object], argument: int, crash: str
@@ -132,6 +135,19 @@ def test_a_worker_is_known_until_it_is_joined(
     assert Worker(process.pid or 0, crash) in list_workers()
     process.join()
     assert process.pid not in [worker.pid for worker in list_workers()]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_memory"),
+    [(-9, "SIGKILL", True), (-7, "SIGBUS", True), (-15, "SIGTERM", False), (-11, "SIGSEGV", False)],
+)
+def test_a_process_that_the_kernel_ended_for_its_memory_names_the_settings(
+    code: int, name: str, is_memory: bool
+) -> None:
+    """The kernel kills a process for want of memory, and one that writes to a full /dev/shm."""
+    ending = describe_exit(code)
+    assert ending.startswith(f"by {name}")
+    assert ("lower per_worker_buffer_size, worker_buffer_size or " in ending) == is_memory
 
 
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:

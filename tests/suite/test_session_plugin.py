@@ -1,5 +1,7 @@
 """The process of a session: it finds the test that its run has collected, and refuses nonsense."""
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,14 @@ SKIPPING = """
         if "perf" not in config.option.markexpr.split():
             for item in items:
                 item.add_marker(pytest.mark.skip(reason="slow"))
+"""
+PREFETCHING = """
+    import grain
+    import pytest
+
+    @pytest.fixture
+    def pipeline():
+        return grain.MapDataset.range(9).mp_prefetch()
 """
 Serve = Callable[..., pytest.RunResult]
 
@@ -143,3 +153,17 @@ def test_a_session_set_by_hand_is_refused(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert len(result.errlines) <= 2
     line_with(result, "ERROR: NETPIPE_SESSION", "Unset it")
+
+
+def test_a_fixture_that_fails_is_described_as_a_loader_that_fails(
+    project: Project, session: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pipeline that a fixture makes is answered in the first line, without pytest's output."""
+    monkeypatch.setattr("netpipe.suite.session_plugin.SUBJECT_FIXTURES", ("pipeline",))
+    project.has(PREFETCHING + LOAD_TIME)
+    session()
+    error = json.loads((tmp_path / "result.json").read_text())["error"]
+    assert error["kind"] == "failed"
+    first, *lines = error["message"].splitlines()
+    assert re.search(r"test_perf.py:\d+ write .to_iter_dataset\(.*\).mp_prefetch\(", first)
+    assert lines[-1].strip() == "return grain.MapDataset.range(9).mp_prefetch()"

@@ -33,6 +33,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "jax-in-worker": workers.jax_in_worker,
     "large-capture": workers.large_capture,
     "oversized-read-buffer": buffers.oversized_read_buffer,
+    "buffers-exceed-memory": buffers.buffers_exceed_memory,
 }
 """Every rule by its name, most severe first: findings are reported in this order."""
 

@@ -7,7 +7,9 @@ from typing import Final
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
+    BATCHES,
     USER_CODE,
+    choose_call,
     find_batch,
     find_in_workers,
     is_work,
@@ -15,6 +17,7 @@ from netpipe.linting.rules.graph_parts import (
     worker_pools,
     write_workers,
 )
+from netpipe.results.units import format_bytes
 
 THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
@@ -26,10 +29,12 @@ _ENOUGH_READS: Final = 8
 _THREADS_HELP: Final = "help only where reading waits (remote storage)"
 # 64 batches feed even a step of 20 ms for more than a second.
 _MAX_BUFFERED_BATCHES: Final = 64
+_MUCH_OF_MEMORY: Final = 0.25
 # Iterating a MapDataset means to_iter_dataset() with its default buffer.
 _DEFAULT_BUFFER_ELEMENTS: Final = 500
 # An Interleave reads each of its datasets in a thread.
 _BUFFER_SETTINGS: Final = {
+    "ProcessPrefetch": "per_worker_buffer_size",
     "ThreadPrefetch": "prefetch_buffer_size",
     "Interleave": "iter_buffer_size",
     "MultithreadPrefetch": "buffer_size",
@@ -69,8 +74,7 @@ def _reads_ahead(node: Node) -> bool:
     """Whether a node makes elements before they are asked for; an unknown class may."""
     if node.kind in _BUFFER_SETTINGS:
         return node.parameters.get(_BUFFER_SETTINGS[node.kind]) != 0
-    is_reader = _buffer_size(node) > 0 or node.kind == "ProcessPrefetch"
-    return is_reader or node.kind.startswith("Unknown:")
+    return _buffer_size(node) > 0 or node.kind.startswith("Unknown:")
 
 
 def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> Problem:
@@ -91,13 +95,11 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
     A MapDataset that is iterated directly has Grain's default buffer, and is only info.
     """
-    graph, root, reads_wait = pipeline.graph, pipeline.graph.nodes[0], pipeline.reads.wait
-    buffers = [(node, _buffer_size(node)) for node in graph.of_kind("ToIter")]
-    if root.random_access:
-        buffers.append((root, _DEFAULT_BUFFER_ELEMENTS))
-    for node, size in buffers:
-        batch = find_batch(graph, node)
-        if batch is None or size <= _MAX_BUFFERED_BATCHES:
+    graph, reads_wait = pipeline.graph, pipeline.reads.wait
+    for node in graph.nodes:
+        size = _buffer_size(node)
+        batch = find_batch(graph, node) if size > _MAX_BUFFERED_BATCHES else None
+        if batch is None or node.kind == "Elastic":
             continue
         subject = "iterating a MapDataset" if node.random_access else "to_iter_dataset"
         few_batches = f"Keep a few batches ready: .to_iter_dataset(grain.ReadOptions({FEW_READS}))"
@@ -113,8 +115,65 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
 def _buffer_size(node: Node) -> int:
     """Return how many elements a node's own threads read ahead; without threads none."""
+    if node.random_access:
+        return _DEFAULT_BUFFER_ELEMENTS if node.id == 0 else 0
     size = node.integer("prefetch_buffer_size")
     return size if size and node.parameters.get("num_threads") else 0
+
+
+def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report buffers of many batches, and of much memory where a batch could be measured."""
+    graph, memory_bytes = pipeline.graph, pipeline.memory_bytes
+    held = {node.id: _count_held_batches(graph, node) for node in graph.nodes}
+    node, total = max(graph.nodes, key=lambda node: held[node.id]), sum(held.values())
+    if total <= _MAX_BUFFERED_BATCHES:
+        return
+    batch_bytes = pipeline.reads.measure_batch(graph) or 0
+    fits, used = _MUCH_OF_MEMORY * memory_bytes / (batch_bytes or 1), total * batch_bytes
+    fix = _propose_less(graph, node, held[node.id], fits)
+    # Another rule reports read buffers of many batches.
+    is_batch = node.kind in _BUFFER_SETTINGS and find_batch(graph, node)
+    if total <= fits and not (is_batch and fix and held[node.id] > _MAX_BUFFERED_BATCHES):
+        return
+    count, size = f"{held[node.id]:,.0f} batches", "the bytes of a batch are not known"
+    if is_batch and node.kind == "ProcessPrefetch":
+        workers, buffer = map(node.integer, ("num_workers", "per_worker_buffer_size"))
+        count = f"{workers} workers x 2 x ({buffer} + 1) = {count}"
+    if batch_bytes:
+        sizes = map(format_bytes, (batch_bytes, used, memory_bytes))
+        size = "with {} for each, all buffers can take {} of {} of memory".format(*sizes)
+    yield Problem(
+        "error" if used > memory_bytes else "warning" if total > fits else "info",
+        [node],
+        f"up to {count} are held ready; {size}",
+        f"Lower {fix}" if fix else "Make smaller batches",
+    )
+
+
+def _count_held_batches(graph: Graph, node: Node) -> float:
+    """Return the batches that a node can hold in all processes, as counted on Grain 0.2.18."""
+    held = _buffer_size(node)
+    if buffer := node.integer(_BUFFER_SETTINGS.get(node.kind, "")):
+        held = (node.integer("cycle_length") or node.integer("num_threads") or 1) * (buffer + 1)
+        # The training process has another buffer for each worker.
+        held *= 2 * (node.integer("num_workers") or 0) or 1
+    if not held:  # as for most nodes of a deep pipeline
+        return 0.0
+    batches = (above.integer("batch_size") for above in graph.above(node) if above.kind in BATCHES)
+    return held * _count_copies(graph, node) / prod(size or 1 for size in batches)
+
+
+def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
+    """Write which settings of a node to lower, so that it holds what fits and is of use."""
+    setting = _BUFFER_SETTINGS.get(node.kind, "prefetch_buffer_size")
+    buffer, workers = node.integer(setting) or _DEFAULT_BUFFER_ELEMENTS, node.integer("num_workers")
+    less = max(1, int((buffer + 1) * min(fits, _MAX_BUFFERED_BATCHES) / held) - 1)
+    lower = [(setting, buffer, less)]
+    if workers:
+        names = choose_call(graph, "worker_buffer_size worker_count", f"{setting} num_workers")
+        fewer = max(1, int(fits / 2 / (less + 1)))
+        lower = list(zip(names.split(), (buffer, workers), (less, fewer), strict=True))
+    return " and ".join(f"{name} from {now} to {then}" for name, now, then in lower if then < now)
 
 
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
@@ -170,7 +229,12 @@ def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
 def _count_reads(graph: Graph, reader: Node) -> int:
     size = _buffer_size(reader)
     own = min(size, reader.integer("num_threads") or size) or 1
-    return own * prod(pool.size for pool in worker_pools(graph) if reader in pool.nodes)
+    return own * _count_copies(graph, reader)
+
+
+def _count_copies(graph: Graph, node: Node) -> int:
+    """Return how many workers each have a copy of a node."""
+    return prod(pool.size for pool in worker_pools(graph) if node in pool.nodes)
 
 
 def _subject(readers: Sequence[Node]) -> str:

@@ -12,10 +12,14 @@ SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
 
 
 class Reads(NamedTuple):
-    """Whether reading is known to wait, and how that is known or refuted; "": it is unknown."""
+    """Whether reading is known to wait, and how that is known or refuted; "": it is unknown.
+
+    `measure_batch` reads a batch and returns its bytes; None: they are unknown.
+    """
 
     wait: bool = False
     evidence: str = ""
+    measure_batch: Callable[[Graph], int | None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,13 @@ class Pipeline:
         for_throughput: Whether the intent is speed. If not, the pipeline must be reproducible: its
             batches must not depend on the number of workers.
         cores: CPU cores that the process may use.
+        memory_bytes: Memory that it may use.
     """
 
     graph: Graph
     for_throughput: bool
     cores: int
+    memory_bytes: int
     reads: Reads
 
 

@@ -2,13 +2,16 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import grain
 import jax
 import pytest
 
-from netpipe.linting.linter import lint
+from netpipe.device.host import this_host
+from netpipe.linting import linter
+from netpipe.linting.linter import LintReport, lint
 from netpipe.linting.rules.finding import Reads
 from tests.linting.rules.linting import (
     NO_THREADS,
@@ -386,3 +389,121 @@ def test_a_buffer_of_batches_keeps_its_threads_where_reading_waits() -> None:
     """Reading without them would be slower, in workers too."""
     report = lint(in_workers(source().batch(4).to_iter_dataset()), reads=WAIT)
     assert "num_threads=4, prefetch_buffer_size=4" in only(BUFFER, report).fix
+
+
+# ---- Buffers of all kinds, and the memory of the host
+
+MEMORY = "buffers-exceed-memory"
+MB = 10**6
+
+
+def ahead(batches: Any, workers: int, buffer: int) -> Any:
+    """The batches behind mp_prefetch with a buffer."""
+    return batches.mp_prefetch(grain.MultiprocessingOptions(workers, buffer))
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Lint on a host with 24 GB of memory; the second argument is the bytes of a batch."""
+    host = replace(this_host(), memory_bytes=24 * 1000 * MB)
+    monkeypatch.setattr(linter, "this_host", lambda: host)
+    return lambda dataset, size: lint(dataset, reads=Reads(measure_batch=lambda _: size))
+
+
+def found_by(report: LintReport) -> list[tuple[str, str]]:
+    """The severity and the fix of each finding of the rule."""
+    return [(each.severity, each.fix) for each in report.findings if each.rule == MEMORY]
+
+
+def test_the_buffers_of_workers_are_counted(judge: Any) -> None:
+    """Both processes have a buffer for each worker; the message has the figures of the host."""
+    report = judge(ahead(elements().batch(256), 12, 32), 10 * MB)
+    finding = only(MEMORY, report)
+    assert kinds_of(finding, report) == ["ProcessPrefetch"]
+    assert "12 workers x 2 x (32 + 1) = 792 batches" in finding.message
+    assert "10 MB for each, all buffers can take 7.92 GB of 24 GB of memory" in finding.message
+    assert found_by(report) == [("warning", "Lower per_worker_buffer_size from 32 to 1")]
+
+
+@pytest.mark.parametrize(
+    ("size", "severity"),
+    [(None, "info"), (1, "info"), (7 * MB, "info"), (8 * MB, "warning"), (31 * MB, "error")],
+)
+def test_many_batches_are_a_remark_and_more_than_the_memory_an_error(
+    judge: Any, size: int | None, severity: str
+) -> None:
+    """A quarter of the memory is a warning; bytes that are not known leave the count."""
+    report = judge(ahead(elements().batch(256), 12, 32), size)
+    assert only(MEMORY, report).severity == severity
+    assert ("are not known" in only(MEMORY, report).message) == (size is None)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "size", "fix"),
+    [
+        (ahead(elements().batch(8), 2, 100), 1, "per_worker_buffer_size from 100 to 15"),
+        (
+            ahead(elements().batch(8), 20, 2),
+            500 * MB,
+            "per_worker_buffer_size from 2 to 1 and num_workers from 20 to 3",
+        ),
+        (thread(elements().batch(8), 300), 1, "prefetch_buffer_size from 300 to 63"),
+        (source().batch(8).to_iter_dataset(), 100 * MB, "prefetch_buffer_size from 500 to 59"),
+        (source().batch(8), 100 * MB, "prefetch_buffer_size from 500 to 59"),
+        (
+            ahead(source().to_iter_dataset().batch(2), 10, 1),
+            10 * MB,
+            "prefetch_buffer_size from 500 to 11",
+        ),
+    ],
+    ids=["workers", "fewer-workers", "thread", "read-ahead", "map-dataset", "in-workers"],
+)
+def test_the_largest_buffer_is_to_be_lowered_to_what_fits(
+    judge: Any, dataset: Any, size: int, fix: str
+) -> None:
+    """To at most 64 batches, and to a quarter of the memory."""
+    ((_, proposed),) = found_by(judge(dataset, size))
+    assert proposed == f"Lower {fix}"
+
+
+def test_a_data_loader_has_settings_of_other_names(judge: Any) -> None:
+    """They are those of its arguments; the read options keep their name."""
+    batch = grain.transforms.Batch(8)
+    sampler = grain.samplers.IndexSampler(num_records=22, seed=0)
+    settings = {"data_source": source(22), "sampler": sampler, "operations": [batch]}
+    many = grain.DataLoader(**settings, worker_count=2, worker_buffer_size=100)
+    ((_, fix),) = found_by(judge(many, 2000 * MB))
+    assert fix == "Lower worker_buffer_size from 100 to 1 and worker_count from 2 to 1"
+    ((_, fix),) = found_by(judge(grain.DataLoader(**settings, worker_count=2), 100 * MB))
+    assert fix.startswith("Lower prefetch_buffer_size from 500 to ")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "size"),
+    [
+        (ahead(elements().batch(8), 4, 7), 1000 * MB),
+        (ahead(elements().batch(8), 32, 1), 10 * MB),
+        (ahead(elements(), 12, 32).batch(8), 10 * MB),
+        (source().to_iter_dataset().batch(4), 10 * MB),
+        (source().batch(8).to_iter_dataset(), 10 * MB),
+    ],
+    ids=["few", "smallest-buffer", "elements", "read-ahead", "other-rule"],
+)
+def test_other_buffers_are_not_reported(judge: Any, dataset: Any, size: int) -> None:
+    """At most 64 batches, a buffer that cannot be smaller, and read buffers that fit."""
+    assert found_by(judge(dataset, size)) == []
+
+
+def test_a_batch_is_only_read_where_buffers_hold_many() -> None:
+    """Linting other pipelines reads nothing."""
+    read = list[Any]()
+    lint(ahead(elements().batch(8), 4, 7), reads=Reads(measure_batch=read.append))
+    assert read == []
+    report = lint(ahead(elements().batch(8), 4, 8), reads=Reads(measure_batch=read.append))
+    assert read == [report.graph]
+
+
+def test_smaller_batches_are_proposed_where_no_setting_helps(judge: Any) -> None:
+    """The smallest buffers of the workers fit; together with the read buffers they do not."""
+    batches = source().to_iter_dataset(read(4, 16)).batch(8)
+    assert found_by(judge(ahead(batches, 20, 1), 60 * MB)) == [("warning", "Make smaller batches")]

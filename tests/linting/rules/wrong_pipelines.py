@@ -187,6 +187,12 @@ def buffer_of_batches() -> Any:
     )
 
 
+@wrong("buffers-exceed-memory", "info")
+def hundred_batches_ahead() -> Any:
+    """Two workers hold 404 batches."""
+    return _batches().mp_prefetch(grain.MultiprocessingOptions(2, per_worker_buffer_size=100))
+
+
 @wrong("cannot-be-pickled", "error")
 def lock_in_a_map() -> Any:
     """The function holds a lock, which no process can send to another."""
