@@ -5,6 +5,7 @@ from pathlib import Path
 import grain
 import pytest
 
+from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
@@ -43,6 +44,8 @@ def test_slow_phases_are_announced(
     monkeypatch.setattr(
         ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: announced.append((what, of_s))
     )
+    # On a busy machine reading may seem to wait, and then fewer fixes are tried.
+    monkeypatch.setattr(reads, "measure_reads", lambda *_: None)
     failed = Interleaved[Variant, ElementBlock](failures={UNCHANGED: "it was not run"})
     monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
     request = LintRequest(
