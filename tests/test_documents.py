@@ -82,6 +82,28 @@ def test_the_readme_is_short() -> None:
     assert (ROOT / "docs" / "measurement-page.png").stat().st_size < 200_000
 
 
+def test_the_page_of_the_readme_can_be_pasted() -> None:
+    """The line before its command installs what this repository's own pipeline needs."""
+    pasted = re.findall(
+        r"^ {4}pip install -e '\.\[(\w+)\]'\n {4}netpipe (measure .*--html .*)$",
+        text_of("README.md"), re.MULTILINE,
+    )  # fmt: skip
+    ((extra, command),) = pasted
+    words = shlex.split(command)
+    parse(words)
+    file, _, name = words[words.index("--loader") + 1].partition(":")
+    assert re.search(rf"^(?:.*, )?{name}\b.* = ", text_of(file), re.MULTILINE)
+    assert f"\n{extra} = [" in text_of("pyproject.toml")
+
+
+def test_the_readme_says_what_gpus_have() -> None:
+    """Their environment and their gate in CI, and that no GPU has run either."""
+    text = " ".join(text_of("README.md").split())
+    for said in ("tox -e a100 -- --netpipe-record first", "gpu.yml", "No GPU has run netpipe yet"):
+        assert said in text
+    assert "No GPU has run netpipe yet" in text_of("docs/gpu.md")
+
+
 def test_every_command_is_documented() -> None:
     """docs/commands.md has every command of the command line."""
     assert isinstance(main, Group)
