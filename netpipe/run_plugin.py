@@ -145,7 +145,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _open(config, signals_as_errors(run.interrupt))  # so that it cleans up
     with as_usage_error():
         if run.timed and (run.compares or run.options.against == BASELINE):
-            _find_baselines(run, config)
+            _find_baselines(run, session)
         if any(map(is_compared, session.items)):
             _prepare_other_version(run, config)
 
@@ -171,14 +171,29 @@ def _prepare_other_version(run: Run, config: pytest.Config) -> None:
         run.against.prepare()
 
 
-def _find_baselines(run: Run, config: pytest.Config) -> None:
+def _find_baselines(run: Run, session: pytest.Session) -> None:
+    config = session.config
+
     def temporary() -> Path:
         return _open(config, temporary_folder("baselines"))
 
     run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
-    measures_device = run.options.accelerators == ("auto",)
-    if measures_device and (baselines := run.baselines_of(run.device.key)):
-        other_plugins.show_baseline(config, baselines[-1].path)
+    needs_baseline = any(map(is_benchmark, session.items)) and not run.options.against
+    for accelerator in run.options.accelerators:
+        key = _device_key(run, accelerator)
+        baselines = run.baselines_of(key)
+        if baselines and run.options.accelerators == ("auto",):
+            other_plugins.show_baseline(config, baselines[-1].path)
+        elif not baselines and needs_baseline:
+            fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
+            run.say(f"there is no baseline for {key}{fails}; {_recording(config)} records one")
+
+
+def _recording(config: pytest.Config) -> str:
+    """Return the command that makes this run record a first baseline, under tox if it is."""
+    tox = os.environ.get("TOX_ENV_NAME")
+    typed = ["pytest", *map(str, config.invocation_params.args)]
+    return shlex.join([*(["tox", "-e", tox, "--"] if tox else typed), "--netpipe-record", "first"])
 
 
 def _open(config: pytest.Config, context: AbstractContextManager[_T]) -> _T:

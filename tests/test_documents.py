@@ -1,6 +1,9 @@
 """The documents agree with the code, with each other and with the repository."""
 
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from math import expm1
 from pathlib import Path
@@ -9,13 +12,15 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
-from click import Group
+from click import Command, Group
 
 from netpipe.cli import main
 from netpipe.gate.metrics import GATED, METRICS, ONCE
 from netpipe.results.work_profile import KINDS
 from netpipe.suite.options import pytest_addoption
+from perf_tests.studies.rule_costs.document import parse_rule_sections
 from tests.root_process import ROOT
+from tests.test_cli_help import parse
 
 DOCUMENTS = sorted(
     {
@@ -27,6 +32,7 @@ DOCUMENTS = sorted(
         ),
     }
 )
+CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -76,6 +82,28 @@ def test_the_readme_is_short() -> None:
     assert (ROOT / "docs" / "measurement-page.png").stat().st_size < 200_000
 
 
+def test_the_page_of_the_readme_can_be_pasted() -> None:
+    """The line before its command installs what this repository's own pipeline needs."""
+    pasted = re.findall(
+        r"^ {4}pip install -e '\.\[(\w+)\]'\n {4}netpipe (measure .*--html .*)$",
+        text_of("README.md"), re.MULTILINE,
+    )  # fmt: skip
+    ((extra, command),) = pasted
+    words = shlex.split(command)
+    parse(words)
+    file, _, name = words[words.index("--loader") + 1].partition(":")
+    assert re.search(rf"^(?:.*, )?{name}\b.* = ", text_of(file), re.MULTILINE)
+    assert f"\n{extra} = [" in text_of("pyproject.toml")
+
+
+def test_the_readme_says_what_gpus_have() -> None:
+    """Their environment and their gate in CI, and that no GPU has run either."""
+    text = " ".join(text_of("README.md").split())
+    for said in ("tox -e a100 -- --netpipe-record first", "gpu.yml", "No GPU has run netpipe yet"):
+        assert said in text
+    assert "No GPU has run netpipe yet" in text_of("docs/gpu.md")
+
+
 def test_every_command_is_documented() -> None:
     """docs/commands.md has every command of the command line."""
     assert isinstance(main, Group)
@@ -83,6 +111,71 @@ def test_every_command_is_documented() -> None:
         re.findall(r"^\| `netpipe ([\w-]+)", text_of("docs/commands.md"), re.MULTILINE)
     )
     assert documented == set(main.commands)
+
+
+def code_of(text: str) -> Iterator[str]:
+    """Give the lines of a document's code blocks, and its code within sentences."""
+    text = text.replace("\\\n", " ").replace("\\|", "|")
+    for block in re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from block.splitlines()
+    yield from re.findall(r"^ {4}(\S.*)", text, re.MULTILINE)
+    yield from (code.replace("\n", " ") for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text))
+
+
+def commands(text: str, program: str) -> Iterator[list[str]]:
+    """Give the words behind the name of a program, wherever a document calls it."""
+    for line in code_of(text):
+        for called in re.findall(rf"(?:^|[$&;|] ?){program} (?=[a-z-])([^#&|;>]*)", line):
+            yield [word.strip("[]") for word in shlex.split(called)]
+
+
+@pytest.mark.parametrize("document", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_exists(document: Path) -> None:
+    """A document calls only commands of netpipe that there are, with options that they have."""
+    for words in commands(document.read_text(encoding="utf-8"), "netpipe"):
+        command: Command = main
+        while isinstance(command, Group) and words:
+            name, *words = words
+            assert name in command.commands, (name, words)
+            command = command.commands[name]
+        options = {name for each in command.params for name in each.opts} | {"--help"}
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        takes_others = command.context_settings.get("ignore_unknown_options", False)
+        assert takes_others or given <= options, words
+
+
+def test_the_commands_for_symptoms_can_be_run() -> None:
+    """docs/troubleshooting.md calls commands with everything that they need, T being a target."""
+    for words in commands(text_of("docs/troubleshooting.md"), "netpipe"):
+        parse(["input.py:batches" if word == "T" else word for word in words])
+
+
+def test_the_figures_for_symptoms_are_those_of_the_rules() -> None:
+    """Where docs/troubleshooting.md says `A instead of B` and links a rule, so does its cost."""
+    rules, cited = parse_rule_sections(text_of("docs/rules.md")), 0
+    for part in re.split(r"\n(?=\n|- |\|)", text_of("docs/troubleshooting.md")):
+        linked = re.findall(r"rules\.md#([\w-]+)", part)
+        costs = re.findall(r"\d[\d,.]*", " ".join(str(rules[rule].cost) for rule in linked))
+        for pair in re.findall(r"(\d[\d,.]*)[^;.\d]*\sinstead\sof\s(\d[\d,.]*\d)", part):
+            assert set(pair) <= set(costs), (linked, pair)
+            cited += 1
+    assert cited > 9
+
+
+def test_every_flag_of_pytest_exists() -> None:
+    """Documents name only flags of the plugin and of this repository's fixtures."""
+    named = re.findall(r"--(netpipe-[a-z-]*[a-z])", "\n".join(map(text_of, map(str, CURRENT))))
+    assert set(named) <= set(flags())
+
+
+def test_every_tox_environment_exists() -> None:
+    """Documents call only environments of tox.ini."""
+    listing = [sys.executable, "-m", "tox", "list", "--no-desc", "-q"]
+    known = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    for document in CURRENT:
+        for words in commands(document.read_text(encoding="utf-8"), "tox"):
+            if words[0] == "-e":
+                assert words[1] in known.split(), (document, words)
 
 
 def test_every_kind_of_work_is_documented() -> None:
@@ -110,11 +203,16 @@ def test_every_flag_is_documented_with_its_default() -> None:
     """docs/flags.md has every flag of the plugin, and the default of those that have one."""
     table = re.compile(r"^\| `--(netpipe-[\w-]+)[^`]*` \|.*\|(.*)\|$", re.MULTILINE)
     documented = dict(table.findall(text_of("docs/flags.md").replace("\\|", "")))
+    assert set(documented) == set(flags())
+    for name, default in flags().items():
+        assert default in documented[name], name
+
+
+def flags() -> dict[str, str]:
+    """Return the default of each flag; "" for those of this repository's fixtures."""
     parser = RecordingParser()
     pytest_addoption(cast(pytest.Parser, parser))
-    assert set(documented) == {*parser.defaults, "netpipe-data", "netpipe-config"}
-    for name, default in parser.defaults.items():
-        assert default in documented[name], name
+    return {**parser.defaults, "netpipe-data": "", "netpipe-config": ""}
 
 
 def test_the_bounds_of_the_gate_are_documented() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from math import ceil, inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,9 @@ _SMI: Final = (
     "--query-gpu=name,driver_version,memory.used,utilization.gpu",
 )  # fmt: skip
 _MIB: Final = 2**20
+
+# A worker has pipes, and two files for each array that is ready: for 17 batches of 8 arrays.
+_FILES_PER_WORKER: Final = 8 + 2 * 8 * 17
 
 
 class Counters(NamedTuple):
@@ -42,6 +46,7 @@ def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[
     cpus, shm = root / "sys/devices/system/cpu", root / "dev/shm"
     switches = (cpus / "cpufreq/boost", cpus / "intel_pstate/no_turbo")
     paranoid = read_text(root / "proc/sys/kernel/perf_event_paranoid")
+    files = re.search(r"(?m)^Max open files +(\d+)", read_text(root / "proc/self/limits"))
     space = os.statvfs(shm) if shm.is_dir() else None
     return {
         "affinity_cpus": len(os.sched_getaffinity(0)),
@@ -51,6 +56,7 @@ def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[
         "swap_used_bytes": 1024 * (int(kib.get("SwapTotal", 0)) - int(kib.get("SwapFree", 0))),
         "shm_bytes": space and space.f_blocks * space.f_frsize,
         "shm_free_bytes": space and space.f_bavail * space.f_frsize,
+        "open_files_limit": int(files[1]) if files else None,
         "governors": sorted(set(map(read_text, cpus.glob("cpu*/cpufreq/scaling_governor")))),
         "turbo": [read_text(switch) for switch in switches] in (["1", ""], ["", "0"]),
         "perf_event_paranoid": int(paranoid) if paranoid else None,
@@ -81,6 +87,7 @@ def find_disturbances(
     swapped_mib, free_mib = (
         (machine[f"{name}_bytes"] or 0) // _MIB for name in ("swap_used", "shm_free")
     )
+    files, needed = machine["open_files_limit"] or inf, ceil(min(cpus, quota)) * _FILES_PER_WORKER
     side_by_side = "or time two versions side by side: --netpipe-against"
     found = [
         (busy > 0.1, f"other programs use {busy:.0%} of the CPUs", f"end them, {side_by_side}"),
@@ -98,6 +105,8 @@ def find_disturbances(
         (swapped_mib >= 64, f"{swapped_mib} MiB are swapped out", "free memory, then swapoff -a"),
         (free_mib < 1024, f"/dev/shm, where workers put batches, has {free_mib} MiB free",
          "docker run --shm-size=2g; in Kubernetes, an emptyDir of medium Memory"),
+        (files < needed, f"{files} files may be open; a worker on each core may need {needed}",
+         f"ulimit -n {needed}, or fewer workers, smaller buffers, or fewer arrays in a batch"),
         # The driver alone holds several hundred MiB of some cards.
         *(((gpu["used_bytes"] or 0) > 600 * _MIB or (gpu["busy_fraction"] or 0) > 0.05,
            f"another process uses the {gpu['name']}",

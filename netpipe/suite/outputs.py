@@ -92,7 +92,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     note = "; ".join([*refused, *written])
     if refused:
         raise NetpipeError(note)
-    run.notes.append(note)
+    run.notes.append(f"{note}: look at the verdicts above, then commit this unchanged")
 
 
 def _why_not_recorded(run: Run, exitstatus: int) -> str:

@@ -1,7 +1,9 @@
 """What `netpipe doctor` says of a machine, from made-up kernel files and a made-up driver."""
 
 import os
+import re
 import sys
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ QUIET: dict[str, Any] = {
     "quota_cores": None,
     "swap_used_bytes": 0,
     "shm_free_bytes": 8 * GIB,
+    "open_files_limit": 4096,
     "governors": ["performance"],
     "turbo": False,
     "gpus": [{"name": "H100", "used_bytes": 500 * 2**20, "busy_fraction": 0.0}],
@@ -64,6 +67,11 @@ def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
     write(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n")
     write(root, "sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
     write(root, "proc/sys/kernel/perf_event_paranoid", "-1\n")
+    write(
+        root,
+        "proc/self/limits",
+        "Max processes  9  9  processes\nMax open files  1024  4096  files\n",
+    )
     (root / "dev/shm").mkdir(parents=True)
     found = describe_machine(root, driver("A100, 550.1, 12, 3\nB, [N/A], [N/A], [N/A]"))
     assert found.pop("shm_bytes") >= found.pop("shm_free_bytes") > 0
@@ -73,6 +81,7 @@ def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
         "memory_bytes": 32 * GIB,
         "memory_limit_bytes": 4 * GIB,
         "swap_used_bytes": 2**20,
+        "open_files_limit": 1024,
         "governors": ["powersave"],
         "turbo": True,
         "perf_event_paranoid": -1,
@@ -87,8 +96,10 @@ def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
 def test_what_is_not_known_is_null(root: Path, smi: list[str]) -> None:
     """A machine without limits, a driver, /dev/shm and frequencies is described too."""
     found = describe_machine(root, smi)
-    unknown = ("quota_cores", "memory_limit_bytes", "shm_bytes", "perf_event_paranoid")
-    assert [found[name] for name in unknown] == [None] * 4
+    unknown = (
+        "quota_cores", "memory_limit_bytes", "shm_bytes", "open_files_limit", "perf_event_paranoid",
+    )  # fmt: skip
+    assert [found[name] for name in unknown] == [None] * 5
     assert (found["governors"], found["turbo"], found["gpus"]) == ([], False, [])
 
 
@@ -116,6 +127,7 @@ def test_a_quiet_machine_has_no_disturbance() -> None:
         ({"turbo": True}, IDLE, "turbo is on"),
         ({"swap_used_bytes": 200 * 2**20}, IDLE, "200 MiB are swapped out"),
         ({"shm_free_bytes": 64 * 2**20}, IDLE, "64 MiB free"),
+        ({"open_files_limit": 1024}, IDLE, "1024 files may be open; .* need 2240"),
         ({"gpus": [{"name": "L4", "used_bytes": GIB, "busy_fraction": None}]}, IDLE, "uses the L4"),
         ({"gpus": [{"name": "L4", "used_bytes": None, "busy_fraction": 0.9}]}, IDLE, "uses the L4"),
     ],
@@ -125,5 +137,25 @@ def test_each_disturbance_is_told_with_a_remedy(
 ) -> None:
     """One thing that disturbs is one finding."""
     [(found, remedy)] = find_disturbances({**QUIET, **change}, IDLE, after)
-    assert what in found
+    assert re.search(what, found)
     assert remedy
+
+
+@pytest.mark.parametrize("cores", [{"affinity_cpus": 2}, {"quota_cores": 2.0}])
+def test_a_limit_of_open_files_is_judged_by_the_cores(cores: dict[str, Any]) -> None:
+    """A limit that is too low for workers on 8 cores is enough for those on 2."""
+    machine = {**QUIET, "open_files_limit": 1024, **cores}
+    assert "files" not in str(find_disturbances(machine, IDLE, IDLE))
+
+
+def test_an_array_in_shared_memory_takes_two_open_files() -> None:
+    """The judgement of the limit counts on it."""
+    opened = []
+    arrays = []
+    for _ in range(2):  # the first one also starts the process that tracks them
+        arrays.append(SharedMemory(create=True, size=4096))
+        opened.append(len(list(Path("/proc/self/fd").iterdir())))
+    for array in arrays:
+        array.close()
+        array.unlink()
+    assert opened[1] - opened[0] == 2

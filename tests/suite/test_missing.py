@@ -5,14 +5,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
+from tests.repository import commit_files
 from tests.suite.project import LOAD_TIME, Project, line_with
 from tests.suite.recorded import HOST, costly, recorded
+from tests.workflows import tox_flags
 
 TRAIN_TIME = """
     def test_train_time(netpipe_benchmark):
         netpipe_benchmark("train_s_per_step")
 """
+A100 = Device("a100-sxm-80gb-x1", "NVIDIA A100-SXM4-80GB", "gpu")
 ELSEWHERE = replace(HOST, memory_bytes=HOST.memory_bytes // 2)
 
 
@@ -29,6 +32,52 @@ def test_no_baseline_passes_or_fails(
     result.assert_outcomes(**{outcome: 1})
     line_with(result, "NO_BASELINE:", "cpu-testing-4")
     line_with(result, "--netpipe-record")
+
+
+@pytest.mark.parametrize(
+    ("policy", "fails"), [("warn", False), ("fail", True)], ids=["warn", "fail"]
+)
+@pytest.mark.parametrize(
+    ("tox", "command"),
+    [("a100", "tox -e a100 --"), ("", "pytest --netpipe-missing={policy} --benchmark-compare")],
+    ids=["tox", "pytest"],
+)
+def test_a_missing_baseline_is_announced_before_the_first_measurement(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    fails: bool,
+    tox: str,
+    command: str,
+) -> None:
+    """The line names the device, whether its benchmarks fail, and one command that records one."""
+    monkeypatch.setenv("TOX_ENV_NAME", tox)
+    lines = project.compare(f"--netpipe-missing={policy}").outlines
+    record = f"{command.format(policy=policy)} --netpipe-record first records one"
+    announced = f"there is no baseline for cpu-testing-4{', so its benchmarks will fail' * fails}"
+    before = lines[: lines.index("  netpipe: measuring against auto, session 1 of 1")]
+    assert f"  netpipe: {announced}; {record}" in before
+
+
+@pytest.mark.parametrize("flags", [("--netpipe-against=HEAD",), ("--netpipe-record=first",)])
+def test_a_run_that_needs_no_baseline_does_not_ask_for_one(
+    project: Project, flags: tuple[str, ...]
+) -> None:
+    """Neither a comparison with another version nor a recording announces a missing baseline."""
+    commit_files(project.pytester.path, {})
+    result = project.compare(*flags, "--netpipe-missing=fail")
+    assert result.ret == pytest.ExitCode.OK
+    assert "records one" not in result.stdout.str()
+
+
+def test_a_first_baseline_takes_one_command(project: Project) -> None:
+    """`tox -e a100 -- --netpipe-record first` passes and says what to commit."""
+    project.device = A100
+    project.sessions = [recorded(device=A100)]
+    result = project.run(*tox_flags("a100", ["--netpipe-record", "first"]))
+    assert result.ret == pytest.ExitCode.OK
+    assert project.baselines == ["a100-sxm-80gb-x1/0001_first.json"]
+    line_with(result, "recorded", "/baselines/a100-sxm-80gb-x1/0001_first.json", "commit")
 
 
 def test_a_new_benchmark_has_no_baseline(project: Project) -> None:
