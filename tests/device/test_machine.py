@@ -2,8 +2,8 @@
 
 import os
 import re
+import subprocess
 import sys
-from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,20 @@ QUIET: dict[str, Any] = {
     "turbo": False,
     "gpus": [{"name": "H100", "used_bytes": 500 * 2**20, "busy_fraction": 0.0}],
 }
+
+
+SHARE = """
+import os
+from multiprocessing.shared_memory import SharedMemory
+
+arrays = []
+for _ in range(2):
+    arrays.append(SharedMemory(create=True, size=4096))
+    print(len(os.listdir("/proc/self/fd")))
+for array in arrays:
+    array.close()
+    array.unlink()
+"""
 
 
 @pytest.fixture
@@ -150,12 +164,9 @@ def test_a_limit_of_open_files_is_judged_by_the_cores(cores: dict[str, Any]) -> 
 
 def test_an_array_in_shared_memory_takes_two_open_files() -> None:
     """The judgement of the limit counts on it."""
-    opened = []
-    arrays = []
-    for _ in range(2):  # the first one also starts the process that tracks them
-        arrays.append(SharedMemory(create=True, size=4096))
-        opened.append(len(list(Path("/proc/self/fd").iterdir())))
-    for array in arrays:
-        array.close()
-        array.unlink()
-    assert opened[1] - opened[0] == 2
+    # The first array also starts a process that would outlive this test.
+    opened = subprocess.run(
+        [sys.executable, "-c", SHARE], capture_output=True, check=True, text=True
+    ).stdout
+    first, second = map(int, opened.split())
+    assert second - first == 2
