@@ -25,7 +25,7 @@ _ADVICE: Final = {
     r" DataLoader\.(repeat|seed|shuffle|slice)\b": (
         "write sampler=grain.samplers.IndexSampler(..., shuffle=True, num_epochs=None)"
     ),
-    r"mp_prefetch\(\) got an ": ("write .mp_prefetch(grain.MultiprocessingOptions(num_workers=2))"),
+    r"mp_prefetch\(\) got an ": "write .mp_prefetch(grain.MultiprocessingOptions(num_workers=2))",
     r" PerformanceConfig\.num_workers": "write .mp_prefetch(config.multiprocessing_options)",
     r" PerformanceConfig\.num_threads": "write .to_iter_dataset(config.read_options)",
     r"Config\.update\(\) got an .* '(py_\w+)'": r'write grain.config.update("\1", ...)',
