@@ -58,7 +58,7 @@ def draw_svg(report: LintReport, *, lists_findings: bool = True) -> str:
     else:
         console.print(TextPicture(report))
     calls = map(describe_call, reversed(list(VisibleGraph(report).nodes.values())))
-    order = "; ".join(map(str, calls)) or NO_GRAPH
+    order = "; ".join(calls) or NO_GRAPH
     subject = f"A pipeline, judged for {report.intent} under Grain {report.grain_version}"
     label = f"{subject}: {count_findings(report) or 'nothing found'}"
 
