@@ -65,9 +65,23 @@ KEPT = {
         "tests/trainer/test_two_processes.py::test_two_processes_are_killed_and_go_on",
     ),
     "Out of Memory": (
-        "tests/measuring/test_leaks.py::test_memory_that_grows_is_found_where_it_grows",
         "tests/throughput/test_worker_choice.py::test_a_candidate_above_the_budget_is_not_started",
         "tests/linting/rules/test_buffers.py::test_a_buffer_of_batches_is_a_warning",
+        "tests/measuring/test_leaks.py::test_memory_that_grows_is_found_where_it_grows",
+        "tests/session/test_grain_calls.py::test_too_little_memory_names_the_settings_to_lower",
+    ),
+    "no attribute 'mp_prefetch'": (
+        "tests/session/test_grain_calls.py::test_a_call_that_grain_does_not_have_is_answered",
+        "tests/session/test_grain_calls.py::test_a_setting_that_fails_at_the_first_batch_is_answered",
+    ),
+    "workers 12, buffer 32: about 4 GB": (
+        "tests/linting/rules/test_buffers.py::test_the_buffers_of_workers_are_counted",
+        "tests/linting/rules/test_buffers.py::test_a_data_loader_has_settings_of_other_names",
+        "tests/linting/test_reads.py::test_lint_measures_a_batch_of_large_buffers",
+    ),
+    "a cache for 8, 16, 32 GB": (
+        "tests/trainer/test_network_config.py::test_impossible_values_are_refused_by_their_own_names",
+        "tests/trainer/test_worker_count.py::test_cores_and_memory_bound_the_workers",
     ),
     "Slow Initial Loading; slow epoch start": (
         "tests/measuring/test_protocol.py::test_a_slow_start_is_a_finding",

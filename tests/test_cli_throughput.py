@@ -77,7 +77,6 @@ def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
         assert 0 < run["tokens"] <= run["slots"]
         assert run["bytes_read"] > run["tokens"] / 100
         assert run["wall_s"] >= 0.2
-    assert "0 workers: 1 thread x 2 batches" in result.stderr
 
 
 def test_the_default_is_a_real_training_batch(
@@ -92,9 +91,7 @@ def test_the_default_is_a_real_training_batch(
     assert combination.data == tmp_path
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
     assert (rounds, seconds) == (5, 4.0)
-    assert combination.memory_estimate in result.stderr
     assert "rounds: 5, fresh processes in each: 1," in result.stderr
-    assert "finished batches" not in result.stdout
 
 
 def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
@@ -153,7 +150,6 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     assert isinstance(combination, Combination)
     assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
-    assert "batch 256, 4 workers: 4 workers x 2 batches x 0.52 MB = 4.2 MB" in result.stderr
     assert "memory budget: 1000 MB" in result.stderr
     assert re.search("trials: 3 .* 3 rounds", result.stderr)
     assert re.search("1 worker, .*round 3:", result.stderr)

@@ -1,6 +1,6 @@
 """`netpipe throughput`: how fast a loader is alone, by workers, and beside another one."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -181,22 +181,14 @@ def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s
     from netpipe.throughput.sessions import expected_s
     from netpipe.throughput.worker_choice import MAX_ROUNDS
 
-    _print_estimates(subjects)
     minutes = expected_s(len(subjects) * MIN_ROUNDS, trial_s) / 60
     notes.print(
-        f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
-        "beside finished batches is measured in the trials\n"
+        f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
         f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, of {MAX_ROUNDS} where those "
         f"leave it open, every one a fresh process that measures {trial_s:g} s of steady "
         f"state: about {minutes:.1f} minutes",
         soft_wrap=True,
     )
-
-
-def _print_estimates(subjects: "Iterable[Subject]") -> None:
-    for subject in subjects:
-        if subject.memory_estimate:
-            notes.print(f"{subject.label}: {subject.memory_estimate}", soft_wrap=True)
 
 
 def _try_workers(
@@ -239,7 +231,6 @@ def _measure(
     )
 
     sessions = rounds * len(selected) * (1 if against is None else 2)
-    _print_estimates(selected)
     notes.print(
         f"rounds: {rounds}, fresh processes in each: {sessions // rounds}, every one measured for "
         f"{seconds:g} s of steady state: about {expected_s(sessions, seconds) / 60:.1f} minutes",

@@ -44,10 +44,8 @@ def format_failure(error: BaseException) -> str:
             traceback.FrameSummary(source.filename, source.lineno or 0, "<module>", line=line)
         )
     first += _hidden_file(source)
-    if advice := advise(source, passed):
-        own = _own_frames(passed)
-        where = f"at {os.path.relpath(own[-1].filename)}:{own[-1].lineno} " if own else ""
-        first = f"{first.rstrip('.')}; {where}{advice}"
+    if advice := advise(source):
+        first = f"{first.rstrip('.')}; {advice}"
     return f"{first}\n{format_frames(passed)}".rstrip()
 
 
@@ -70,7 +68,8 @@ def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
 
     So many of the innermost frames are added, in whichever file they lie.
     """
-    chosen = (_own_frames(frames) or list(frames))[-_MAX_FRAMES:]
+    own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
+    chosen = (own or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
     lines = []
     for frame in chosen:
@@ -78,7 +77,3 @@ def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
         lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         lines += [f"    {frame.line}"] if frame.line else []
     return "\n".join(lines)
-
-
-def _own_frames(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
-    return [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]

@@ -61,16 +61,6 @@ class Combination:
         """Return the same with another number of workers."""
         return replace(self, pipeline=replace(self.pipeline, workers=workers))
 
-    @property
-    def memory_estimate(self) -> str:
-        """The same with its factors, as a line for people."""
-        workers, ahead = self.pipeline.workers, self.pipeline.worker_buffer_batches
-        makers = f"{workers} worker{'s' * (workers != 1)}" if workers else "1 thread"
-        return (
-            f"{makers} x {ahead} batches x {self.waiting_bytes / 1e6:.2g} MB = "
-            f"{self.finished_bytes / 1e6:.2g} MB of finished batches"
-        )
-
 
 @dataclass(frozen=True)
 class Target:
@@ -80,7 +70,6 @@ class Target:
     workers: int | None = None
     # What its finished batches take shows in its trials.
     finished_bytes: int = 0
-    memory_estimate: str = ""
 
     def with_workers(self, workers: int) -> "Target":
         """Return the same with another number of workers."""

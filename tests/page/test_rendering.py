@@ -1,5 +1,6 @@
 """One page from documents: complete, reproducible, and safe whatever names are in them."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -108,3 +109,11 @@ def test_drawings_say_what_they_show() -> None:
         assert drawing["role"] == "img"
         named = (drawing.get("aria-labelledby") or "").split()
         assert drawing.get("aria-label") or (named and set(named) <= set(ids))
+
+
+def test_a_pipeline_has_the_background_of_the_page() -> None:
+    """The rectangle behind it, which a drawing in a file needs, is not filled."""
+    text = render("lint")
+    (suffix,) = re.findall(r'\.card svg \[class\$="([\w-]+)"\] \{ fill: none; \}', text)
+    rectangles = parsed(text).named("rect")
+    assert any(str(each.get("class")).endswith(suffix) for each in rectangles)

@@ -169,20 +169,6 @@ def test_without_lists_the_configuration_is_used() -> None:
     assert found == Combination(Path("data"), replace(PIPELINE, epochs=None))
 
 
-@pytest.mark.parametrize(
-    ("workers", "estimate"),
-    [
-        (0, "1 thread x 2 batches x 3.1 MB = 6.3 MB of finished batches"),
-        (1, "1 worker x 2 batches x 0.26 MB = 0.52 MB of finished batches"),
-        (2, "2 workers x 2 batches x 0.26 MB = 1 MB of finished batches"),
-    ],
-)
-def test_the_memory_of_finished_batches_is_estimated(workers: int, estimate: str) -> None:
-    """The estimate has the number of workers, their batches and the bytes of a batch."""
-    combination = Combination(Path("data"), replace(PIPELINE, workers=workers))
-    assert combination.memory_estimate == estimate
-
-
 def test_the_estimate_is_that_of_real_arrays(prepared: Path) -> None:
     """The estimate is exact for a batch, and 3% low at most for its sequences."""
     config = PipelineConfig(sequence_length=1024, batch_size=16, workers=0)

@@ -336,7 +336,7 @@ def test_debug_mode_tells_the_state_until_the_end(
         training.join()
     drawing = (drawings / "network_train.svg").read_text()
     assert "pack" in drawing
-    assert "Nothing found" in drawing
+    assert "nothing found" in drawing
 
 
 def test_nothing_is_told_or_timed_without_debug_mode(

@@ -1,7 +1,6 @@
 """Describes a node of a pipeline as the call to Grain that the user wrote."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import Final
 
@@ -54,43 +53,31 @@ _OMITTED: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuf
 _OMITTED_DEFAULTS: Final = ("batch_fn", "selection_map")
 
 
-@dataclass(frozen=True)
-class Call:
-    """A call to Grain, such as ".batch", with the settings that differ from Grain's defaults."""
-
-    name: str
-    arguments: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Return the call on one line."""
-        arguments = ", ".join(self.arguments)
-        if self.name in _NOT_CALLED:
-            return f"{self.name} {arguments}".rstrip()
-        return f"{self.name}({arguments})"
+def describe_call(node: Node) -> str:
+    """Write the call to Grain that makes a node, with the settings that are not its defaults."""
+    name, arguments = _name(node), ", ".join(_describe_settings(node))
+    return f"{name} {arguments}".rstrip() if name in _NOT_CALLED else f"{name}({arguments})"
 
 
-def describe_call(node: Node) -> Call:
-    """Return the call that makes a node."""
-    name, settings = _name(node), node.parameters
+def _describe_settings(node: Node) -> Iterable[str]:
+    settings = node.parameters
     start, stop, step = (settings.get(bound) for bound in ("start", "stop", "step"))
     match node.kind:
         case "Source" if "stop" in settings:
             bounds = (start, stop) if step == 1 else (start, stop, step)
             numbers = (stop,) if (start, step) == (0, 1) else bounds
-            return Call(name, (f"range({', '.join(map(str, numbers))})",))
+            return (f"range({', '.join(map(str, numbers))})",)
         case "Slice":
             end = "" if isinstance(stop, int) and stop >= ENDLESS else stop
             stride = "" if step in (None, 1) else f":{step}"
-            return Call(name, (f"{start}:{end}{stride}",))
+            return (f"{start}:{end}{stride}",)
         case "ProcessPrefetch" if WORKER_COUNT in settings:
-            buffer = f"buffer {settings.get('per_worker_buffer_size')}"
-            return Call("DataLoader", (f"{WORKER_COUNT}={settings[WORKER_COUNT]}", buffer))
+            buffer = settings.get("per_worker_buffer_size")
+            return (f"{WORKER_COUNT}={settings[WORKER_COUNT]}", f"buffer {buffer}")
         case "NoWorkers":
-            return Call(name, (format_count(0, "worker"),))
-    arguments = tuple(_arguments(settings))
-    if not arguments and len(node.parents) > 1:
-        arguments = (format_count(len(node.parents), "dataset"),)
-    return Call(name, arguments)
+            return (format_count(0, "worker"),)
+    inputs = len(node.parents)
+    return tuple(_arguments(settings)) or ([format_count(inputs, "dataset")] if inputs > 1 else ())
 
 
 def format_count(count: object, thing: str) -> str:
@@ -103,6 +90,8 @@ def format_count(count: object, thing: str) -> str:
 
 def _name(node: Node) -> str:
     """Return the method, or for a class of `grain.experimental` without a method, the class."""
+    if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
+        return "DataLoader"
     if node.kind in _NAMES:
         return _NAMES[node.kind]
     dataset = "MapDataset" if node.random_access else "IterDataset"

@@ -47,30 +47,18 @@ $light
 """)
 
 
-def draw_svg(report: LintReport) -> str:
-    """Return an SVG of a pipeline, and below it a list of its findings."""
-    console = _open_console()
-    print_report(console, report)
-    return _export(console, report)
-
-
-def draw_svg_graph(report: LintReport) -> str:
-    """Return an SVG of a pipeline with its findings marked, without the list."""
-    console = _open_console()
-    console.print(TextPicture(report))
-    return _export(console, report)
-
-
-def _open_console() -> Console:
-    return Console(
+def draw_svg(report: LintReport, *, lists_findings: bool = True) -> str:
+    """Return an SVG of a pipeline with its findings marked, and below it a list of them."""
+    console = Console(
         record=True, width=_COLUMNS, file=StringIO(), color_system="truecolor",
         force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False,
     )  # fmt: skip
-
-
-def _export(console: Console, report: LintReport) -> str:
+    if lists_findings:
+        print_report(console, report)
+    else:
+        console.print(TextPicture(report))
     calls = map(describe_call, reversed(list(VisibleGraph(report).nodes.values())))
-    order = "; ".join(map(str, calls)) or NO_GRAPH
+    order = "; ".join(calls) or NO_GRAPH
     subject = f"A pipeline, judged for {report.intent} under Grain {report.grain_version}"
     label = f"{subject}: {count_findings(report) or 'nothing found'}"
 

@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from netpipe.linting.linter import LintReport
+from netpipe.linting.picture.calls import describe_call
 from netpipe.linting.picture.visible_graph import (
     NO_GRAPH,
     TRAINING,
@@ -133,7 +134,7 @@ def _draw_border(corners: str, label: str, width: int) -> Text:
 
 def _draw_call(entry: Entry, width: int) -> Iterator[Text]:
     """Yield the line of a call, and below it the findings that do not fit beside it."""
-    text = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
+    text = describe_call(entry.node) + (f" #{entry.number}" if entry.number else "")
     text, made_at = (f"{text}, as above", "") if entry.is_repeated else (text, entry.node.made_at)
     path = shorten_path(made_at, _MAX_PATH_WIDTH)
     parts = (text, *map(label_finding, entry.findings), *filter(None, [path]))

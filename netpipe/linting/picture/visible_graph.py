@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import WORKER_COUNT, Call, describe_call, format_count
+from netpipe.linting.picture.calls import WORKER_COUNT, format_count
 from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
@@ -65,11 +65,6 @@ class Entry:
     number: int = 0
     is_repeated: bool = False
 
-    @property
-    def call(self) -> Call:
-        """The call that the user wrote."""
-        return describe_call(self.node)
-
 
 @dataclass(frozen=True)
 class Branches:
@@ -93,10 +88,8 @@ class VisibleGraph:
     """The nodes that the user wrote or that a finding is about, by their ids in the whole graph.
 
     Attributes:
-        inputs: For each node, the visible nodes that its elements come from.
-        last: The nodes that the trainer reads; empty if there is nothing to show.
         outline: The calls from the sources on; each node is described once, where it is reached
-            first, and is named again where another call reads it.
+            first, and is named again where another call reads it. Empty: there is no graph.
     """
 
     def __init__(self, report: LintReport) -> None:
@@ -108,13 +101,12 @@ class VisibleGraph:
             is_written = node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
             if is_written or node.id in self._findings:
                 self.nodes[node.id] = _with_written_settings(graph, node)
-        self.inputs = {
+        self._inputs = {
             number: self._find_visible(graph, node.parents) for number, node in self.nodes.items()
         }
-        self.last = self._find_visible(graph, (0,)) if graph.nodes else ()
-        self._readers = Counter(number for inputs in self.inputs.values() for number in inputs)
+        self._readers = Counter(number for inputs in self._inputs.values() for number in inputs)
         self._numbers: dict[int, int] = {}
-        self.outline = self._outline_all(self.last)
+        self.outline = self._outline_all(self._find_visible(graph, (0,)) if graph.nodes else ())
 
     def _find_visible(self, graph: Graph, ids: tuple[int, ...]) -> tuple[int, ...]:
         """Replace each node that is not shown by the visible nodes that it reads."""
@@ -138,16 +130,16 @@ class VisibleGraph:
         chain = [last]
         # A loop and no recursion: a chain may be longer than Python's stack.
         while (
-            len(self.inputs[chain[-1]]) == 1
+            len(self._inputs[chain[-1]]) == 1
             and self.nodes[chain[-1]].kind != "ProcessPrefetch"
             and chain[-1] not in self._numbers
         ):
-            chain.extend(self.inputs[chain[-1]])
+            chain.extend(self._inputs[chain[-1]])
         *others, first = chain
         return (*self._start(first), *map(self._enter, reversed(others)))
 
     def _start(self, number: int) -> Outline:
-        node, inputs = self.nodes[number], self.inputs[number]
+        node, inputs = self.nodes[number], self._inputs[number]
         if number in self._numbers:
             return (Entry(node, number=self._numbers[number], is_repeated=True),)
         above = self._outline_all(inputs)

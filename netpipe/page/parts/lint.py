@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netpipe.linting.linter import LintReport, parse_report
-from netpipe.linting.picture.drawing import draw_svg_graph
+from netpipe.linting.picture.drawing import draw_svg
 from netpipe.linting.picture.visible_graph import WORDS, count_findings
 from netpipe.linting.rules.finding import LintFinding, sort_by_severity
 from netpipe.page.content import Card, Drawing, Headline, Note, Notes, Part
@@ -32,7 +32,9 @@ def _build_headline(report: LintReport) -> Headline:
 def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[Card]:
     if report.graph.nodes:
         caption = f"From the source to the trainer, as Grain {report.grain_version} reads it."
-        yield Drawing("The pipeline", draw_svg_graph(report), caption, is_scrolled=True)
+        yield Drawing(
+            "The pipeline", draw_svg(report, lists_findings=False), caption, is_scrolled=True
+        )
     if report.findings:
         yield Notes("Findings", list(map(_describe, sort_by_severity(report.findings))))
     rows = []

@@ -68,7 +68,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
 )
 def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None:
     """With the settings that differ from Grain's defaults, in few words."""
-    assert str(describe_call(read_graph(dataset()).nodes[0])) == call
+    assert describe_call(read_graph(dataset()).nodes[0]) == call
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
 )
 def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], call: str) -> None:
     """What is not known is called by its name, with its settings by theirs."""
-    assert str(describe_call(Node(0, kind, parameters, (), in_worker=False))) == call
+    assert describe_call(Node(0, kind, parameters, (), in_worker=False)) == call
 
 
 def test_one_is_no_plural() -> None:

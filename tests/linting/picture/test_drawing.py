@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.drawing import draw_svg, draw_svg_graph
+from netpipe.linting.picture.drawing import draw_svg
 from netpipe.linting.rules.finding import SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
@@ -37,7 +37,7 @@ def test_a_drawing_is_the_picture_in_the_terminal(name: str) -> None:
     """Without the list it has the same words."""
     report = report_of(name)
     picture = " ".join(printed(report).split())
-    assert words(draw_svg_graph(report)) == picture
+    assert words(draw_svg(report, lists_findings=False)) == picture
     assert words(draw_svg(report)).startswith(picture)
 
 
