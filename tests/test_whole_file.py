@@ -129,10 +129,9 @@ print("after", flush=True)
 
 
 @pytest.mark.parametrize("into", ["pipe", "file"])
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_is_written_in_its_place(name: str, into: str, tmp_path: Path) -> None:
+def test_standard_output_is_written_in_its_place(into: str, tmp_path: Path) -> None:
     """Between what else is printed, wherever that goes."""
-    command = [sys.executable, "-c", _TO_STDOUT, name]
+    command = [sys.executable, "-c", _TO_STDOUT, "/dev/stdout"]
     file = tmp_path / "printed"
     with file.open("wb") as stream:
         output = subprocess.PIPE if into == "pipe" else stream
@@ -163,6 +162,7 @@ def test_a_file_in_a_closed_folder_is_written_in_place(
     path = tmp_path / "page.html"
     path.write_text("old and longer")
     make_read_only(monkeypatch, tmp_path)
+    monkeypatch.setattr(os, "access", lambda place, _: Path(place) != tmp_path)
     refuse_unwritable(path, "--html")
     write_whole(path, "new", "--html")
     assert path.read_text() == "new"
