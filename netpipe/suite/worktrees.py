@@ -4,21 +4,19 @@ import os
 import shutil
 import tomllib
 from collections.abc import Iterator
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.git import GitError, git
 from netpipe.temporary_folders import OWN_NAME, locked
 
 _DEPENDENCY_FILES: Final = (
-    "setup.py", "requirements*.txt", "requirements*.in", "*.lock", "Pipfile", "pixi.toml",
-    "environment*.yml",
+    "setup.py", "setup.cfg", "requirements*.txt", "requirements*.in", "*.lock", "Pipfile",
+    "pixi.toml", "environment*.yml",
 )  # fmt: skip
 _PROJECT_KEYS: Final = (
     "dependencies", "optional-dependencies", "requires-python", "scripts", "gui-scripts",
@@ -146,27 +144,22 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in git(folder, *words).split("\0"):
         path = folder / name
-        if name in ("pyproject.toml", "setup.cfg") and path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            try:
-                found[name] = _read_dependencies(name, text)
-            except (ValueError, RecursionError, ConfigError, AttributeError):
-                found[name] = text  # Equal only to the same text.
+        if name == "pyproject.toml" and path.is_file():
+            found[name] = _read_dependencies(path.read_text(encoding="utf-8", errors="replace"))
         elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
             found[name] = path.read_bytes()
     return found
 
 
-def _read_dependencies(name: str, text: str) -> dict[str, Any]:
-    if name == "setup.cfg":
-        parser = ConfigParser(interpolation=None)
-        parser.read_string(text)
-        sections = [section for section in parser.sections() if section.startswith("options")]
-        return {section: dict(parser[section]) for section in sections}
-    document = tomllib.loads(text)
-    project, tools = document.get("project", {}), document.get("tool", {})
-    return {
-        **{key: project.get(key) for key in _PROJECT_KEYS},
-        "dependency-groups": document.get("dependency-groups"),
-        **{f"tool.{key}": tools.get(key) for key in _TOOLS},
-    }
+def _read_dependencies(text: str) -> object:
+    """Return what a pyproject.toml declares; its text where it is damaged."""
+    try:
+        document = tomllib.loads(text)
+        project, tools = document.get("project", {}), document.get("tool", {})
+        return {
+            **{key: project.get(key) for key in _PROJECT_KEYS},
+            "dependency-groups": document.get("dependency-groups"),
+            **{f"tool.{key}": tools.get(key) for key in _TOOLS},
+        }
+    except (ValueError, RecursionError, AttributeError):
+        return text

@@ -166,12 +166,10 @@ def test_a_line_of_dots_is_read(tmp_path: Path) -> None:
     assert load_config(path).pipeline.batch_size == 16
 
 
-def test_dependencies_of_an_odd_project_are_its_text() -> None:
-    """A `tool` that is no table is an error that the caller takes for another text."""
-    with pytest.raises((ValueError, AttributeError)):
-        _read_dependencies("pyproject.toml", "tool = 5")
-    with pytest.raises((ValueError, RecursionError)):
-        _read_dependencies("pyproject.toml", f"a = {'[' * 5000}")
+@pytest.mark.parametrize("text", ["tool = 5", f"a = {'[' * 5000}"])
+def test_dependencies_of_an_odd_project_are_its_text(text: str) -> None:
+    """A `tool` that is no table, and deep nesting, are no traceback."""
+    assert _read_dependencies(text) == text
 
 
 def test_a_long_error_stays_short(tmp_path: Path) -> None:
