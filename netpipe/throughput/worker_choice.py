@@ -16,8 +16,6 @@ MAX_ROUNDS: Final = 6
 
 # The part of another's speed from which on a candidate counts as fast as it.
 _AS_FAST: Final = 0.95
-# Of the fastest; runs of one candidate were seen to differ by a factor of 1.7.
-_HOPELESS_FRACTION: Final = 1 / 3
 
 _OPTION: Final = "--memory-budget"
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([MG]i?B)")
@@ -122,7 +120,9 @@ def try_candidates(
     for number in range(1, MAX_ROUNDS + 1):
         tried = _try_round(tried, number, budget_bytes, measure, say)
         _require_open(tried, budget_bytes)
-        judged = drop_hopeless(tried) if number < MIN_ROUNDS else drop_slower(tried)
+        if number < MIN_ROUNDS:
+            continue
+        judged = drop_slower(tried)
         for before, after in zip(tried, judged, strict=True):
             if before != after:
                 say(number, after)
@@ -130,7 +130,7 @@ def try_candidates(
         # Where the fewest workers that are not clearly slower have a lower median, more rounds can
         # change the choice.
         rivals = open_candidates(tried)
-        if number >= MIN_ROUNDS and not _has_lower_median(rivals[0], _fastest(rivals)):
+        if not _has_lower_median(rivals[0], _fastest(rivals)):
             break
     return tried
 
@@ -203,24 +203,6 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
     smallest, budget = format_megabytes(smallest_bytes), format_megabytes(budget_bytes)
     constraint = f"be at least the {smallest} that the least candidate takes"
     raise InputError(_OPTION, "value", constraint, budget, "Give more, or take a smaller batch")
-
-
-def drop_hopeless(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Mark the open candidates that were below a third of the fastest in every round so far."""
-    rounds = zip(*(candidate.speeds for candidate in open_candidates(candidates)), strict=True)
-    fastest = [max(speeds) for speeds in rounds]
-    judged = []
-    for candidate in candidates:
-        if candidate.status == "open":
-            pairs = list(zip(candidate.speeds, fastest, strict=True))
-            if all(own < _HOPELESS_FRACTION * most for own, most in pairs):
-                own, most = map(format_amount, pairs[-1])
-                reason = (
-                    f"{own} {_unit(candidate)}, less than a third of {most} in round {len(pairs)}"
-                )
-                candidate = replace(candidate, status="slower", reason=reason)
-        judged.append(candidate)
-    return judged
 
 
 def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -14,7 +14,6 @@ from netpipe.throughput.worker_choice import (
     Candidate,
     WorkerChoice,
     choose,
-    drop_hopeless,
     drop_slower,
     foresee_excess,
     parse_budget,
@@ -169,19 +168,6 @@ def test_only_open_candidates_are_judged() -> None:
     """An excluded candidate is not judged again, and no other is compared with it."""
     out = Candidate(8, MB, _candidate(8, 99.0).runs, status="failed", reason="gone")
     assert drop_slower([ONE, TWO, out])[1:] == [TWO, out]
-    assert drop_hopeless([TWO, FOUR, out]) == [TWO, FOUR, out]
-
-
-def test_less_than_a_third_in_every_round_is_hopeless() -> None:
-    """One faster round keeps a candidate; both speeds are in the reason."""
-    fast = _candidate(4, 12.0, 12.5)
-    slow = _candidate(0, 3.9, 4.0)
-    left, kept = drop_hopeless([slow, fast])
-    assert kept == fast
-    assert left.status == "slower"
-    assert re.search("4 M .*12.5 M .*round 2", left.reason)
-    once = _candidate(0, 4.1, 3.0)
-    assert drop_hopeless([once, fast]) == [once, fast]
 
 
 class Machine:
@@ -240,15 +226,6 @@ def test_more_rounds_end_when_they_decide() -> None:
     found = machine.tried()
     assert machine.asked == [1, 2, 2, 1] * 2
     assert _statuses(found) == {1: "open", 2: "open"}
-
-
-def test_the_hopeless_get_one_round() -> None:
-    """A hopeless candidate is left out after the first round, and reported in that round."""
-    machine = Machine(w0=[1.0], w1=[9.0], w2=[10.0])
-    found = machine.tried()
-    assert machine.asked == [0, 1, 2, 2, 1, 1, 2]
-    assert machine.reported[0] == (1, 0, "slower")
-    assert len(found[0].runs) == 1
 
 
 def test_a_candidate_above_the_budget_is_not_started() -> None:
