@@ -13,25 +13,40 @@ _LINE_EVERY_S: Final = 30.0
 
 
 @contextmanager
-def show_bar(label: str) -> Iterator[Callable[..., None]]:
+def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., None]]:
     """Show a bar with a description, how much is done, and the time that has passed.
+
+    For a session, it is the time left where that is known, and the bar is removed at its end.
 
     Yields:
         Takes how much is done, of how much, and the description if it changed.
     """
     from rich import progress
+    from rich.table import Column
 
+    # On a narrow terminal the description is cut, not the time.
+    column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    left = progress.TextColumn("{task.fields[time]}")
     bar = progress.Progress(
-        progress.TextColumn("{task.description}", markup=False),
-        progress.BarColumn(),
+        progress.TextColumn("{task.description}", markup=False, table_column=column),
+        progress.BarColumn(bar_width=10),
         progress.TaskProgressColumn(),
-        progress.TimeElapsedColumn(),
+        left if is_session else progress.TimeElapsedColumn(),
         console=notes,
+        expand=True,
+        # A thread that draws would take CPU time from the session that is measured.
+        auto_refresh=not is_session,
+        transient=is_session,
     )
-    task = bar.add_task(label, total=None)
+    task = bar.add_task(label, total=None, time="")
 
     def update(done: float, total: float, description: str = label) -> None:
-        bar.update(task, completed=done, total=total, description=description)
+        time = format_minutes(bar.tasks[0].elapsed or 0.0)
+        if done < total:
+            time = f"{format_minutes(total - done)} left"
+        bar.update(task, completed=done, total=total or None, description=description, time=time)
+        if is_session:
+            bar.refresh()
 
     with bar:
         yield update
@@ -80,8 +95,8 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
     if quiet:
         yield None
     elif _can_draw():
-        with _show_time_left(label) as show:
-            yield show
+        with show_bar(label, is_session=True) as draw:
+            yield lambda now: draw(now.done_s, now.of_s, f"{label}: {now.description}")
     else:
         printed: set[str] = set()
 
@@ -91,36 +106,3 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
                 notes.print(f"{label}: {progress.doing}", soft_wrap=True)
 
         yield print_phase
-
-
-@contextmanager
-def _show_time_left(label: str) -> Iterator[OnProgress]:
-    """Show a bar with the time that is left, which is removed at its end."""
-    from rich import progress
-    from rich.table import Column
-
-    # On a narrow terminal the description is cut, not the time.
-    column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-    bar = progress.Progress(
-        progress.TextColumn("{task.description}", markup=False, table_column=column),
-        progress.BarColumn(bar_width=10),
-        progress.TaskProgressColumn(),
-        progress.TextColumn("{task.fields[time]}"),
-        console=notes,
-        expand=True,
-        # A thread that draws would take CPU time from the session that is measured.
-        auto_refresh=False,
-        transient=True,
-    )
-    task = bar.add_task(label, total=None, time="")
-
-    def show(now: Progress) -> None:
-        time = format_minutes(bar.tasks[0].elapsed or 0.0)
-        if now.done_s < now.of_s:
-            time = f"{format_minutes(now.of_s - now.done_s)} left"
-        words = f"{label}: {now.description}"
-        bar.update(task, completed=now.done_s, total=now.of_s or None, description=words, time=time)
-        bar.refresh()
-
-    with bar:
-        yield show

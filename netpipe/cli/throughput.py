@@ -48,9 +48,13 @@ if TYPE_CHECKING:
     help="With --workers auto: the memory limit for all processes together, such as 4GB (default: "
     "half of this host's memory).",
 )  # fmt: skip
-@click.option("--rounds", type=int, default=5, show_default=True, help="Runs of each combination.")
 @click.option(
-    "--seconds", type=float, default=4.0, show_default=True,
+    "--rounds", type=click.IntRange(1), default=5, show_default=True,
+    help="Runs of each combination.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(0, inf, min_open=True, max_open=True), default=4.0,
+    show_default=True,
     help="Seconds of steady state that each run measures.",
 )  # fmt: skip
 @click.option(
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     help="Another loader to compare with: both run at the same time, and take turns.",
 )  # fmt: skip
 @click.option(
-    "--same-batches", type=int, default=0, metavar="N",
+    "--same-batches", type=click.IntRange(0), default=0, metavar="N",
     help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
 @json_option
@@ -84,13 +88,8 @@ def throughput(
     changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
-    if rounds < 1:
-        raise InputError("--rounds", "value", "be at least 1", rounds)
-    if not 0 < seconds < inf:
-        raise InputError("--seconds", "value", "be above 0, and finite", seconds)
-    if same_batches < 0 or (same_batches and against is None):
-        found = "no --against" if against is None else same_batches
-        raise InputError("--same-batches", "value", "be at least 0, and go with --against", found)
+    if same_batches and against is None:
+        raise InputError("--same-batches", "option", "go with --against", "no --against")
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
     automatic = _wants_choice(workers, memory_budget, batch_sizes)
     counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
