@@ -1,6 +1,7 @@
 """Targets: `package.module:name` or `path/to/file.py:name`, and the callables behind them."""
 
 import importlib
+import os
 import re
 import sys
 import sysconfig
@@ -12,7 +13,6 @@ from types import ModuleType
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
-from netpipe.paths import find_path_problem
 
 _STANDARD_LIBRARY: Final = [
     Path(sysconfig.get_path("stdlib")),
@@ -27,10 +27,8 @@ def split(target: str) -> tuple[str, str]:
     found = re.match(r"[\w.]+(?=:\w+ )", target)
     where = found[0] if found else target.rpartition(":")[0]
     name = target[len(where) + 1 :]
-    constraint = "be package.module:name or path/to/file.py:name"
-    if where and name:
-        constraint = find_path_problem(where)
-    if constraint:
+    if not where or not name:
+        constraint = "be package.module:name or path/to/file.py:name"
         raise MisuseError(f"a target must {constraint}; found {target!r}")
     return where, name
 
@@ -59,7 +57,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113  # unlike `Path.is_file`, also for a long name
         raise MisuseError(f"{path}: file must exist; found none")
     _add_folder(path.resolve().parent)
     try:
