@@ -132,9 +132,11 @@ def test_files_are_refused_with_the_folder_to_write(
         config.for_host(0, 1, evaluates=setting == "network_eval_files")
 
 
-@pytest.mark.parametrize("files", ["/a/x.arrayrecord,0.3;/b/y.arrayrecord,0.7", "gs://a/b", "/a"])
+@pytest.mark.parametrize(
+    "files", ["/a/x.arrayrecord,0.3;/b/y.arrayrecord,0.7", "gs://a/b", "/a", "/a/*.arrayrecord"]
+)
 def test_what_is_not_one_folder_is_refused_with_the_command_that_makes_it(files: str) -> None:
-    """Several weighted files, a URI, and a folder that does not exist."""
+    """Several weighted files, a URI, and a folder that does not exist, or a pattern in one."""
     with pytest.raises(InputError, match=r"network_train_files must .*`netpipe prepare SRC\.\.\."):
         NetworkConfig(files).for_host(0, 1, evaluates=False)
 
