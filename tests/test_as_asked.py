@@ -147,13 +147,6 @@ KEPT = {
         "tests/measuring/test_rates.py::test_mfu_is_over_the_peak_of_all_devices",
         "tests/measuring/test_rates.py::test_tokens_are_those_of_the_real_loop",
     ),
-    "no attribute 'mp_prefetch'": (
-        "tests/session/test_grain_calls.py::test_a_call_that_grain_does_not_have_is_answered",
-    ),
-    "workers 12, buffer 32; 384 batches, about 4 GB": (
-        "tests/linting/rules/test_buffers.py::test_the_buffers_of_workers_are_counted",
-        "tests/session/test_grain_calls.py::test_too_little_memory_names_the_settings_to_lower",
-    ),
     "DatasetType.NETWORK, NetworkDataset": (
         "tests/trainer/test_maxtext.py::test_the_type_and_its_settings_are_registered",
         "tests/trainer/test_maxtext.py::test_training_on_other_batches_is_refused",
