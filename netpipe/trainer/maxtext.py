@@ -6,7 +6,6 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache, wraps
 from inspect import signature
@@ -22,10 +21,10 @@ from netpipe.errors import InputError, MisuseError, NetpipeError
 from netpipe.trainer import iterators
 from netpipe.trainer.network_config import NetworkConfig
 
-_Function = Callable[..., Any]
-
 # MaxText has the other settings of a `NetworkConfig`.
 _OWN_SETTINGS: Final = ("network_", "grain_debug_", "grain_visualization_", "row_cache_")
+
+_Function = Callable[..., Any]
 
 
 @cache
@@ -35,20 +34,14 @@ def register() -> None:
     Raises:
         MisuseError: MaxText is missing, or this release lacks a part; then nothing was changed.
     """
-    originals = [_find(path, ours) for path, ours in _REPLACEMENTS.items()]
+    for path, ours in _REPLACEMENTS.items():
+        wanted = [name for name in signature(ours).parameters if name not in ("rest", "named")][1:]
+        found = list(signature(_get(path)).parameters)
+        if found[: len(wanted)] != wanted:
+            raise _misfit(f"{path}({', '.join(wanted)}, ...)", f"({', '.join(found)})")
     _extend_configuration()
-    for (path, ours), original in zip(_REPLACEMENTS.items(), originals, strict=True):
-        _replace(path, original, ours)
-
-
-def _find(path: str, ours: _Function) -> _Function:
-    """Return a function of MaxText, if it has the parameters that ours has."""
-    found: _Function = _get(path)
-    wanted = [name for name in signature(ours).parameters if name not in ("rest", "named")][1:]
-    names = list(signature(found).parameters)
-    if names[: len(wanted)] != wanted:
-        raise _misfit(f"{path}({', '.join(wanted)}, ...)", f"({', '.join(names)})")
-    return found
+    for path, ours in _REPLACEMENTS.items():
+        _replace(path, ours)
 
 
 def _get(path: str) -> Any:
@@ -70,13 +63,11 @@ def _extend_configuration() -> None:
     from pydantic import create_model
 
     types, held = _get("configs.types"), _get("configs.types.MaxTextConfig").model_fields
-    hints, settings = get_type_hints(NetworkConfig), {}
-    for field in fields(NetworkConfig):
-        if field.name.startswith(_OWN_SETTINGS):
-            default = "" if field.default is MISSING else field.default
-            settings[field.name] = (hints[field.name], default)
-        elif field.name not in held:
-            raise _misfit(f"the setting {field.name}", "none")
+    hints, defaults = get_type_hints(NetworkConfig), vars(NetworkConfig(""))
+    own = [name for name in hints if name.startswith(_OWN_SETTINGS)]
+    if missing := {"dataset_type", *hints}.difference(own, held):
+        raise _misfit(f"the settings {', '.join(sorted(missing))}", "none")
+    settings = {name: (hints[name], defaults[name]) for name in own}
     types.NetworkDataset = create_model("NetworkDataset", **settings)
     members = {member.name: member.value for member in types.DatasetType}
     types.DatasetType = Enum("DatasetType", members | {"NETWORK": "network"}, type=str)  # type: ignore[misc]
@@ -85,14 +76,15 @@ def _extend_configuration() -> None:
     types.MaxTextConfig.model_rebuild(force=True)
 
 
-def _replace(path: str, original: _Function, ours: _Function) -> None:
+def _replace(path: str, ours: _Function) -> None:
     """Replace a function of MaxText, also where a module has imported it by name."""
+    owner, _, name = path.rpartition(".")
+    original = _get(path)
 
     @wraps(original)
     def replacement(*arguments: Any, **named: Any) -> Any:
         return ours(original, *arguments, **named)
 
-    owner, _, name = path.rpartition(".")
     for holder in (_get(owner), *sys.modules.values()):
         if getattr(holder, "__dict__", {}).get(name) is original:
             setattr(holder, name, replacement)
@@ -102,11 +94,7 @@ def _create_data_iterator(original: _Function, config: Any, mesh: Any) -> Any:
     if config.dataset_type != "network":
         return original(config, mesh)
     for name, constraint, holds in (
-        ("network_train_files", "be given", config.network_train_files),
         ("vocab_size", f"be at least {VOCABULARY}", config.vocab_size >= VOCABULARY),
-        # MaxText would drop a part of each batch.
-        ("per_device_batch_size", "be at least 1", config.per_device_batch_size >= 1),
-        ("eval_per_device_batch_size", "be at least 1", config.eval_per_device_batch_size >= 1),
         ("expansion_factor_real_data", "be -1", config.expansion_factor_real_data == -1),
         # Such checkpoints lack the position of the data.
         ("enable_emergency_checkpoint", "be false", not config.enable_emergency_checkpoint),
@@ -139,16 +127,13 @@ def _load_next_batch(original: _Function, self: Any) -> Any:
         raise
 
 
-class _AsGrain:
+class _AsGrain(SimpleNamespace):
     """A configuration with which MaxText saves the position of its data iterator."""
 
     dataset_type: Final = "grain"
 
-    def __init__(self, config: Any) -> None:
-        self._config = config
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._config, name)
+        return getattr(self.config, name)
 
 
 def _maybe_save_checkpoint(
@@ -158,7 +143,7 @@ def _maybe_save_checkpoint(
     if config.dataset_type == "network":
         position = json.dumps(data_iterator.get_state())
         # MaxText writes the position of an iterator that has nothing but this.
-        config, data_iterator = _AsGrain(config), SimpleNamespace(get_state=position.encode)
+        config, data_iterator = _AsGrain(config=config), SimpleNamespace(get_state=position.encode)
     return original(checkpoint_manager, state, config, data_iterator, *rest)
 
 
@@ -166,15 +151,14 @@ def _load_state_if_possible(
     original: _Function, checkpoint_manager: Any, data_iterator: Any, *rest: Any, **named: Any
 ) -> Any:
     restored = original(checkpoint_manager, data_iterator, *rest, **named)
-    if checkpoint_manager is not None and isinstance(data_iterator, iterators.TrainIterator):
-        step = _get("common.checkpointing.latest_step")(checkpoint_manager)
-        if step is not None:
-            folder = checkpoint_manager.directory / str(step) / "iter"
-            # Every process has the same position, also if their number has changed.
-            if (file := next(iter(folder.glob("process_0-of-*.json")), None)) is None:
-                way_out = "Start a new run_name with load_full_state_path or load_parameters_path"
-                raise InputError(folder, "position", "be in the checkpoint", "none", way_out)
-            data_iterator.set_state(json.loads(file.read_text()))
+    is_ours = isinstance(data_iterator, iterators.TrainIterator)
+    if is_ours and checkpoint_manager is not None and (latest := checkpoint_manager.latest):
+        folder = checkpoint_manager.directory / str(latest.step) / "iter"
+        # Every process has the same position, also if their number has changed.
+        if not (files := list(folder.glob("process_0-of-*.json"))):
+            way_out = "Start a new run_name with load_full_state_path or load_parameters_path"
+            raise InputError(folder, "position", "be in the checkpoint", "none", way_out)
+        data_iterator.set_state(json.loads(files[0].read_text()))
     return restored
 
 
