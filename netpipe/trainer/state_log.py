@@ -78,6 +78,9 @@ class StateLog:
             yield
             batches += 1
             self._waits_s.append(self._clock() - began_s)
+        except BaseException:
+            self.close()  # there are no more batches to wait for
+            raise
         finally:
             self._progress = batches, waited_s + self._clock() - began_s, None
 
