@@ -186,7 +186,7 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
             other_plugins.show_baseline(config, baselines[-1].path)
         elif not baselines and needs_baseline:
             fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
-            run.say(f"there is no baseline for {key}{fails}; {_recording(config)} records one")
+            run.say(f"there is no baseline for {key}{fails}. Record one: {_recording(config)}")
 
 
 def _recording(config: pytest.Config) -> str:

@@ -384,6 +384,15 @@ def test_a_full_disk_is_one_line(netpipe: Netpipe, monkeypatch: pytest.MonkeyPat
     assert result.stderr.splitlines()[-1] == f"netpipe: /full/folder: {NO_SPACE}"
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
+def test_a_closed_stream_is_like_dev_null(stream: str) -> None:
+    """The command runs as usual, and no file of its own gets the stream's number."""
+    number = ("stdin", "stdout", "stderr").index(stream)
+    shell = f'exec "$0" -m netpipe --version {number}>&-'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, check=True)
+    assert done.stderr == b""
+
+
 @pytest.mark.parametrize("words", [["--version"], ["report", "--help"]])
 def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> None:
     """What cannot be printed is an error, not a traceback."""

@@ -1,5 +1,6 @@
 """Words that are no paths, refs or targets, in every command and every flag that takes one."""
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from netpipe.cli import main
 from netpipe.errors import MisuseError, SessionError
-from netpipe.paths import exists
+from netpipe.paths import exists, find_path_problem
 from netpipe.session import parent
 from netpipe.session.targets import resolve
 from netpipe.suite.options import _FLAGS, Options
@@ -23,6 +24,8 @@ WORDS = {
     "long-test": "x" * 300 + ".py::test_a",
     "long-target": "x" * 300 + ".py:loader",
     "deep": "x/" * 3000 + "x",
+    "nul": "a\0b.py:c",
+    "no-text": "a\udcff.py:b",
     "empty": "",
 }
 VALUES = {"loader": "a:b", "target": "a:b", "out": "made", "path": "page.html", "base": "HEAD"}
@@ -97,13 +100,17 @@ def folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_no_word_gives_a_traceback(
     netpipe: Netpipe, folder: Path, names: tuple[str, ...], chosen: str, word: str
 ) -> None:
-    """A long one is refused, or taken for the name of something that is not there."""
+    """Each is refused with 2, or taken for the name of something that is not there."""
     command = dict(walk(main))[names]
     before = list_files(folder)
     result = netpipe(*names, *make_arguments(command, chosen, word))
-    assert isinstance(result.exception, SystemExit | None)
-    assert result.exit_code in ((1, 2) if word else (0, 1, 2))  # "" is the current folder
-    assert list_files(folder) == before
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code in (1, 2)
+    kinds = {parameter.name: parameter.type for parameter in command.params}
+    if isinstance(kinds[chosen], click.Path):
+        assert result.exit_code == 2
+        assert "the path must " in result.stderr
+        assert list_files(folder) == before
 
 
 @pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
@@ -111,8 +118,13 @@ def test_no_word_gives_a_traceback(
 def test_no_flag_of_pytest_gives_a_traceback(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, name: str, word: str
 ) -> None:
-    """A usage error is one line."""
+    """A path that can be none is a usage error; an empty one is the flag left out."""
     monkeypatch.setattr(pytestconfig.option, f"netpipe_{name}", word)
+    is_path = name in ("baselines", "trace", "json", "report")
+    if is_path and (word or name == "baselines"):
+        with pytest.raises(pytest.UsageError, match=f"--netpipe-{name} must "):
+            Options.from_config(pytestconfig)
+        return
     try:
         Options.from_config(pytestconfig)
     except pytest.UsageError as error:
@@ -134,10 +146,12 @@ def test_a_long_expression_is_no_path(tmp_path: Path) -> None:
 
 
 def test_what_is_a_path_is_one(tmp_path: Path) -> None:
-    """A long word and a loop of links are none, and no error."""
+    """Existing and missing files are paths; a loop of links is none."""
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "größe").touch()
     assert exists(tmp_path / "größe")
     assert not exists(tmp_path / "absent")
-    assert not exists(tmp_path / "loop" / "x")
+    assert not find_path_problem(str(tmp_path / "absent"))
+    assert "symbolic links" in find_path_problem(str(tmp_path / "loop" / "x"))
     assert not exists("x" * 300)
+    assert find_path_problem(os.fsdecode(b"a\xff")) == "be UTF-8 without NUL characters"

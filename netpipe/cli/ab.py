@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, notes, run_child
+from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, PathType, notes, run_child
 from netpipe.errors import InputError
 from netpipe.paths import exists
 from netpipe.temporary_folders import temporary_folder
@@ -28,7 +28,7 @@ _UNDECIDED: Final = frozenset(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"))
 @click.argument("base")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[HEAD] [PYTEST ARGUMENTS]...")
 @click.option(
-    "--netpipe-json", "results", type=click.Path(dir_okay=False, path_type=Path),
+    "--netpipe-json", "results", type=PathType(dir_okay=False, path_type=Path),
     help="Write every measurement and comparison to a file.",
 )  # fmt: skip
 def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:

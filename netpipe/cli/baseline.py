@@ -12,6 +12,7 @@ import click
 from netpipe.cli.console import (
     FAILED,
     FINE,
+    PathType,
     bold_first,
     json_option,
     notes,
@@ -27,7 +28,7 @@ from netpipe.verdict.report import new_table
 if TYPE_CHECKING:
     from netpipe.gate.history import Entry
 
-_file_type = click.Path(dir_okay=False, path_type=Path)
+_file_type = PathType(dir_okay=False, path_type=Path)
 _baselines_option = click.option(
     "--baselines", type=path_type, default=Path("baselines"), show_default=True,
     help="The folder of baselines.",

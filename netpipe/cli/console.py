@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import click
 from click.decorators import FC
@@ -21,6 +21,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
+from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
 from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
@@ -35,6 +36,10 @@ _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
 
+def _open_null(mode: str) -> TextIO:
+    return cast("TextIO", Path(os.devnull).open(mode, encoding="utf-8"))
+
+
 class PrintableConsole(Console):
     """Makes all text printable; its own codes, as for colours, stay."""
 
@@ -46,7 +51,19 @@ class PrintableConsole(Console):
             yield Segment(text if control else make_printable(text), style, control)
 
 
-class PlaceType(click.Path):
+class PathType(click.Path):
+    """A path; a word that can be none is a usage error, before anything is done."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path."""
+        if problem := find_path_problem(str(value)):
+            self.fail(f"the path must {problem}; found {value!r}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class PlaceType(PathType):
     """A path, or the URI of a file or a folder, which stays text."""
 
     def convert(
@@ -65,12 +82,17 @@ class TargetType(click.types.StringParamType):
         return str(super().convert(value, param, ctx))
 
 
+# A closed stream is None, and the next file that is opened would get its number.
+for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    if getattr(sys, _name) is None:
+        setattr(sys, _name, _open_null(_mode))
+
 # Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
 notes = PrintableConsole(stderr=True, markup=False, emoji=False, highlight=False)
 output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
-path_type = click.Path(path_type=Path)
+path_type = PathType(path_type=Path)
 place_type = PlaceType(path_type=Path)
 target_type = TargetType()
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
@@ -109,7 +131,7 @@ class ErrorReportingGroup(click.Group):
             try:
                 sys.stdout.flush()
             except OSError:  # It would fail again at the end, with a traceback.
-                sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # until exit
+                sys.stdout = _open_null("w")
             sys.exit(MISUSE)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from netpipe.cli.console import FAILED, output, run_child, target_type
+from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
 from netpipe.session.targets import split
 from netpipe.whole_file import refuse_unwritable, write_whole
@@ -139,9 +139,7 @@ def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 @click.command(epilog="\b\nExample:\n  netpipe init")
-@click.argument(
-    "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default="."
-)
+@click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--loader", type=target_type, help="What makes the pipeline; by default it is found.")
 @click.option("--step", type=target_type, help="What makes the state and the step.")
 @click.option("--no-run", is_flag=True, help="Only write the files.")

@@ -67,6 +67,6 @@ class Pauses:
         """Return the finding of how many there were, and how long."""
         return Finding(
             PAUSES,
-            f"{self.number} of {self.batches} batches came after a pause, of "
-            f"{format_seconds(self.mean_s)} in the mean",
+            f"{self.number} of {self.batches} batches came after a pause; a pause takes "
+            f"{format_seconds(self.mean_s)} on average",
         )

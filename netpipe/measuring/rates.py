@@ -64,8 +64,13 @@ def compute_rates(runner: RoundRunner, log: RoundLog, device: Device) -> dict[st
     if mfu is not None:
         rates["mfu"] = statistics.ratio_interval([mfu * step_s for step_s in rounds.step_s], real_s)
     elif peak is None or flops is None:
-        rates["not_known"]["mfu"] = log.no_flops if peak else f"no peak is known for {device.key}"
+        rates["not_known"]["mfu"] = log.no_flops if peak else _no_peak(device)
     else:
         least_s = flops / (peak * device.count)
         rates["mfu"] = statistics.median_interval([least_s / step_s for step_s in real_s])
     return rates
+
+
+def _no_peak(device: Device) -> str:
+    way_out = "; name an accelerator, such as emulated:h100" if device.emulated else ""
+    return f"no peak is known for {device.key}{way_out}"

@@ -1,7 +1,6 @@
 """Targets: `package.module:name` or `path/to/file.py:name`, and the callables behind them."""
 
 import importlib
-import os
 import re
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
+from netpipe.paths import find_path_problem
 
 _STANDARD_LIBRARY: Final = [
     Path(sysconfig.get_path("stdlib")),
@@ -27,8 +27,10 @@ def split(target: str) -> tuple[str, str]:
     found = re.match(r"[\w.]+(?=:\w+ )", target)
     where = found[0] if found else target.rpartition(":")[0]
     name = target[len(where) + 1 :]
-    if not where or not name:
-        constraint = "be package.module:name or path/to/file.py:name"
+    constraint = "be package.module:name or path/to/file.py:name"
+    if where and name:
+        constraint = find_path_problem(where)
+    if constraint:
         raise MisuseError(f"a target must {constraint}; found {target!r}")
     return where, name
 
@@ -57,7 +59,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not os.path.isfile(path):  # noqa: PTH113  # unlike `Path.is_file`, also for a long name
+    if not path.is_file():
         raise MisuseError(f"{path}: file must exist; found none")
     _add_folder(path.resolve().parent)
     try:

@@ -13,6 +13,7 @@ from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
+from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
 
 BASELINE: Final = "baseline"
@@ -158,6 +159,10 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
     for name, (allowed, constraint) in _TEXTS.items():
         if not re.fullmatch(allowed, values[name]):
             raise _usage(name, constraint, values[name])
+    for name in ("baselines", "trace", "json", "report"):
+        problem = find_path_problem(values[name])
+        if problem and (values[name] or name == "baselines"):
+            raise _usage(name, problem, values[name])
     return values
 
 

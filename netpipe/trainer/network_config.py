@@ -148,8 +148,8 @@ def _require_folder(name: str, text: str) -> Path:
     """Return the folder of a setting; raise an InputError for files, with their folder."""
     if (folder := Path(text).expanduser()).is_dir() and text:
         return folder
-    way_out = "`netpipe prepare SRC... --out DIR` makes one of several, or of a URI"
-    literal = re.split(r"[*?[]", str(folder))[0]
+    way_out = "`netpipe prepare SRC... --out DIR` makes one folder from several, or from a URI"
+    literal = re.split(r"(?!^)[*?[]", str(folder))[0]
     around = Path(f"{literal}_").parent
     if around.is_dir() and (folder.is_file() or literal != str(folder)):
         way_out = f"Write {around}: all files in it are read, and their names may say train or eval"

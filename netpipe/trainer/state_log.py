@@ -27,8 +27,6 @@ _LONG_WAIT_S: Final = 10.0
 _ROW: Final = "{:>9}  {:>8}  {:>8}  {:>8}  {:>9}  {}"
 _FUNCTION: Final = re.compile(r"(?:transform|source)=(?:functools\.partial\(<function )?([\w.]+)")
 
-Stage = ExecutionSummary.Node
-
 
 class StateLog:
     """Describes how long training waits for batches, for which stage, and the memory it takes.
@@ -80,6 +78,9 @@ class StateLog:
             yield
             batches += 1
             self._waits_s.append(self._clock() - began_s)
+        except BaseException:
+            self.close()  # there are no more batches to wait for
+            raise
         finally:
             self._progress = batches, waited_s + self._clock() - began_s, None
 
@@ -141,14 +142,14 @@ def _find_queues(stats: Any) -> Iterator[Any]:
 
 def count_stages(
     summary: ExecutionSummary, before: ExecutionSummary, waited_s: float
-) -> list[Stage]:
+) -> list[ExecutionSummary.Node]:
     """Return each stage's counts since an earlier summary, and its part of the wait.
 
     Training waits while the stages before the first buffer run. The rest of the wait is for those
     behind it, in proportion to their own times. Buffers only wait, and are left out.
     """
-    direct: list[Stage] = []
-    behind: list[Stage] = []
+    direct: list[ExecutionSummary.Node] = []
+    behind: list[ExecutionSummary.Node] = []
     group, suffix = direct, ""
     for number, stage in sorted(deepcopy(summary).nodes.items()):
         name = shorten_name(stage.name)
@@ -159,7 +160,7 @@ def count_stages(
         stage.name = name + suffix
         # A restored state starts another iterator, which counts from 0.
         if stage.num_produced_elements < (earlier := before.nodes[number]).num_produced_elements:
-            earlier = Stage()
+            earlier = ExecutionSummary.Node()
         stage.num_produced_elements -= earlier.num_produced_elements
         stage.total_processing_time_ns -= earlier.total_processing_time_ns
         group.append(stage)
@@ -173,16 +174,16 @@ def count_stages(
     return direct + behind
 
 
-def name_bottleneck(stages: Sequence[Stage]) -> str:
+def name_bottleneck(stages: Sequence[ExecutionSummary.Node]) -> str:
     """Return the stage that training waited for most."""
-    stage = max(stages, key=lambda stage: stage.wait_time_ratio, default=Stage())
+    stage = max(stages, key=lambda stage: stage.wait_time_ratio, default=ExecutionSummary.Node())
     if stage.wait_time_ratio < 1 - sum(stage.wait_time_ratio for stage in stages):
         return "not known, Grain has not counted the stages that training waited for"
     mean = format_seconds(stage.total_processing_time_ns / stage.num_produced_elements / 1e9)
     return f"{stage.name}, {stage.wait_time_ratio:.0%} of the wait, {mean} each"
 
 
-def make_table(stages: Sequence[Stage]) -> Iterator[str]:
+def make_table(stages: Sequence[ExecutionSummary.Node]) -> Iterator[str]:
     """Yield a line for each stage that made elements; the extremes are those since the start."""
     if any(stage.num_produced_elements for stage in stages):
         yield _ROW.format("of wait", "min ms", "mean ms", "max ms", "elements", "stage")

@@ -6,7 +6,7 @@ The letters in the rules are explained in `quantities`.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import isfinite
+from math import ceil, isfinite
 from statistics import fmean, median
 
 from netpipe.results import statistics
@@ -195,6 +195,8 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
     if not quantities.certainly_stalls(measurement):
         return None
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
+    steps = measurement.distributions
+    longest_s = steps.wait_s[-1] if steps else waits.p99
     # On a CPU device any other program makes steps late.
     if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
         return None
@@ -206,7 +208,8 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
             f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
-        "prefetch more batches, and look for the rare slow batch",
+        f"prefetch at least {ceil(longest_s / measurement.step_s.median)} batches ahead to hide a "
+        f"wait of {format_seconds(longest_s)}, or find what makes a batch late now and then",
     )
 
 

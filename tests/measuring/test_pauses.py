@@ -72,6 +72,8 @@ def test_a_fast_loader_with_rare_pauses_is_jitter(
     gaps_s = gaps(0.004, pause_s, every)
     found = simulate(prefetched(clock, gaps_s, depth) if depth else gaps_s, 0.030, 30.0)
     assert judge(found).kind == "jitter"
+    batches = int(judge(found).next.split()[3])
+    assert 0.5 < batches * 0.030 / pause_s < 1.1
     load_s = 0.004 + pause_s / every
     assert found.rounds.load_s_per_batch == pytest.approx([load_s] * found.step_s.n, rel=0.05)
     train_s = found.rounds.train_s_per_step
@@ -182,8 +184,8 @@ def test_distances_end_with_a_block() -> None:
 
 
 def test_the_finding_has_the_pauses() -> None:
-    """It says how many batches came after a pause, and how long one is in the mean."""
+    """It says how many batches came after a pause, and how long one is on average."""
     found = watched([*[0.01] * 8, 2.01, 4.01]).describe()
     assert (found.name, found.message) == (
-        "pauses", "2 of 10 batches came after a pause, of 3 s in the mean",
+        "pauses", "2 of 10 batches came after a pause; a pause takes 3 s on average",
     )  # fmt: skip

@@ -131,7 +131,9 @@ def test_an_emulated_device_has_the_part_of_its_mfu_that_real_steps_reach(
     assert found.mfu.median == pytest.approx(0.4 * STEP_S / REAL_S)
     of_a_time = rehearse(device=EMULATED)
     assert of_a_time.mfu is None
-    assert of_a_time.not_known["mfu"] == "no peak is known for emulated-30ms"
+    assert of_a_time.not_known["mfu"] == (
+        "no peak is known for emulated-30ms; name an accelerator, such as emulated:h100"
+    )
 
 
 @pytest.mark.parametrize(

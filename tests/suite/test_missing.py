@@ -53,10 +53,10 @@ def test_a_missing_baseline_is_announced_before_the_first_measurement(
     """The line names the device, whether its benchmarks fail, and one command that records one."""
     monkeypatch.setenv("TOX_ENV_NAME", tox)
     lines = project.compare(f"--netpipe-missing={policy}").outlines
-    record = f"{command.format(policy=policy)} --netpipe-record first records one"
+    record = f"{command.format(policy=policy)} --netpipe-record first"
     announced = f"there is no baseline for cpu-testing-4{', so its benchmarks will fail' * fails}"
     before = lines[: lines.index("  netpipe: measuring against auto, session 1 of 1")]
-    assert f"  netpipe: {announced}; {record}" in before
+    assert f"  netpipe: {announced}. Record one: {record}" in before
 
 
 @pytest.mark.parametrize("flags", [("--netpipe-against=HEAD",), ("--netpipe-record=first",)])
@@ -67,7 +67,7 @@ def test_a_run_that_needs_no_baseline_does_not_ask_for_one(
     commit_files(project.pytester.path, {})
     result = project.compare(*flags, "--netpipe-missing=fail")
     assert result.ret == pytest.ExitCode.OK
-    assert "records one" not in result.stdout.str()
+    assert "Record one" not in result.stdout.str()
 
 
 def test_a_first_baseline_takes_one_command(project: Project) -> None:

@@ -133,7 +133,14 @@ def test_files_are_refused_with_the_folder_to_write(
 
 
 @pytest.mark.parametrize(
-    "files", ["/a/x.arrayrecord,0.3;/b/y.arrayrecord,0.7", "gs://a/b", "/a", "/a/*.arrayrecord"]
+    "files",
+    [
+        "/a/x.arrayrecord,0.3;/b/y.arrayrecord,0.7",
+        "gs://a/b",
+        "/a",
+        "/a/*.arrayrecord",
+        "['a', 'b']",
+    ],
 )
 def test_what_is_not_one_folder_is_refused_with_the_command_that_makes_it(files: str) -> None:
     """Several weighted files, a URI, and a folder that does not exist, or a pattern in one."""

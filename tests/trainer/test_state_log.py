@@ -92,7 +92,7 @@ def test_a_hang_is_all_wait(log: StateLog, clock: FakeClock) -> None:
 
 
 def test_an_error_ends_a_wait_without_a_batch(log: StateLog, clock: FakeClock) -> None:
-    """The end of the data is one, and nobody waits after it."""
+    """The end of the data is one; nobody waits after it, and the log ends."""
 
     def end() -> None:
         with log.waiting():
@@ -104,6 +104,7 @@ def test_an_error_ends_a_wait_without_a_batch(log: StateLog, clock: FakeClock) -
     clock.sleep(45)
     state, _ = log.take_lines()
     assert "0 batches in 60.0 s, 25% of the time waiting" in state
+    assert log._over.is_set()
 
 
 def test_waits_for_batches_are_summed_up(log: StateLog, clock: FakeClock) -> None:
