@@ -33,7 +33,7 @@ _MAX_CYCLE_ROUNDS = 4
 
 @dataclass(frozen=True)
 class Estimates:
-    """What is known so far, in seconds, from which the sizes of the next blocks follow.
+    """Estimates so far, in seconds, that set the sizes of the next blocks.
 
     Attributes:
         typical_load_s: A batch where loading does not stutter.

@@ -54,7 +54,7 @@ _SAME_ENVIRONMENT: Final = ProcessEnvironment()
 
 
 class SessionLog:
-    """The output of a process in a file opened with "a+b", of which the end is kept."""
+    """The end of the output of a process, in a file opened with "a+b"."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._file = stream.fileno()

@@ -168,7 +168,7 @@ def test_a_line_of_dots_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["tool = 5", f"a = {'[' * 5000}"])
 def test_dependencies_of_an_odd_project_are_its_text(text: str) -> None:
-    """A `tool` that is no table, and deep nesting, are no traceback."""
+    """A `tool` that is not a table and deep nesting give no traceback."""
     assert _read_dependencies(text) == text
 
 

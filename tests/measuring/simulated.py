@@ -9,12 +9,12 @@ from netpipe.measuring.emulated_step import EmulatedStep, Engines
 from netpipe.measuring.step_runner import Waited
 from tests.fakes import FakeClock
 
-# As many steps as JAX dispatches ahead on a CPU.
+# JAX dispatches this many steps ahead on a CPU.
 _MOST_IN_FLIGHT = 32
 
 
 class Result(Waited):
-    """What a simulated step returns, done at a moment of the fake clock."""
+    """The result of a simulated step, ready at a moment of the fake clock."""
 
     def __init__(self, clock: FakeClock, done_s: float) -> None:
         self._clock = clock

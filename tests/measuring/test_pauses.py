@@ -115,7 +115,7 @@ class Case:
 
 
 def test_pauses_that_cost_time_are_named(simulate: Simulate, clock: FakeClock) -> None:
-    """Of 40 random cases, at most 2 stay open, and none is healthy."""
+    """At most 2 of 40 random cases stay open, and none is healthy."""
     called: list[tuple[str, Case]] = []
     for case in map(Case.draw, range(40)):
         gaps_s = gaps(case.usual_s, case.pause_s, case.every, case.noise)
@@ -176,7 +176,7 @@ def test_a_cycle_holds_a_pause(waits_s: list[float], cycle: int) -> None:
 
 
 def test_distances_end_with_a_block() -> None:
-    """What comes between two blocks is not known, so no distance reaches over it."""
+    """Batches between two blocks are not watched, so a distance ends with its block."""
     pauses = watched([0.01] * 9 + [2.0])
     pauses.watch([2.0, *[0.01] * 3, 2.0], 0.01)
     assert pauses.cycle == 4

@@ -1,4 +1,4 @@
-"""The number of workers that is chosen, and what is printed of it."""
+"""Choosing the number of workers, and the lines that report it."""
 
 import re
 from contextlib import closing
