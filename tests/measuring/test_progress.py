@@ -195,6 +195,7 @@ def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) 
         "warming up the step",
         "step alone, loading, training",
         "a closer look at what was seen",
+        "counting the FLOPs of a step",
     ]
     rounds = [(of_s, detail) for phase, of_s, detail in recorder.seen if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
