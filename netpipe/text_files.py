@@ -1,6 +1,8 @@
 """Reading JSON and TOML files that anybody may have written, without trusting them."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from stat import S_ISFIFO
 from typing import Any, Final
@@ -9,6 +11,8 @@ from netpipe.errors import InputError
 
 MAX_JSON_BYTES: Final = 1 << 28
 MAX_TOML_BYTES: Final = 1 << 20
+MAX_LEVELS: Final = 100
+"""How deep lists and objects of a JSON file may be nested."""
 
 _MAX_INTEGER_BITS: Final = 64
 # Above every quantity; sums and products of a few such numbers are still finite.
@@ -31,21 +35,21 @@ def quote(value: object) -> str:
 
 
 def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> Any:
-    """Read a JSON file: UTF-8, and no NaN or infinity.
+    """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
-    Integers have at most 64 bits, and other numbers are at most 1e100. If it `accepts_pipe`, the
-    file may be a pipe, for whose writer this waits.
+    Integers have at most 64 bits, other numbers are at most 1e100, and values are nested at most
+    `MAX_LEVELS` deep. If it `accepts_pipe`, the file may be a pipe, for whose writer this waits.
 
     Raises:
         InputError: The file cannot be read, is too large, or is not such JSON.
     """
     try:
         text = _read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe)
-        return json.loads(
-            text, parse_int=_parse_integer, parse_float=_parse_number, parse_constant=_parse_number
-        )
+        content = json.loads(text, object_pairs_hook=_make_object)
+        _check_values([content], MAX_LEVELS)
     except (ValueError, RecursionError) as error:
         raise InputError(path, "file", "be JSON", error, way_out) from error
+    return content
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -72,15 +76,23 @@ def _read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool 
     return content.decode("utf-8-sig")
 
 
-def _parse_integer(text: str) -> int:
-    number = int(text)
-    if number.bit_length() > _MAX_INTEGER_BITS:
-        raise ValueError(f"an integer of {number.bit_length()} bits")
-    return number
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        [(key, times)] = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {quote(key)} {times} times in one object")
+    return made
 
 
-def _parse_number(text: str) -> float:
-    number = float(text)
-    if not abs(number) <= _LARGEST_NUMBER:
-        raise ValueError(f"the number {number}")
-    return number
+def _check_values(values: Iterable[object], levels: int) -> None:
+    for value in values:
+        if isinstance(value, int):
+            if value.bit_length() > _MAX_INTEGER_BITS:
+                raise ValueError(f"an integer of {value.bit_length()} bits")
+        elif isinstance(value, float):
+            if not abs(value) <= _LARGEST_NUMBER:
+                raise ValueError(f"the number {value}")
+        elif isinstance(value, dict | list):
+            if not levels:
+                raise ValueError(f"more than {MAX_LEVELS} levels of lists and objects")
+            _check_values(value.values() if isinstance(value, dict) else value, levels - 1)

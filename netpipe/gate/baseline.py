@@ -147,7 +147,7 @@ def load(path: Path) -> Baseline:
     """Read one baseline file; raise an InputError if it is not a baseline of this version."""
     document = read_json(path, RECORD_AGAIN)
     _check(document, path)
-    ours, machine_info = document["netpipe"], document.get("machine_info")
+    ours, machine_info = document["netpipe"], document.get("machine_info", {})
     measured = (parse_measurement(session, path) for session in ours["sessions"])
     sessions = [_with_cpu_model(session, machine_info) for session in measured]
     return Baseline(
@@ -162,13 +162,13 @@ def load(path: Path) -> Baseline:
     )
 
 
-def _with_cpu_model(session: Measurement, machine_info: object) -> Measurement:
+def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
     """Complete the host of an older recording from pytest-benchmark's own fields."""
-    match machine_info:
-        case {"cpu": {"family": family, "model": model, "stepping": stepping}}:
-            found = session.host.cpu_model or cpu_model(family, model, stepping)
-            return replace(session, host=replace(session.host, cpu_model=found))
-    return session
+    if session.host.cpu_model:
+        return session
+    cpu = machine_info.get("cpu", {})
+    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
+    return replace(session, host=replace(session.host, cpu_model=model))
 
 
 def _check(document: Any, path: Path) -> None:

@@ -1,12 +1,13 @@
 """Where the code of this process came from: a session must not run another version's code."""
 
+import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Final
 
@@ -14,6 +15,9 @@ from netpipe.errors import InputError, MisuseError
 from netpipe.git import GitError, git
 from netpipe.text_files import read_toml
 
+_INSTALL_EDITABLE: Final = (
+    "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
+)
 # Python and pytest find these by their own rules, so a module of the same name is no copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
@@ -23,7 +27,9 @@ def check_origin(
 ) -> None:
     """Refuse a process that runs code from elsewhere than its checkout.
 
-    An empty `code_from` stands for any code; `not_from` are other checkouts of the same repository.
+    Worker processes inherit the search path and import what this process would import. So all
+    imports in the checkout's code are looked up, whether or not they were executed. An empty
+    `code_from` stands for any code; `not_from` are other checkouts of the same repository.
 
     Raises:
         MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,
@@ -42,75 +48,117 @@ def check_origin(
             raise MisuseError(
                 f"this session must run the code of {code_from}; found {name} from {file}"
             )
-    _refuse_copies(allowed[0], [*allowed[1:], *others], set(files))
+    checkout = _Checkout(allowed[0], [*allowed[1:], *others])
+    owners = metadata.packages_distributions()
+    for name, file in (*_loaded_units(files), *_imported_units(files.values(), checkout)):
+        checkout.refuse_copy(name, file, owners.get(name.partition(".")[0], ()))
 
 
-def _refuse_copies(folder: Path, excluded: Sequence[Path], loaded: set[str]) -> None:
-    """Refuse a module of a checkout, or one built from it, that would be imported from elsewhere.
+class _Checkout:
+    """The Python files of a checkout that git does not ignore."""
 
-    Worker processes import more than this process, so every name is looked up. A file of the
-    checkout may have the name of an unrelated installed package, for example of a vendored one,
-    which is no copy. Where the checkout declares no project, that cannot be told, and only
-    `loaded` modules are looked up.
-    """
-    code = _list_code(folder, excluded)
-    projects = {_project_name(file) for file in code if file.name == "pyproject.toml"} - {""}
-    distributions = metadata.packages_distributions().items()
-    owners = {name: set(map(_normalized, names)) for name, names in distributions}
-    modules = dict(_importable([file.relative_to(folder) for file in code]))
-    if not projects:
-        modules = {name: modules[name] for name in modules.keys() & loaded}
-    built = {
-        name: f"part of {owner}" for owner in projects for name in owners if owner in owners[name]
-    }
-    for name, source in (built | modules).items():
-        file, names = _find_file(name), owners.get(name.partition(".")[0], set())
-        is_unrelated = projects and names and names.isdisjoint(projects)
-        if file is not None and file not in code and not is_unrelated:
+    def __init__(self, folder: Path, excluded: Sequence[Path]) -> None:
+        self.folder = folder
+        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
+        try:
+            listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
+        except GitError as error:
+            raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
+        inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]
+        self.files = {
+            file
+            for file in filter(None, listed)
+            if not any((folder / file).is_relative_to(other) for other in inside)
+        }
+        self._sources = dict(self._importable())
+        declared = [file for file in map(Path, self.files) if file.name == "pyproject.toml"]
+        self._projects = {_project_name(folder / file) for file in declared} - {""}
+
+    def contains(self, file: Path) -> bool:
+        """Return whether a file is part of the checkout's code."""
+        return file.is_relative_to(self.folder) and str(file.relative_to(self.folder)) in self.files
+
+    def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
+        """Refuse a module of the checkout, or one built from it, that lies anywhere else.
+
+        A file of the checkout may have the name of an unrelated installed package, for example of
+        a vendored one. That package is no copy of the checkout's module.
+        """
+        if self.contains(file):
+            return
+        source, names = self._sources.get(name), set(map(_normalized, owners))
+        if source is not None and not (
+            names and self._projects and names.isdisjoint(self._projects)
+        ):
             raise MisuseError(
-                f"{name} must be imported from {folder}, which contains it as {source}; found "
-                f"{file}, which every version would run. Install the project editable (`pip "
-                "install -e .`, or `package = editable` in tox), or put the folder that contains "
-                f"{name.partition('.')[0]} on PYTHONPATH"
+                f"{name} must be imported from {self.folder}, which contains it as {source}; found "
+                f"{file}, which every version would run. {_INSTALL_EDITABLE}, or put the folder "
+                f"that contains {name.partition('.')[0]} on PYTHONPATH"
+            )
+        # A namespace package belongs to every distribution that has a part of it.
+        for owner in names & self._projects if "." not in name else ():
+            raise MisuseError(
+                f"{name} belongs to {owner}, which this checkout contains, and must be built for "
+                f"each version; found {file}, which every version would run. {_INSTALL_EDITABLE}"
             )
 
-
-def _list_code(folder: Path, excluded: Sequence[Path]) -> set[Path]:
-    """Return the Python files and projects of a checkout that git does not ignore."""
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
-    try:
-        listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
-    except GitError as error:
-        raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
-    inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]
-    files = {folder / file for file in filter(None, listed)}
-    return {file for file in files if not any(map(file.is_relative_to, inside))}
-
-
-def _importable(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield top-level packages and modules by every name that a search path can give them."""
-    folders = [file.parent for file in files if file.name == "__init__.py"]
-    # In these, modules are imported only as parts of a package.
-    packages = {folder for folder in folders if folder.name not in ("", "src")}
-    for file in files:
-        unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
-        if file.suffix == ".py" and packages.isdisjoint(unit.parents):
-            for start in range(len(unit.parts)):
-                yield ".".join(unit.parts[start:]), str(file)
+    def _importable(self) -> Iterator[tuple[str, str]]:
+        """Yield top-level packages and modules by every name that a search path can give them."""
+        files = [PurePosixPath(file) for file in self.files]
+        folders = [file.parent for file in files if file.name == "__init__.py"]
+        # In these, modules are imported only as parts of a package.
+        packages = {folder for folder in folders if folder.name not in ("", "src")}
+        for file in files:
+            unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
+            if file.suffix == ".py" and packages.isdisjoint(unit.parents):
+                for start in range(len(unit.parts)):
+                    yield ".".join(unit.parts[start:]), str(file)
 
 
-def _find_file(name: str) -> Path | None:
-    """Return the file of a module, which is not imported; None where it is part of a package."""
+def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
+    """Yield the packages and modules that lie in no package, or in a namespace package."""
+    for name, file in files.items():
+        parents = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
+        if name.partition(".")[0] not in _LOADED_OTHERWISE and not files.keys() & set(parents):
+            yield name, file
+
+
+def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
+    """Yield what files of the checkout import, also through other files of the checkout."""
+    left = list(filter(checkout.contains, files))
+    seen = set(left)
+    while left:
+        for name in _imports(left.pop()):
+            if found := _find_unit(name):
+                yield found
+                if checkout.contains(found[1]) and found[1] not in seen:
+                    seen.add(found[1])
+                    left.append(found[1])
+
+
+def _imports(file: Path) -> Iterator[str]:
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _find_unit(name: str) -> tuple[str, Path] | None:
+    """Return the first package or module of a dotted name with its file, without importing it."""
     if name.partition(".")[0] in _LOADED_OTHERWISE:
         return None
-    # An import hook may refuse a module, and one that was made by hand has no spec.
-    with suppress(ImportError, ValueError):
-        for dot in re.finditer(r"\.|$", name):
-            spec = find_spec(name[: dot.start()])
-            if spec is None:
-                break
-            if spec.has_location and spec.origin:
-                return None if dot[0] else Path(spec.origin).resolve()
+    for dot in re.finditer(r"\.|$", name):
+        part = name[: dot.start()]
+        try:
+            spec = find_spec(part)
+        except (ImportError, ValueError):  # an import hook refuses it, or it was made by hand
+            return None
+        if spec is None:
+            return None
+        if spec.has_location and spec.origin:
+            return part, Path(spec.origin).resolve()
     return None
 
 

@@ -20,8 +20,6 @@ from tests.repository import commit_files, init
 from tests.root_process import ROOT
 from tests.session.session_targets import tiny_loader
 
-PROJECT = '[project]\nname = "My.Project"\n'
-
 
 def module(file: Path | None) -> dict[str, ModuleType]:
     """A module `project` that was loaded from a file."""
@@ -195,13 +193,12 @@ def test_a_zip_file_is_refused(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_a_lazy_import_in_a_worker_is_refused(checkout: Path, installed: Installed) -> None:
-    """A module that only workers will import is looked up."""
+    """Imports that only workers will execute are looked up and followed."""
     files = {
         "perf_4.py": "def transform():\n    from middle_4 import step",
         "middle_4.py": "def step():\n    import inner_4.sub",
         "src/inner_4/__init__.py": "",
         "src/inner_4/sub.py": "",
-        "pyproject.toml": PROJECT,
     }
     commit_files(checkout, files)
     installed(checkout / "src" / "inner_4")
@@ -217,7 +214,6 @@ def test_other_packages_pass(checkout: Path, tmp_path: Path) -> None:
     inside = ["vendored_4/__init__.py", "helper_4.py"]
     files = {f"src/inner_4/{name}": "" for name in inside} | {"tools/types.py": ""}
     files["src/inner_4/__init__.py"] = "import vendored_4, helper_4, types, company_4.other"
-    files["pyproject.toml"] = PROJECT
     commit_files(checkout, {**files, "src/company_4/mine.py": ""})
     packages = tmp_path / "packages"
     for name in (*inside, "company_4/other.py"):
@@ -238,7 +234,8 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
 ) -> None:
     """A package of another distribution is no copy, even if its name is in the checkout."""
     vendored = "third_party/grain_4"
-    commit_files(checkout, {"pyproject.toml": PROJECT, f"{vendored}/__init__.py": ""})
+    project = '[project]\nname = "My.Project"\n'
+    commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
     installed(checkout / vendored)
     importlib.import_module("grain_4")
     monkeypatch.setattr(metadata, "packages_distributions", lambda: {"grain_4": [owner]})
@@ -250,14 +247,16 @@ def test_a_compiled_module_of_the_project_is_refused(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module without a source file in the checkout is recognised by its distribution."""
-    commit_files(checkout, {"pyproject.toml": PROJECT, "fast.c": ""})
+    commit_files(checkout, {"pyproject.toml": '[project]\nname = "My.Project"\n', "fast.c": ""})
     info = tmp_path / "site-packages" / "my_project-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-project\nVersion: 1\n")
     (info / "RECORD").write_text("fast_4.so,,\n")
     sys.path.insert(0, str(info.parent))
     monkeypatch.setattr(metadata, "packages_distributions", lambda: {"fast_4": ["my-project"]})
-    (info.parent / "fast_4.so").touch()
+    compiled = ModuleType("fast_4")
+    compiled.__file__ = str(info.parent / "fast_4.so")
+    monkeypatch.setitem(sys.modules, "fast_4", compiled)
     with pytest.raises(MisuseError, match=r"fast_4 .*my-project"):
         check_origin(str(checkout), [])
 
