@@ -95,8 +95,8 @@ def describe_diagnoses() -> Iterator[str]:
     source = stage_time("Source", 0.010, node=graph.nodes[4])
     computes = (stage_time("Map", 0.030, node=graph.nodes[3]), source)
     waits = (stage_time("Map", 0.030, 0.003, graph.nodes[3]), source)
-    unmodified = [0.019, 0.020, 0.021]
-    sending = in_rounds(unmodified=unmodified, tiny_payload=[0.010] * 3)
+    unmodified = [block(s_per_batch, 0.001) for s_per_batch in (0.019, 0.020, 0.021)]
+    sending = in_rounds(unmodified=unmodified, tiny_payload=[block(0.004, 0.001)] * 3)
     cases: dict[str, dict[str, Any]] = {
         "one thread at a time": {"scaling": locked, "times": computes},
         "waiting": {"scaling": idle, "times": waits},

@@ -46,10 +46,9 @@ def describe(place: str, modules: Iterable[str]) -> str:
     name = place.partition(":")[2]
     found = [held for module in modules if (held := look_up(module, name)) is not None]
     assert found, f"{place} is gone"
-    try:
+    if inspect.isfunction(found[0]) or inspect.isclass(found[0]):
         return f"{place}({', '.join(describe_parameters(found[0]))})"
-    except (TypeError, ValueError):  # a module, a constant or the name of a type
-        return place
+    return place
 
 
 def look_up(module: str, name: str) -> Any:

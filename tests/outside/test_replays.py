@@ -19,14 +19,12 @@ from tests.outside import doors
 from tests.outside.golden import ROOT, check_lines, figures, page_figures
 from tests.page.examples import every_document
 from tests.suite.project import Project
-from tests.suite.recorded import costlier, costly, loader_bound, open_question, recorded
+from tests.suite.recorded import costlier, loader_bound, recorded
 
 MEASURED: Final = sorted((ROOT / "tests" / "data" / "measurements").glob("*.json"))
 BASELINES: Final = sorted((ROOT / "baselines").glob("cpu-*/*.json"))
 WORK: Final = sorted((ROOT / "baselines" / "work").glob("*/*.json"))
-SESSIONS: Final = {
-    each.__name__: each for each in (recorded, costlier, costly, loader_bound, open_question)
-}
+SESSIONS: Final = {each.__name__: each for each in (recorded, costlier, loader_bound)}
 
 
 def test_recorded_measurements_keep_their_verdicts(
