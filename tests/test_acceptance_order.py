@@ -92,8 +92,8 @@ DISORDERS = [
 # The suite's own test of the order, on one of the pipelines that are beside the real one.
 TEST = """
 import pytest
-from netpipe.config import PipelineConfig
-from netpipe.data.NAME import build
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.NAME import build
 from perf_tests.test_order import test_order
 
 @pytest.fixture
