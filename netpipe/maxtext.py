@@ -102,7 +102,7 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
         ) from error
     words = f"{Path(config).read_text(errors='ignore')} {overrides}"
     if re.search(r"dataset_type\W+network\b", words):
-        from netpipe.trainer.maxtext import register
+        from netpipe.workload.trainer.maxtext import register
 
         register()
     try:

@@ -1,7 +1,7 @@
 """The pytest plugin: performance tests of an input pipeline and a training step.
 
 Every pytest run loads this module wherever netpipe is installed. It holds the flags, the fixtures,
-and the hooks in which a run may turn out to use netpipe; `netpipe.run_plugin` then does the rest.
+and the hooks in which a run may turn out to use netpipe; `plugin.run_plugin` then does the rest.
 """
 
 import os
@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InconclusiveError, NetpipeError
-from netpipe.printable import make_loggable
-from netpipe.session.request import REQUEST_VARIABLE
-from netpipe.suite import other_plugins
+from netpipe.jobs.request import REQUEST_VARIABLE
+from netpipe.plugin import other_plugins
 
 # The fixtures belong to this plugin, so that those of a project's own plugins override them.
-from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
+from netpipe.plugin.fixtures import (  # noqa: F401  # pytest looks for them here
     RUN,
     UNUSED,
     _netpipe_alone,
@@ -40,11 +39,12 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_work,
     run_of,
 )
-from netpipe.suite.options import (
+from netpipe.plugin.options import (
     Options,
     is_any_given,
     pytest_addoption,  # noqa: F401  # pytest looks for it here
 )
+from netpipe.printable import make_loggable
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack
 
 from netpipe.errors import MisuseError
-from netpipe.session.request import REQUEST_VARIABLE
+from netpipe.jobs.request import REQUEST_VARIABLE
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
@@ -67,7 +67,7 @@ class Result(Generic[Found]):
     document: Mapping[str, Any]
 
     def _repr_html_(self) -> str:
-        from netpipe.page.rendering import render_page
+        from netpipe.reporting.rendering import render_page
 
         # The page has styles of its own, which must not reach the notebook's.
         page = escape(render_page([self.document]))
@@ -96,9 +96,9 @@ def measure(
             accelerator.
         SessionError: The loader or the step failed, or hung.
     """
+    from netpipe.jobs.parent import run_measurement
     from netpipe.measuring.child import child_command
     from netpipe.measuring.request import MeasureRequest
-    from netpipe.session.parent import run_measurement
     from netpipe.verdict import clear
     from netpipe.verdict.decision import judge
     from netpipe.verdict.report import measurement_document
@@ -116,10 +116,10 @@ def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport
 
     Settings that are left out are those of pyproject.toml. Errors are those of `measure`.
     """
+    from netpipe.jobs.parent import run_session
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
     from netpipe.measuring.targets import targets_command
-    from netpipe.session.parent import run_session
 
     request = replace(read_lint_settings(Path.cwd()), **settings)
     command = targets_command("netpipe.linting.child", _name(loader))

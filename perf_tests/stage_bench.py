@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from netpipe.data.sampling.context_order import Epochs, RowOrder, contexts_per_row
-from netpipe.data.sampling.sampler import ContextDraws, Contexts, DrawnRows, read_block
-from netpipe.data.sources.probe_rows import RowSource, open_source
-from netpipe.data.tokens.batches import Sequences
-from netpipe.data.tokens.packing import likely_contexts, pack
+from netpipe.workload.sampling.context_order import Epochs, RowOrder, contexts_per_row
+from netpipe.workload.sampling.sampler import ContextDraws, Contexts, DrawnRows, read_block
+from netpipe.workload.sources.probe_rows import RowSource, open_source
+from netpipe.workload.tokens.batches import Sequences
+from netpipe.workload.tokens.packing import likely_contexts, pack
 
 SEED, TARGET, SEQUENCES, LENGTH = 0, 34, 128, 1024
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from netpipe.config import Config
-from netpipe.data.pipeline import build
+from netpipe.workload.config import Config
+from netpipe.workload.pipeline import build
 
 _BATCHES = 8
 

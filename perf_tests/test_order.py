@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netpipe.linting.graph.source_lines import record_source_lines
+from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.linting.linter import lint
-from netpipe.suite.expectations import expect_order
+from netpipe.plugin.expectations import expect_order
 
 MOST_LINT_CPU_S = 1.0  # beyond this nobody would wait for it before every run
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.config import Config
-from netpipe.data.resume import ResumableBatches
+from netpipe.plugin.expectations import expect_exact_resume
 from netpipe.resuming.checking import ResumeReport
-from netpipe.suite.expectations import expect_exact_resume
+from netpipe.workload.config import Config
+from netpipe.workload.resume import ResumableBatches
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from statistics import median
 import numpy as np
 import pytest
 
-from netpipe.data.formats.rows import ProbeRow
-from netpipe.data.sources.kept_rows import KeptRows
-from netpipe.data.sources.probe_rows import open_source
-from netpipe.data.tokens.batches import widen
-from netpipe.data.tokens.tokenizer import encode
+from netpipe.workload.formats.rows import ProbeRow
+from netpipe.workload.sources.kept_rows import KeptRows
+from netpipe.workload.sources.probe_rows import open_source
+from netpipe.workload.tokens.batches import widen
+from netpipe.workload.tokens.tokenizer import encode
 from perf_tests.stage_bench import LENGTH, SEED, TARGET, Bench, benches
-from tests.data import reference
-from tests.data.reference_loader import pings_of, reference_batches
+from tests.workload import reference
+from tests.workload.reference_loader import pings_of, reference_batches
 
 ROUNDS = 7
 PLAIN_CONTEXTS = 24

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 from netpipe.cli import main
-from netpipe.session.processes import ProcessTree
+from netpipe.jobs.processes import ProcessTree
 from tests.command import Netpipe
 from tests.fakes import FakeClock
 

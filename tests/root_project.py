@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.data.preparation.synthetic import generate
+from netpipe.workload.preparation.synthetic import generate
 from tests.root_process import ROOT
 
 

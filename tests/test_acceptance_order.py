@@ -92,8 +92,8 @@ DISORDERS = [
 # The suite's own test of the order, on one of the pipelines that are beside the real one.
 TEST = """
 import pytest
-from netpipe.config import PipelineConfig
-from netpipe.data.NAME import build
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.NAME import build
 from perf_tests.test_order import test_order
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def intent(request: pytest.FixtureRequest) -> str:
 def disordered(tmp_path: Path, intent: str) -> Path:
     """A copy of this repository with a pipeline for each way that is an error for the intent."""
     project = copied_project(tmp_path)
-    data = project / "netpipe" / "data"
+    data = project / "netpipe" / "workload"
     in_order = (data / "pipeline.py").read_text()
     for disorder in of_intent(intent):
         path = data / f"{disorder.module}.py"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from netpipe.cli import main
 from netpipe.device.accelerators import TOX_DEVICES
-from netpipe.trainer import iterators
+from netpipe.workload.trainer import iterators
 from tests.root_process import ROOT
 from tests.workflows import scripts, tox_flags
 
@@ -21,11 +21,11 @@ from tests.workflows import scripts, tox_flags
 KEPT = {
     "pytest perf_tests --benchmark-compare": (
         "perf_tests/test_loading.py::test_load_time",
-        "tests/suite/test_regression.py::test_a_regression_fails_its_test",
+        "tests/plugin/test_regression.py::test_a_regression_fails_its_test",
     ),
     "loading below the synthetic step": (
         "perf_tests/test_loading.py::test_loading_stays_below_the_step",
-        "tests/suite/test_expectations.py::test_loading_must_leave_its_headroom",
+        "tests/plugin/test_expectations.py::test_loading_must_leave_its_headroom",
         "tests/test_acceptance.py::test_a_slow_sampler_fails_loading",
     ),
     "mp_prefetch order": (
@@ -34,20 +34,20 @@ KEPT = {
         "tests/linting/rules/test_placement.py::test_a_batch_after_mp_prefetch",
     ),
     "xdist": (
-        "tests/suite/test_xdist.py::test_timed_tests_run_alone",
-        "tests/suite/test_xdist.py::test_a_regression_fails_beside_workers",
+        "tests/plugin/test_xdist.py::test_timed_tests_run_alone",
+        "tests/plugin/test_xdist.py::test_a_regression_fails_beside_workers",
     ),
     "tox -e a100 on another device": (
-        "tests/suite/test_device.py::test_the_wrong_device_is_a_usage_error",
+        "tests/plugin/test_device.py::test_the_wrong_device_is_a_usage_error",
         "tests/test_gpu_models.py::test_every_model_has_a_tox_environment",
     ),
     "baselines for each GPU type": (
-        "tests/suite/test_missing.py::test_a_first_baseline_takes_one_command",
-        "tests/suite/test_regression.py::test_another_device_has_another_baseline",
+        "tests/plugin/test_missing.py::test_a_first_baseline_takes_one_command",
+        "tests/plugin/test_regression.py::test_another_device_has_another_baseline",
     ),
     "exit codes": (
         "tests/test_cli.py::test_the_verdict_decides_the_exit_code",
-        "tests/suite/test_missing.py::test_no_baseline_passes_or_fails",
+        "tests/plugin/test_missing.py::test_no_baseline_passes_or_fails",
     ),
     "GPU waiting for data; gap in utilisation": (
         "tests/verdict/test_decision.py::test_a_measurement_has_its_verdict",
@@ -61,18 +61,18 @@ KEPT = {
         "tests/measuring/test_footprint_log.py::test_open_files_that_grow_are_found",
     ),
     "several GPUs, JAX mesh": (
-        "tests/trainer/test_iterators.py::test_training_gives_the_pipeline_s_batches_on_the_mesh",
-        "tests/trainer/test_two_processes.py::test_two_processes_are_killed_and_go_on",
+        "tests/workload/trainer/test_iterators.py::test_training_gives_the_pipeline_s_batches_on_the_mesh",
+        "tests/workload/trainer/test_two_processes.py::test_two_processes_are_killed_and_go_on",
     ),
     "Out of Memory": (
         "tests/throughput/test_worker_choice.py::test_a_candidate_above_the_budget_is_not_started",
         "tests/linting/rules/test_buffers.py::test_a_buffer_of_batches_is_a_warning",
         "tests/measuring/test_leaks.py::test_memory_that_grows_is_found_where_it_grows",
-        "tests/session/test_grain_calls.py::test_too_little_memory_names_the_settings_to_lower",
+        "tests/jobs/test_grain_calls.py::test_too_little_memory_names_the_settings_to_lower",
     ),
     "no attribute 'mp_prefetch'": (
-        "tests/session/test_grain_calls.py::test_a_call_that_grain_does_not_have_is_answered",
-        "tests/session/test_grain_calls.py::test_a_setting_that_fails_at_the_first_batch_is_answered",
+        "tests/jobs/test_grain_calls.py::test_a_call_that_grain_does_not_have_is_answered",
+        "tests/jobs/test_grain_calls.py::test_a_setting_that_fails_at_the_first_batch_is_answered",
     ),
     "workers 12, buffer 32: about 4 GB": (
         "tests/linting/rules/test_buffers.py::test_the_buffers_of_workers_are_counted",
@@ -80,8 +80,8 @@ KEPT = {
         "tests/linting/test_reads.py::test_lint_measures_a_batch_of_large_buffers",
     ),
     "a cache for 8, 16, 32 GB": (
-        "tests/trainer/test_network_config.py::test_impossible_values_are_refused_by_their_own_names",
-        "tests/trainer/test_worker_count.py::test_cores_and_memory_bound_the_workers",
+        "tests/workload/trainer/test_network_config.py::test_impossible_values_are_refused_by_their_own_names",
+        "tests/workload/trainer/test_worker_count.py::test_cores_and_memory_bound_the_workers",
     ),
     "Slow Initial Loading; slow epoch start": (
         "tests/measuring/test_protocol.py::test_a_slow_start_is_a_finding",
@@ -98,15 +98,15 @@ KEPT = {
         "tests/test_documents.py::test_the_commands_for_symptoms_can_be_run",
     ),
     "pipeline_graph.svg; debug log": (
-        "tests/trainer/test_state_log.py::test_debug_mode_tells_the_state_until_the_end",
+        "tests/workload/trainer/test_state_log.py::test_debug_mode_tells_the_state_until_the_end",
     ),
     "every 60 seconds ... min/max/average ... bottleneck": (
-        "tests/trainer/test_state_log.py::test_waits_for_batches_are_summed_up",
-        "tests/trainer/test_state_log.py::test_the_bottleneck_is_the_stage_that_is_waited_for",
-        "tests/trainer/test_state_log.py::test_a_hang_is_all_wait",
+        "tests/workload/trainer/test_state_log.py::test_waits_for_batches_are_summed_up",
+        "tests/workload/trainer/test_state_log.py::test_the_bottleneck_is_the_stage_that_is_waited_for",
+        "tests/workload/trainer/test_state_log.py::test_a_hang_is_all_wait",
     ),
     "85.47% wait time on data source": (
-        "tests/trainer/test_state_log.py::test_each_stage_has_its_line",
+        "tests/workload/trainer/test_state_log.py::test_each_stage_has_its_line",
     ),
     "wait > 50%: increase workers": (
         "tests/verdict/test_worker_sizing.py::test_workers_follow_from_littles_law",
@@ -116,7 +116,9 @@ KEPT = {
         "tests/test_cli_trace.py::test_the_trace_is_kept_in_a_folder_of_the_users",
         "tests/test_cli_diagnose.py::test_a_loader_is_diagnosed",
     ),
-    "padding below 5%": ("tests/data/test_pipeline.py::test_padding_is_bounded_in_every_batch",),
+    "padding below 5%": (
+        "tests/workload/test_pipeline.py::test_padding_is_bounded_in_every_batch",
+    ),
     "16 workers for B200 with 8 CPUs": (
         "tests/linting/rules/test_workers.py::test_more_workers_than_cores_are_a_warning",
     ),
@@ -124,7 +126,7 @@ KEPT = {
         "tests/linting/rules/test_workers.py::test_mp_prefetch_without_workers_is_a_warning",
     ),
     "use_multiprocessing=False": (
-        "tests/data/test_pipeline.py::test_workers_change_nothing",
+        "tests/workload/test_pipeline.py::test_workers_change_nothing",
         "tests/test_cli_throughput.py::test_lists_are_all_combinations",
     ),
     "print(loss), block_until_ready": (
@@ -140,24 +142,24 @@ KEPT = {
     ),
     "pre-process offline": ("tests/test_cli.py::test_prepare_takes_a_folder_of_parquet",),
     "eager load of all parquet files; batch size per host": (
-        "tests/data/sources/test_kept_rows.py::test_kept_rows_are_read_once",
-        "tests/trainer/test_worker_count.py::test_the_start_says_what_a_host_loads",
+        "tests/workload/sources/test_kept_rows.py::test_kept_rows_are_read_once",
+        "tests/workload/trainer/test_worker_count.py::test_the_start_says_what_a_host_loads",
     ),
     "only 15% MFU; 52K to 200-400K tokens/s": (
         "tests/measuring/test_rates.py::test_mfu_is_over_the_peak_of_all_devices",
         "tests/measuring/test_rates.py::test_tokens_are_those_of_the_real_loop",
     ),
     "DatasetType.NETWORK, NetworkDataset": (
-        "tests/trainer/test_maxtext.py::test_the_type_and_its_settings_are_registered",
-        "tests/trainer/test_maxtext.py::test_training_on_other_batches_is_refused",
+        "tests/workload/trainer/test_maxtext.py::test_the_type_and_its_settings_are_registered",
+        "tests/workload/trainer/test_maxtext.py::test_training_on_other_batches_is_refused",
     ),
     "network_data_format: probe_chunks; files and globs": (
-        "tests/trainer/test_network_config.py::test_formats_have_the_names_of_their_loaders_too",
-        "tests/trainer/test_network_config.py::test_files_are_refused_with_the_folder_to_write",
+        "tests/workload/trainer/test_network_config.py::test_formats_have_the_names_of_their_loaders_too",
+        "tests/workload/trainer/test_network_config.py::test_files_are_refused_with_the_folder_to_write",
     ),
     "grain_worker_count: -1; grain_ram_budget_mb: 16384": (
-        "tests/trainer/test_worker_count.py::test_the_number_is_chosen_from_a_measured_worker",
-        "tests/trainer/test_network_config.py::test_a_budget_for_workers_does_not_keep_rows",
+        "tests/workload/trainer/test_worker_count.py::test_the_number_is_chosen_from_a_measured_worker",
+        "tests/workload/trainer/test_network_config.py::test_a_budget_for_workers_does_not_keep_rows",
     ),
 }  # fmt: skip
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.errors import InputError, MisuseError
+from netpipe.jobs import parent
+from netpipe.jobs.request import SessionRequest
 from netpipe.results.documents import check_document
 from netpipe.results.measurement import Finding, Measurement
-from netpipe.session import parent
-from netpipe.session.request import SessionRequest
 from netpipe.verdict import decision
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.command import Netpipe, document
@@ -365,7 +365,7 @@ def test_a_missing_package_of_the_workload_is_named_with_its_extra(
     def missing(*_: object, **__: object) -> None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
-    monkeypatch.setattr("netpipe.data.preparation.synthetic.generate", missing)
+    monkeypatch.setattr("netpipe.workload.preparation.synthetic.generate", missing)
     result = netpipe("generate", "--out", tmp_path / "data")
     assert result.exit_code == 2
     assert package in result.stderr

@@ -11,7 +11,7 @@ from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.turns import NO_TIME
-from netpipe.session import parent
+from netpipe.jobs import parent
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from netpipe.data.preparation.prepare import prepare
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
+from netpipe.workload.preparation.prepare import prepare
 from tests.command import Netpipe, document
-from tests.data.factories import make_pings, write_probes
 from tests.measurements import CPU, make_measurement
-from tests.trainer.test_two_processes import free_port
+from tests.workload.factories import make_pings, write_probes
+from tests.workload.trainer.test_two_processes import free_port
 
 SLOW = {"load_s": 0.060, "train_s": 0.060}
 TOO_FEW = {"rounds": 1}
@@ -102,8 +102,8 @@ TARGET = """
 import os, sys, time
 import jax, numpy as np
 from jax.sharding import Mesh
-from netpipe.trainer.iterators import make_network_train_iterator
-from netpipe.trainer.network_config import NetworkConfig
+from netpipe.workload.trainer.iterators import make_network_train_iterator
+from netpipe.workload.trainer.network_config import NetworkConfig
 
 def loader():
     host = int(os.environ["HOST"])

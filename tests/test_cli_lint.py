@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
+from netpipe.jobs import parent
 from netpipe.linting.linter import LintReport
 from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
-from netpipe.session import parent
 from tests.command import Netpipe, document
 
 PIPELINES = """

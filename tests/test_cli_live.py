@@ -15,8 +15,8 @@ import pytest
 from netpipe.cli import progress_display
 from netpipe.cli.console import PrintableConsole
 from netpipe.cli.progress_display import show_progress, show_rows
-from netpipe.session import parent
-from netpipe.session.progress import OnProgress, Progress
+from netpipe.jobs import parent
+from netpipe.jobs.progress import OnProgress, Progress
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
@@ -32,9 +32,9 @@ CHILD = """
 import time
 from pathlib import Path
 from netpipe.clock import MonotonicClock
-from netpipe.session.progress import ProgressWriter
-from netpipe.session.request import SessionRequest
-from netpipe.session.result_files import progress_file, write_result
+from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.result_files import progress_file, write_result
 from tests.measurements import EMULATED, make_measurement
 request = SessionRequest.from_environment()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase

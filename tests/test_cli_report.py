@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.session import parent
-from netpipe.session.request import SessionRequest
+from netpipe.jobs import parent
+from netpipe.jobs.request import SessionRequest
 from tests.command import Netpipe, document
 from tests.measurements import make_measurement
-from tests.page.examples import lint, measurement
-from tests.page.parsed import Parsed, parsed
+from tests.reporting.examples import lint, measurement
+from tests.reporting.parsed import Parsed, parsed
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from netpipe.cli.measure import print_verdicts
+from netpipe.jobs import parent
 from netpipe.measuring import child
-from netpipe.session import parent
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 

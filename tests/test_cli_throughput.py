@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.data.preparation.synthetic import generate
 from netpipe.device import host
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.sessions import Combination, Subject, Target
+from netpipe.workload.preparation.synthetic import generate
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
 

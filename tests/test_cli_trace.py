@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.jobs import parent
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session import parent
 from tests.command import Netpipe, document
 from tests.measurements import make_measurement
 

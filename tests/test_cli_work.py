@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.plugin import other_version, worktrees
 from netpipe.results.work_profile import WorkProfile
-from netpipe.session.parent import ProcessEnvironment
-from netpipe.suite import other_version, worktrees
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest
 from tests.command import Netpipe, document

@@ -16,8 +16,8 @@ from click import Command, Group
 
 from netpipe.cli import main
 from netpipe.gate.metrics import GATED, METRICS, ONCE
+from netpipe.plugin.options import pytest_addoption
 from netpipe.results.work_profile import KINDS
-from netpipe.suite.options import pytest_addoption
 from perf_tests.studies.rule_costs.document import parse_rule_sections
 from tests.root_process import ROOT
 from tests.test_cli_help import parse

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.linting.experiments.variants import open_iterator
+from netpipe.grain_access.dataset_variants import open_iterator
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "diagnose"
 SMALL = {

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from netpipe.grain_access.dataset_variants import open_iterator
+from netpipe.jobs.targets import resolve
 from netpipe.linting.child import lint_loader
-from netpipe.linting.experiments.variants import open_iterator
 from netpipe.linting.request import LintRequest
-from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
 DOCUMENT = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.data.conftest import many as many
+from tests.workload.conftest import many as many
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "training" / "train.py"
 

@@ -8,9 +8,9 @@ import pytest
 
 from fixtures import targets
 from fixtures.workload import Step, cpu_workload, gpu_workload
-from netpipe.config import BATCH_ARRAYS, Config
-from netpipe.data.preparation.synthetic import generate
-from netpipe.step.presets import PRESET_BY_NAME, flops_per_step
+from netpipe.workload.config import BATCH_ARRAYS, Config
+from netpipe.workload.preparation.synthetic import generate
+from netpipe.workload.step.presets import PRESET_BY_NAME, flops_per_step
 from tests.root_process import run_module
 
 GPU_BATCH_BYTES = 6 * 128 * 1024 * 4

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from fixtures.step import workload_of
-from netpipe.config import Config
-from netpipe.data.preparation import synthetic
-from netpipe.data.preparation.synthetic import generate
+from netpipe.workload.config import Config
+from netpipe.workload.preparation import synthetic
+from netpipe.workload.preparation.synthetic import generate
 from tests.disk import use_temporary_folder
+from tests.plugin.project import INI, leave_xdist, line_with
 from tests.root_process import run_module
-from tests.suite.project import INI, leave_xdist, line_with
 
 ELEMENTS = "perf_tests/test_elements.py"
 

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from netpipe.device.host import this_host
+from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.jobs.targets import resolve
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import record_source_lines
-from netpipe.linting.picture.terminal import TextPicture
 from netpipe.linting.rules.finding import Reads
-from netpipe.session.targets import resolve
+from netpipe.reporting.picture.terminal import TextPicture
 from tests.root_process import ROOT
 
 DOCUMENT = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 
 from netpipe import maxtext
 from netpipe.errors import InputError, MisuseError
-from netpipe.session.targets import resolve
+from netpipe.jobs.targets import resolve
 from tests import fake_maxtext
 from tests.command import Netpipe, document
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.suite.project import leave_xdist
+from tests.plugin.project import leave_xdist
 
 CONFTEST = """
     import itertools

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.suite.project import leave_xdist
+from tests.plugin.project import leave_xdist
 
 TESTS = '''
     """Tests of every kind that pytest runs by itself."""
@@ -153,5 +153,5 @@ def test_a_foreign_project_loads_the_declarations_only(foreign: pytest.Pytester)
     added = modules() - modules("-p", "no:netpipe")
     assert "netpipe.pytest_plugin" in added
     assert {name.partition(".")[0] for name in added} == {"netpipe"}
-    assert "netpipe.run_plugin" not in added
+    assert "netpipe.plugin.run_plugin" not in added
     assert len(added) < 30

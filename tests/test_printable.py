@@ -5,8 +5,8 @@ from rich.console import Console
 
 from netpipe.cli.console import notes, output
 from netpipe.errors import SessionError
+from netpipe.jobs import parent
 from netpipe.printable import make_loggable, make_printable
-from netpipe.session import parent
 from netpipe.verdict.report import new_table
 from tests.command import Netpipe
 

@@ -15,8 +15,8 @@ import netpipe
 from netpipe import python_interface
 from netpipe.diagnosis import diagnose as diagnosing
 from netpipe.errors import MisuseError
-from netpipe.session.request import REQUEST_VARIABLE
-from tests.page.examples import diagnosis
+from netpipe.jobs.request import REQUEST_VARIABLE
+from tests.reporting.examples import diagnosis
 
 LOADER = """
 import grain

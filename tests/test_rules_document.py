@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.linting.graph.source_lines import record_source_lines
+from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint, load_costs
 from netpipe.linting.reads import find_reads
 from netpipe.linting.request import INTENTS

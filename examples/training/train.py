@@ -16,11 +16,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from netpipe.config import StepConfig
-from netpipe.data.preparation.synthetic import data_of_user
-from netpipe.step.train import make_step
-from netpipe.trainer.iterators import TrainIterator, make_network_train_iterator
-from netpipe.trainer.network_config import read_network_config
+from netpipe.workload.config import StepConfig
+from netpipe.workload.preparation.synthetic import data_of_user
+from netpipe.workload.step.train import make_step
+from netpipe.workload.trainer.iterators import TrainIterator, make_network_train_iterator
+from netpipe.workload.trainer.network_config import read_network_config
 
 KEPT = "checkpoint.npz"
 

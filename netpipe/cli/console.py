@@ -21,9 +21,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
+from netpipe.jobs.targets import split
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
-from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
 
 FINE: Final = 0
@@ -193,6 +193,6 @@ def write_html(document: Mapping[str, Any], path: Path | None) -> None:
     """Write the page of a command's document, if there is a file for it."""
     if path is None:
         return
-    from netpipe.page.rendering import render_page
+    from netpipe.reporting.rendering import render_page
 
     write_whole(path, render_page([document], repeat=command_line()), "--html")

@@ -18,12 +18,12 @@ from netpipe.cli.console import (
     print_json,
 )
 from netpipe.cli.progress_display import show_rows
-from netpipe.data.preparation.profiles import PROFILES
 from netpipe.errors import InputError
+from netpipe.workload.preparation.profiles import PROFILES
 
 if TYPE_CHECKING:
-    from netpipe.data.formats.index import Index
-    from netpipe.data.preparation.tasks import Runner
+    from netpipe.workload.formats.index import Index
+    from netpipe.workload.preparation.tasks import Runner
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out data")
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
-    from netpipe.data.preparation.synthetic import generate as generate_data
+    from netpipe.workload.preparation.synthetic import generate as generate_data
 
     with show_rows("generating") as progress:
         index = generate_data(
@@ -100,8 +100,8 @@ def prepare(
     A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
     to the newest layout: the rows keep their order, in one file for each split.
     """
-    from netpipe.data.preparation.convert import convert, is_inherited
-    from netpipe.data.preparation.prepare import prepare as prepare_data
+    from netpipe.workload.preparation.convert import convert, is_inherited
+    from netpipe.workload.preparation.prepare import prepare as prepare_data
 
     on_ray = _find_ray(runner, address, workers)
     first = sources[0]
@@ -127,7 +127,7 @@ def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner 
         raise InputError(option, "--runner", f"be {other} with it", runner)
     if runner == "local":
         return None
-    from netpipe.data.preparation.ray_runner import ANY_CLUSTER, RayRunner
+    from netpipe.workload.preparation.ray_runner import ANY_CLUSTER, RayRunner
 
     return RayRunner(address or ANY_CLUSTER)
 
@@ -137,7 +137,7 @@ def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner 
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
     """Print what is in a file or a folder of data: format, counts, spans, a decoded row."""
-    from netpipe.data.inspection import inspect as inspect_data
+    from netpipe.workload.inspection import inspect as inspect_data
 
     found = inspect_data(path)
     if as_json:
@@ -180,7 +180,7 @@ def _print_summary(out: Path | str, index: "Index") -> None:
             f"the first is row {dropped.row:,} of {dropped.file}: {dropped.value}",
             soft_wrap=True,
         )
-    from netpipe.data.formats.places import find_place
+    from netpipe.workload.formats.places import find_place
 
     place = find_place(out)
     command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={place}"])

@@ -35,7 +35,7 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     RESULT is a host's JSON document from measure or --netpipe-json; its name is the host's. Each
     step waits for the slowest host, so one host that waits fails all.
     """
-    from netpipe.page.rendering import read_document
+    from netpipe.reporting.rendering import read_document
 
     if len(set(results)) < max(2, len(results)):
         constraint = "be one file for each of two hosts or more"

@@ -14,7 +14,7 @@ import click
 
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
-from netpipe.session.targets import split
+from netpipe.jobs.targets import split
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}

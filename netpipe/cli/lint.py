@@ -60,10 +60,10 @@ def lint(
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
+    from netpipe.jobs.parent import run_session
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
     from netpipe.measuring.targets import targets_command
-    from netpipe.session.parent import run_session
 
     refuse_unwritable(svg, "--svg")
     refuse_unwritable(html, "--html")
@@ -80,14 +80,14 @@ def lint(
         document = run_session(command, request, progress=progress)
     report = parse_report(document)
     if svg is not None:
-        from netpipe.linting.picture.drawing import draw_svg
+        from netpipe.reporting.picture.drawing import draw_svg
 
         write_whole(svg, draw_svg(report), "--svg")
     write_html(document, html)
     if as_json:
         print_json(document)
     else:
-        from netpipe.linting.picture.terminal import print_report
+        from netpipe.reporting.picture.terminal import print_report
 
         print_report(output, report)
         for trial in document["trials"]:

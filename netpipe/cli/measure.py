@@ -162,8 +162,8 @@ def measure(
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
     accelerators may be given, separated by commas.
     """
+    from netpipe.jobs.parent import run_measurement
     from netpipe.measuring.child import child_command
-    from netpipe.session.parent import run_measurement
 
     settings["decided_by"] = clear.RULE
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)

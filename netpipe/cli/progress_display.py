@@ -6,8 +6,8 @@ from time import monotonic
 from typing import Final
 
 from netpipe.cli.console import notes
+from netpipe.jobs.progress import OnProgress, Progress
 from netpipe.results.units import format_minutes
-from netpipe.session.progress import OnProgress, Progress
 
 _LINE_EVERY_S: Final = 30.0
 

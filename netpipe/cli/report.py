@@ -19,7 +19,7 @@ def report(results: tuple[Path, ...], path: Path) -> None:
 
     RESULT is a JSON document from measure, lint, diagnose, work, throughput or --netpipe-json.
     """
-    from netpipe.page.rendering import read_document, render_page
+    from netpipe.reporting.rendering import read_document, render_page
 
     refuse_unwritable(path, "--html")
     names = [result.name for result in results] if len(results) > 1 else []

@@ -109,9 +109,9 @@ def throughput(
 def _our_combinations(
     data: Path | None, config: Path | None, batch_sizes: list[int], workers: list[int]
 ) -> "Sequence[Subject]":
-    from netpipe.config import PipelineConfig, load_config
-    from netpipe.data.preparation.synthetic import data_of_user
     from netpipe.throughput.sessions import combinations
+    from netpipe.workload.config import PipelineConfig, load_config
+    from netpipe.workload.preparation.synthetic import data_of_user
 
     default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
     pipeline = load_config(config).pipeline if config else default

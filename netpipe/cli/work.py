@@ -27,8 +27,8 @@ from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.verdict.report import new_table
 
 if TYPE_CHECKING:
+    from netpipe.jobs.progress import OnProgress
     from netpipe.results.work_profile import WorkProfile
-    from netpipe.session.progress import OnProgress
     from netpipe.work_counts.counting import WorkRequest
 
 
@@ -79,8 +79,8 @@ def _compare(
     ref: str, command: list[str], request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
     from netpipe.gate.work_comparison import compare_work
-    from netpipe.suite.other_version import open_version
-    from netpipe.suite.worktrees import find_commit
+    from netpipe.plugin.other_version import open_version
+    from netpipe.plugin.worktrees import find_commit
     from netpipe.work_counts.counting import count_work
 
     here = Path.cwd()

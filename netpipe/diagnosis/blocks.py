@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import psutil
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.loader_variants import copying_s
+from netpipe.grain_access.loader_variants import copying_s
+from netpipe.jobs.bounded_calls import CallingThread
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.processes import ProcessTree, core_delay_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, block_s
-from netpipe.session.bounded_calls import CallingThread
-from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.processes import ProcessTree, core_delay_s
 
 MIN_BATCHES: Final = 2
 

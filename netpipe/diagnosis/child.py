@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from netpipe.device.emulated_names import count_flops
 from netpipe.diagnosis.request import InvestigationRequest
-from netpipe.session.request import START_UP_S
+from netpipe.jobs.request import START_UP_S
 
 if TYPE_CHECKING:
     from netpipe.measuring.request import Factories
@@ -20,7 +20,7 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
     from netpipe.device.host import this_host
     from netpipe.diagnosis.start_up import observe_start
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.watchdog import Watchdog
+    from netpipe.jobs.watchdog import Watchdog
 
     let_grain_start_workers()
     # To the watchdog the whole session is start-up; the investigation keeps its own budget.

@@ -15,10 +15,10 @@ from netpipe.diagnosis.diagnosis import (
     Verification,
     clear_factor,
 )
-from netpipe.diagnosis.loader_variants import section_of
 from netpipe.diagnosis.read_scaling import LATENCY, ReadScaling
 from netpipe.diagnosis.turns import Side, SideBlocks, divide, log_interval
 from netpipe.diagnosis.what_if import MeasuredLoader
+from netpipe.grain_access.loader_variants import section_of
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_percent, format_seconds
 

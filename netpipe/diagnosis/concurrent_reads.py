@@ -20,8 +20,8 @@ from netpipe.diagnosis.read_scaling import (
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import NO_TIME, TimeSlot
 from netpipe.errors import SessionError
-from netpipe.linting.graph.observed_sources import observed_sources
-from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.grain_access.observed_sources import observed_sources
+from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.storage.stand_in import count_bytes
 
 _MIN_READS: Final = 150

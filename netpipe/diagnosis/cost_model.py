@@ -14,11 +14,11 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.loader_variants import count_read_buffer, count_threads, count_workers
 from netpipe.diagnosis.read_scaling import SATURATED_GROWTH, ReadScaling
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, SideBlocks
-from netpipe.linting.graph.nodes import Graph
+from netpipe.grain_access.loader_variants import count_read_buffer, count_threads, count_workers
+from netpipe.grain_access.nodes import Graph
 from netpipe.results.measurement import Interval
 
 _MIN_S_PER_BATCH: Final = 1e-7

@@ -11,15 +11,15 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, f
 from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.turns import max_duration_s
+from netpipe.jobs.parent import run_measurement, run_session
+from netpipe.jobs.progress import OnProgress
+from netpipe.jobs.request import OVERTIME_S
 from netpipe.linting.request import LintRequest
 from netpipe.linting.rules import LOCAL_ONLY
 from netpipe.measuring import child as measuring_child
 from netpipe.measuring.request import MeasureRequest
 from netpipe.measuring.targets import targets_command
 from netpipe.results.measurement import Measurement
-from netpipe.session.parent import run_measurement, run_session
-from netpipe.session.progress import OnProgress
-from netpipe.session.request import OVERTIME_S
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers

@@ -19,16 +19,6 @@ from netpipe.diagnosis.conclusions import (
 )
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
-from netpipe.diagnosis.loader_variants import (
-    count_threads,
-    count_workers,
-    on_half_the_cores,
-    single_thread_variant,
-    with_read_threads,
-    with_tiny_payload,
-    with_workers,
-    without_stage,
-)
 from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
@@ -51,11 +41,21 @@ from netpipe.diagnosis.what_if import (
     model_loader,
     model_without_threads,
 )
+from netpipe.grain_access.loader_variants import (
+    count_threads,
+    count_workers,
+    on_half_the_cores,
+    single_thread_variant,
+    with_read_threads,
+    with_tiny_payload,
+    with_workers,
+    without_stage,
+)
+from netpipe.jobs.bounded_calls import call_within
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
-from netpipe.session.bounded_calls import call_within
-from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.shared_storages import list_shared_storages
 
 _MIN_WORKERS_START_S: Final = 1.0
 _VARIANTS_BUDGET_FRACTION: Final = 0.32

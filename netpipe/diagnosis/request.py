@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from netpipe.session.request import SessionRequest
+from netpipe.jobs.request import SessionRequest
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from netpipe.errors import SessionError
+from netpipe.jobs.processes import is_resource_tracker
 from netpipe.measuring.loader_puller import MAX_EXTENSION
-from netpipe.session.processes import is_resource_tracker
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -89,10 +89,10 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
     from netpipe.diagnosis.blocks import PullingThread
-    from netpipe.diagnosis.loader_variants import single_thread_variant
+    from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.bounded_calls import summarize_error
-    from netpipe.session.targets import resolve
+    from netpipe.jobs.bounded_calls import summarize_error
+    from netpipe.jobs.targets import resolve
 
     try:
         # The parent's method came with this process; the user's module may set its own only once.

@@ -26,7 +26,6 @@ from netpipe.diagnosis.blocks import (
 )
 from netpipe.diagnosis.concurrent_reads import measure_read_scaling
 from netpipe.diagnosis.diagnosis import clear_factor
-from netpipe.diagnosis.loader_variants import KEPT, OneThread, without_stage
 from netpipe.diagnosis.read_scaling import ReadScaling
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
@@ -42,10 +41,11 @@ from netpipe.diagnosis.turns import (
     note_failure,
     require_side,
 )
-from netpipe.linting.graph.nodes import Graph
+from netpipe.grain_access.loader_variants import KEPT, OneThread, without_stage
+from netpipe.grain_access.nodes import Graph
+from netpipe.jobs.bounded_calls import call_within
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import call_within
-from netpipe.session.heartbeat import Watch
 
 END_FRACTION: Final = 0.6
 """Of the longest duration, when stages and scaling must end: what comes later needs the rest."""

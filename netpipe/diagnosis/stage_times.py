@@ -17,12 +17,12 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import PullingThread
 from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
-from netpipe.diagnosis.loader_variants import OneThread
-from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.grain_access.loader_variants import OneThread
+from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.processes import thread_cpu_s
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.heartbeat import Watch
-from netpipe.session.processes import thread_cpu_s
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
 _MIN_PATH_FRACTION: Final = 0.5

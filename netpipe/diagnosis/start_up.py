@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.linting.graph.observed_sources import observed_sources
+from netpipe.grain_access.observed_sources import observed_sources
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import StartUp
-from netpipe.session.heartbeat import Watch
 from netpipe.temporary_folders import temporary_folder
 
 

@@ -12,11 +12,11 @@ from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import Block
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import student_quantile
+from netpipe.jobs.bounded_calls import call_within, summarize_error
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.interleaving import MIN_ROUNDS as MIN_ROUNDS
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
-from netpipe.session.bounded_calls import call_within, summarize_error
-from netpipe.session.heartbeat import Watch
 
 NO_TIME: Final = "no time was left"
 """The reason given for a part that was left out."""

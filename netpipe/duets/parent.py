@@ -13,10 +13,10 @@ from typing import Any, Final, Generic, TypeVar
 from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.duets import Duet
+from netpipe.jobs.parent import ProcessEnvironment, Session, open_session
+from netpipe.jobs.progress import OnProgress
+from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import order_of_round
-from netpipe.session.parent import ProcessEnvironment, Session, open_session
-from netpipe.session.progress import OnProgress
-from netpipe.session.request import SessionRequest
 
 _POLL_S: Final = 0.05
 # A duet with fewer slices goes on, but for no more than twice its time.

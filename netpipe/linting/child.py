@@ -21,12 +21,12 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     # After the user's code, which may have to configure jax before grain imports it.
     from netpipe.clock import MonotonicClock
     from netpipe.device.host import this_host
+    from netpipe.grain_access.source_lines import record_source_lines
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.linting.graph.source_lines import record_source_lines
+    from netpipe.jobs.progress import ProgressWriter
+    from netpipe.jobs.result_files import progress_file
     from netpipe.linting.linter import lint
     from netpipe.linting.reads import find_reads, measure_batch, measure_reads
-    from netpipe.session.progress import ProgressWriter
-    from netpipe.session.result_files import progress_file
 
     let_grain_start_workers()
     clock = MonotonicClock()

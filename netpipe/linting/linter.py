@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import Any
 
 from netpipe.device.host import this_host
-from netpipe.linting.graph.nodes import Graph, Node, qualified_name
-from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
-from netpipe.linting.graph.source_lines import Recording
+from netpipe.grain_access.nodes import Graph, Node, qualified_name
+from netpipe.grain_access.reader import find_dataset_properties, find_held_datasets, read_graph
+from netpipe.grain_access.source_lines import Recording
 from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
 

@@ -12,15 +12,15 @@ import psutil
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.linting.experiments.variants import Variant, build_variant, open_iterator
-from netpipe.linting.graph.grain_classes import is_random_access
-from netpipe.linting.graph.nodes import Graph, qualified_name
-from netpipe.linting.graph.pickled_size import PickleSizer
-from netpipe.linting.graph.reader import collect_datasets, own_attributes
+from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
+from netpipe.grain_access.grain_classes import is_random_access
+from netpipe.grain_access.nodes import Graph, qualified_name
+from netpipe.grain_access.pickled_size import PickleSizer
+from netpipe.grain_access.reader import collect_datasets, own_attributes
+from netpipe.jobs.bounded_calls import call_within
+from netpipe.jobs.processes import core_delay_s
 from netpipe.linting.rules.finding import Reads
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import call_within
-from netpipe.session.processes import core_delay_s
 
 _BUCKET: Final = re.compile(r"(gs|s3a?|az|abfss?|wasbs?|adl|oci|oss|cos|hf|hdfs)://\S+")
 # Not those of FUSE that show files of the same machine.

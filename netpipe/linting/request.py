@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from netpipe.errors import MisuseError
-from netpipe.session.request import FAREWELL_S, SessionRequest
+from netpipe.jobs.request import FAREWELL_S, SessionRequest
 
 INTENTS: Final = ("throughput", "reproducible")
 LINT_OVERTIME_S: Final = 20.0

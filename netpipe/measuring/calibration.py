@@ -14,9 +14,9 @@ import numpy as np
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
+from netpipe.jobs.processes import ProcessTree, list_own_threads, thread_cpu_s
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
-from netpipe.session.processes import ProcessTree, list_own_threads, thread_cpu_s
 
 VERSION: Final = "reference-loader/1"
 # Short compared with changes of the machine's load, long compared with a pull.

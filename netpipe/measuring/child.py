@@ -11,13 +11,13 @@ from typing import Any
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
+from netpipe.jobs.child import run_job
+from netpipe.jobs.code_origin import check_origin
+from netpipe.jobs.result_files import write_result
+from netpipe.jobs.watchdog import Watchdog
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.targets import run_on_targets, targets_command
 from netpipe.results.measurement import Device, Finding
-from netpipe.session.child import run_job
-from netpipe.session.code_origin import check_origin
-from netpipe.session.result_files import write_result
-from netpipe.session.watchdog import Watchdog
 
 
 def serve(request: MeasureRequest, factories: Factories) -> None:

@@ -14,13 +14,13 @@ from typing import Any, Final
 import psutil
 
 from netpipe.clock import Clock
+from netpipe.jobs import footprint
+from netpipe.jobs.cleanup import list_started
+from netpipe.jobs.processes import LOWER_BUFFERS, ProcessTree
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Finding, Interval
 from netpipe.results.statistics import slope_interval
 from netpipe.results.units import format_bytes, format_number
-from netpipe.session import footprint
-from netpipe.session.cleanup import list_started
-from netpipe.session.processes import LOWER_BUFFERS, ProcessTree
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
 # The least growth over all rounds that is a finding, and what to do.

@@ -16,8 +16,8 @@ from netpipe.errors import (
     NetpipeError,
     describe_error,
 )
-from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.processes import ProcessTree
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.processes import ProcessTree
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]

@@ -13,6 +13,10 @@ from netpipe.device.accelerators import peak_flops
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
+from netpipe.jobs import processes
+from netpipe.jobs.bounded_calls import call_in_thread
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
@@ -25,10 +29,6 @@ from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
 from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
-from netpipe.session import processes
-from netpipe.session.bounded_calls import call_in_thread
-from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.shared_storages import list_shared_storages
 
 # A worker that used less than this share of the busiest one's CPU time was idle.
 _IDLE_SHARE = 0.02

@@ -6,7 +6,7 @@ from typing import Any
 
 from netpipe.device.emulated_names import Flops, check_flops
 from netpipe.errors import MisuseError
-from netpipe.session.request import SessionRequest
+from netpipe.jobs.request import SessionRequest
 
 
 @dataclass(frozen=True)

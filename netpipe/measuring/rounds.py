@@ -11,6 +11,8 @@ from math import ceil
 from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
+from netpipe.jobs import processes
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import calibration
 from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.cpu_balance import CpuBalance
@@ -39,8 +41,6 @@ from netpipe.measuring.training_loop import (
     late_reading_loop,
     run_train_block,
 )
-from netpipe.session import processes
-from netpipe.session.heartbeat import Watch
 
 # Rounds into which the budget is divided; fewer fit in, because of the work between blocks.
 _PLANNED_ROUNDS = 12

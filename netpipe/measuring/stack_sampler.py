@@ -14,8 +14,8 @@ import jax
 import jaxlib
 import numpy as np
 
+from netpipe.jobs.failure import HARNESS_FOLDERS
 from netpipe.results.measurement import BlockingLine
-from netpipe.session.failure import HARNESS_FOLDERS
 
 _SAMPLE_INTERVAL_S = 0.001
 _MAX_LINES = 3

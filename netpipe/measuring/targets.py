@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from netpipe.jobs.child import announce_import, require_request, run_job
+from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.targets import resolve
 from netpipe.measuring.request import Factories
-from netpipe.session.child import announce_import, require_request, run_job
-from netpipe.session.request import SessionRequest
-from netpipe.session.targets import resolve
 
 _Request = TypeVar("_Request", bound=SessionRequest)
 

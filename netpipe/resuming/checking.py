@@ -6,10 +6,10 @@ from itertools import zip_longest
 from typing import Any, Final, cast
 
 from netpipe.errors import HarnessError
+from netpipe.jobs.parent import ProcessEnvironment, run_session
+from netpipe.jobs.progress import OnProgress
+from netpipe.jobs.request import SessionRequest
 from netpipe.results.units import format_seconds
-from netpipe.session.parent import ProcessEnvironment, run_session
-from netpipe.session.progress import OnProgress
-from netpipe.session.request import SessionRequest
 from netpipe.temporary_folders import temporary_folder
 
 _OTHER_WORKERS: Final = (0, 1, 4)

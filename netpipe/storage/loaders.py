@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any
 
 from netpipe.errors import MisuseError
-from netpipe.linting.graph.grain_classes import replace_source
-from netpipe.linting.graph.nodes import Node
-from netpipe.linting.graph.reader import collect_datasets, read_graph
-from netpipe.session.targets import resolve
+from netpipe.grain_access.grain_classes import replace_source
+from netpipe.grain_access.nodes import Node
+from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.jobs.targets import resolve
 from netpipe.storage.profiles import parse_storage
 from netpipe.storage.stand_in import Placement, stand_in
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from zlib import crc32
 
 from netpipe.errors import SessionError
-from netpipe.session.shared_storages import list_shared_storages, share_storage
+from netpipe.jobs.shared_storages import list_shared_storages, share_storage
 from netpipe.storage.profiles import StorageProfile, parse_storage
 
 _State: TypeAlias = "memoryview[float]"

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from netpipe.linting.graph.observed_sources import GrainBatchedSource, ObservedSource
+from netpipe.grain_access.observed_sources import GrainBatchedSource, ObservedSource
 from netpipe.storage.service import Service, share
 
 _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)

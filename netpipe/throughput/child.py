@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netpipe.session.request import SessionRequest
+    from netpipe.jobs.request import SessionRequest
 
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import require_request, run_job
-    from netpipe.session.request import SessionRequest
+    from netpipe.jobs.child import require_request, run_job
+    from netpipe.jobs.request import SessionRequest
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
@@ -41,8 +41,8 @@ def _measure(
 
     from netpipe.clock import MonotonicClock
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.session.child import open_channel
-    from netpipe.session.watchdog import Watchdog
+    from netpipe.jobs.child import open_channel
+    from netpipe.jobs.watchdog import Watchdog
     from netpipe.throughput.run import run, run_in_turns
 
     let_grain_start_workers()
@@ -61,16 +61,16 @@ def _measure(
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
     if arguments.target:
-        from netpipe.session.targets import resolve
+        from netpipe.jobs.targets import resolve
 
         loader = resolve(arguments.target)
         if arguments.workers is None:
             return loader
-        from netpipe.diagnosis.loader_variants import choose_workers
+        from netpipe.grain_access.loader_variants import choose_workers
 
         return choose_workers(loader, arguments.workers, arguments.target)
-    from netpipe.config import PipelineConfig
-    from netpipe.data.pipeline import build
+    from netpipe.workload.config import PipelineConfig
+    from netpipe.workload.pipeline import build
 
     return partial(build, Path(arguments.data), PipelineConfig(**arguments.pipeline))
 

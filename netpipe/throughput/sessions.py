@@ -9,15 +9,15 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
-from netpipe.config import PipelineConfig
-from netpipe.data.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 from netpipe.duets.parent import Player, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
+from netpipe.jobs.parent import run_session
+from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import interleave, order_of_round
-from netpipe.session.parent import run_session
-from netpipe.session.request import SessionRequest
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
 # The imports, the first batch, and the end of a session.
 _START_S: Final = 4.0

@@ -15,9 +15,9 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
     from netpipe.device.detection import measured_versions
     from netpipe.device.emulated_names import parse_accelerator
     from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.jobs.code_origin import check_origin
+    from netpipe.jobs.watchdog import Watchdog
     from netpipe.results.work_profile import WorkProfile
-    from netpipe.session.code_origin import check_origin
-    from netpipe.session.watchdog import Watchdog
     from netpipe.work_counts.loader_work import count_loader_work
 
     check_origin(request.code_from, request.not_from)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
+from netpipe.jobs.parent import ProcessEnvironment, Session, collect_results, open_session
+from netpipe.jobs.progress import OnProgress
+from netpipe.jobs.request import SessionRequest
 from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
-from netpipe.session.parent import ProcessEnvironment, Session, collect_results, open_session
-from netpipe.session.progress import OnProgress
-from netpipe.session.request import SessionRequest
 
 _HASH_SEEDS: Final = ("0", "1")
 _HERE: Final = ProcessEnvironment()

@@ -22,24 +22,24 @@ import memray
 import numpy as np
 import psutil
 
-from netpipe import clock, measuring, session, work_counts
+from netpipe import clock, jobs, measuring, work_counts
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis.instrumented_stages import observed
-from netpipe.diagnosis.loader_variants import OneThread, single_thread_variant
 from netpipe.diagnosis.stage_times import match_nodes
-from netpipe.linting.experiments.variants import Method
-from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.grain_access.dataset_variants import Method
+from netpipe.grain_access.loader_variants import OneThread, single_thread_variant
+from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.step_runner import batch_bytes
-from netpipe.session.heartbeat import Watch
 from netpipe.temporary_folders import temporary_folder
 
 _WARM_UP_BATCHES: Final = 2
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
 _HARNESS: Final = (
-    *(f"{room.__path__[0]}/" for room in (measuring, session, work_counts)),
+    *(f"{room.__path__[0]}/" for room in (measuring, jobs, work_counts)),
     clock.__file__,
 )
 _LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])

@@ -24,9 +24,9 @@ import psutil
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from netpipe.data.preparation.profiles import PROFILES
-from netpipe.data.preparation.synthetic import make_table
 from netpipe.git import git
+from netpipe.workload.preparation.profiles import PROFILES
+from netpipe.workload.preparation.synthetic import make_table
 from perf_tests.studies.children import end_group
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.ray_nodes import ray_nodes

@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from netpipe.data.formats.addresses import AddressTable, PackedAddresses
-from netpipe.data.formats.layout import encode_row
-from netpipe.data.formats.parquet import find_parquet, read_parquet
-from netpipe.data.formats.places import Place
-from netpipe.data.formats.rows import (
+from netpipe.workload.formats.addresses import AddressTable, PackedAddresses
+from netpipe.workload.formats.layout import encode_row
+from netpipe.workload.formats.parquet import find_parquet, read_parquet
+from netpipe.workload.formats.places import Place
+from netpipe.workload.formats.rows import (
     MEASUREMENT,
     ROW_BYTES,
     cut_rows,
     sort_by_probe,
     split_sorted,
 )
-from netpipe.data.preparation.runs import find_buckets
+from netpipe.workload.preparation.runs import find_buckets
 
 _BUCKETS = 64
 _PARTITIONS = 16

@@ -13,8 +13,8 @@ import click
 import grain
 from rich.console import Console
 
-from netpipe.config import PipelineConfig
-from netpipe.data.pipeline import sequences_of_batches
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.pipeline import sequences_of_batches
 
 _CONFIG = PipelineConfig(sequence_length=1024, batch_size=128)
 _WARM_UP_BATCHES = 3

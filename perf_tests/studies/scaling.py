@@ -24,7 +24,7 @@ from rich.console import Console
 
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.records import append_record, read_records
-from tests.trainer import training_process
+from tests.workload.trainer import training_process
 
 _HOSTS = (1, 2, 3, 8)
 _KILLED_HOSTS = (1, 2, 3)

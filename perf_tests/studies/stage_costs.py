@@ -15,12 +15,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.data.preparation.synthetic import data_of_user
-from netpipe.data.tokens.batches import Sequences, sequences_of, widen
-from netpipe.data.tokens.packing import cut
-from netpipe.data.tokens.tokenizer import encode
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
+from netpipe.workload.preparation.synthetic import data_of_user
+from netpipe.workload.tokens.batches import Sequences, sequences_of, widen
+from netpipe.workload.tokens.packing import cut
+from netpipe.workload.tokens.tokenizer import encode
 from perf_tests.stage_bench import LENGTH, SEQUENCES, Bench, benches
 
 _BATCHES = 40

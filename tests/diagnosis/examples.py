@@ -19,7 +19,7 @@ from netpipe.diagnosis.diagnosis import (
 from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
 from netpipe.results.measurement import Interval
 from tests.measurements import HOST
 

@@ -8,8 +8,8 @@ from typing import Any
 import grain
 import numpy as np
 
-from netpipe.linting.graph.grain_classes import replace_source
-from netpipe.linting.graph.reader import collect_datasets
+from netpipe.grain_access.grain_classes import replace_source
+from netpipe.grain_access.reader import collect_datasets
 
 ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)

@@ -21,9 +21,9 @@ from netpipe.diagnosis.blocks import (
     measure_block,
     measure_cold_block,
 )
-from netpipe.diagnosis.loader_variants import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.session import processes
+from netpipe.grain_access.loader_variants import _timed_copy
+from netpipe.jobs import processes
 from tests.diagnosis import loaders
 from tests.fakes import FakeClock
 

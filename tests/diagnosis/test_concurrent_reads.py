@@ -12,10 +12,10 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis.concurrent_reads import _read_at_once, measure_read_scaling
-from netpipe.diagnosis.loader_variants import single_thread_variant
 from netpipe.diagnosis.turns import TimeSlot
 from netpipe.errors import SessionError
-from netpipe.linting.graph.reader import read_graph
+from netpipe.grain_access.loader_variants import single_thread_variant
+from netpipe.grain_access.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import stage_time
 from tests.fakes import FakeClock

@@ -15,10 +15,10 @@ from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Interven
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
+from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
-from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import LINT, block, investigation_request, stage_time
 from tests.measurements import make_measurement

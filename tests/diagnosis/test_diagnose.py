@@ -10,9 +10,9 @@ import pytest
 from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.diagnosis.diagnosis import Reads
+from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.request import SessionRequest
 from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
 

@@ -11,16 +11,16 @@ from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import blocks, investigation, single_thread_run, turns
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.loader_variants import (
+from netpipe.errors import LoaderFailedError
+from netpipe.grain_access.loader_variants import (
     KEPT,
     Recorded,
     single_thread_variant,
     with_tiny_payload,
     without_stage,
 )
-from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.session.heartbeat import UNWATCHED
+from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import investigation_request, stage_time
 from tests.diagnosis.examples import turns as made_turns

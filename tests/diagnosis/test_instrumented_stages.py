@@ -13,7 +13,7 @@ from netpipe.diagnosis.instrumented_stages import (
     timed,
     without_overhead,
 )
-from netpipe.linting.graph.reader import collect_datasets, read_graph
+from netpipe.grain_access.reader import collect_datasets, read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import (
     ALONE,

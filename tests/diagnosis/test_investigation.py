@@ -15,7 +15,7 @@ from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.turns import NO_TIME, Schedule, SideBlocks, max_duration_s, require_side
 from netpipe.diagnosis.what_if import Change, MeasuredLoader, model_without_threads
 from netpipe.errors import SessionError
-from netpipe.session.heartbeat import UNWATCHED
+from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, evidence, in_rounds, investigation_request, turns
 from tests.fakes import FakeClock

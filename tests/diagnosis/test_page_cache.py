@@ -13,9 +13,9 @@ from netpipe.diagnosis import single_thread_run
 from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_cache, open_files
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
-from netpipe.linting.graph.nodes import Graph
+from netpipe.grain_access.nodes import Graph
+from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.heartbeat import UNWATCHED
 
 
 def compare(loader: LoaderFactory) -> SideBlocks | None:

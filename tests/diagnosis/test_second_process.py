@@ -14,14 +14,14 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import second_process, single_thread_run, turns
 from netpipe.diagnosis.blocks import FirstLook, PullCost
-from netpipe.diagnosis.loader_variants import single_thread_variant
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.errors import SessionError
+from netpipe.grain_access.loader_variants import single_thread_variant
+from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.loader_puller import block_s
-from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, node, stage_time
 

@@ -12,14 +12,14 @@ from netpipe.diagnosis import investigation, single_thread_run, turns
 from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.cost_model import LoaderModel
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.loader_variants import count_threads, single_thread_variant
 from netpipe.diagnosis.read_scaling import LATENCY, LEVELS
 from netpipe.diagnosis.single_thread_run import SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Schedule, SideBlocks
 from netpipe.diagnosis.what_if import READS, Change, MeasuredLoader
-from netpipe.linting.graph.reader import read_graph
-from netpipe.session.heartbeat import UNWATCHED
+from netpipe.grain_access.loader_variants import count_threads, single_thread_variant
+from netpipe.grain_access.reader import read_graph
+from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.storage import stand_in
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, investigation_request, node, stage_time

@@ -7,7 +7,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis.loader_variants import (
+from netpipe.grain_access.loader_variants import (
     KEPT,
     OneThread,
     Recorded,
@@ -15,7 +15,7 @@ from netpipe.diagnosis.loader_variants import (
     single_thread_variant,
     without_stage,
 )
-from netpipe.linting.graph.reader import read_graph
+from netpipe.grain_access.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import ALONE, Numbers, double
 

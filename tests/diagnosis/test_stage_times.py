@@ -8,11 +8,11 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import stage_times as module
-from netpipe.diagnosis.loader_variants import single_thread_variant
 from netpipe.diagnosis.stage_times import Samples, StageTime, measure_stage_times
-from netpipe.linting.graph.nodes import Graph
-from netpipe.linting.graph.reader import read_graph
-from netpipe.session.heartbeat import UNWATCHED
+from netpipe.grain_access.loader_variants import single_thread_variant
+from netpipe.grain_access.nodes import Graph
+from netpipe.grain_access.reader import read_graph
+from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import node
 

@@ -17,7 +17,7 @@ from netpipe.diagnosis.turns import (
     measure_in_turns,
 )
 from netpipe.errors import SessionError
-from netpipe.session import bounded_calls as bounded_module
+from netpipe.jobs import bounded_calls as bounded_module
 from tests.diagnosis.examples import block, in_rounds
 from tests.fakes import FakeClock
 

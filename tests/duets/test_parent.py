@@ -17,7 +17,7 @@ from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE
 from perf_tests.studies.gate_power.live_side import side_command
 from tests.duets import duet_targets
-from tests.session.child_programs import wait_until_gone
+from tests.jobs.child_programs import wait_until_gone
 
 FILE = duet_targets.__file__
 REQUEST = DuetRequest(budget_s=2.0)

@@ -13,17 +13,17 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.index import INDEX_NAME, load_index, save_index
-from netpipe.data.formats.layout import decode_row, encode_row
-from netpipe.data.formats.parquet import read_parquet
-from netpipe.data.formats.rows import ProbeRow, take
-from netpipe.data.formats.shards import ShardReader, count_records
-from netpipe.data.preparation.prepare import prepare
-from netpipe.data.sources.probe_rows import open_source
 from netpipe.errors import InputError
-from tests.data.factories import as_row, as_table, make_pings, write_probes
+from netpipe.workload.formats.addresses import AddressTable
+from netpipe.workload.formats.index import INDEX_NAME, load_index, save_index
+from netpipe.workload.formats.layout import decode_row, encode_row
+from netpipe.workload.formats.parquet import read_parquet
+from netpipe.workload.formats.rows import ProbeRow, take
+from netpipe.workload.formats.shards import ShardReader, count_records
+from netpipe.workload.preparation.prepare import prepare
+from netpipe.workload.sources.probe_rows import open_source
 from tests.fuzz.mutations import check_message, damaged, mutated_json, read_or_refuse
+from tests.workload.factories import as_row, as_table, make_pings, write_probes
 
 ROW = encode_row(as_row(make_pings(40, seed=1)))
 

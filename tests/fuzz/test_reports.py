@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netpipe.errors import InputError
-from netpipe.page.rendering import read_document, render_page
+from netpipe.reporting.rendering import read_document, render_page
 from tests.fuzz.mutations import damaged, mutated_json, odd_values, read_or_refuse
-from tests.page.examples import every_document
+from tests.reporting.examples import every_document
 
 EVERY = {name: json.loads(json.dumps(document)) for name, document in every_document().items()}
 MOST = settings().max_examples

@@ -12,7 +12,7 @@ from netpipe.gate.metrics import ONCE
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Measurement
 from tests.gate.sessions import worse_of
-from tests.suite.recorded import H200, make_duet, recorded
+from tests.plugin.recorded import H200, make_duet, recorded
 
 USUAL = recorded()
 

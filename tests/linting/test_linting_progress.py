@@ -5,13 +5,13 @@ from pathlib import Path
 import grain
 import pytest
 
+from netpipe.grain_access.dataset_variants import Variant
+from netpipe.jobs.progress import ProgressWriter
 from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
-from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
-from netpipe.session.progress import ProgressWriter
 
 BUILDS = "building the pipeline"
 PROVES = "testing on elements what the structure does not decide"

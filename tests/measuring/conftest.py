@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.protocol import measure
 from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
-from netpipe.session.heartbeat import UNWATCHED, Watch
 from tests.fakes import FakeClock, FakeProcesses
 from tests.measurements import GPU, HOST
 

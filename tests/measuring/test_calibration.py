@@ -11,11 +11,11 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.grain_workers import let_grain_start_workers
+from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import calibration
 from netpipe.measuring.calibration import ReferenceLoader
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
 from netpipe.results.measurement import CalibrationTurns
-from netpipe.session.processes import ProcessTree
 from tests.fakes import FakeClock
 
 LOADER_S, REFERENCE_S = 1 / 64, 1 / 128  # of a batch: two of the loader fill a turn of 20 ms

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
+from netpipe.jobs.result_files import SCHEMA, progress_file, stacks_file
 from netpipe.measuring import calibration, child, loader_puller, protocol
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
-from netpipe.session.result_files import SCHEMA, progress_file, stacks_file
-from tests.session import session_targets
+from tests.jobs import session_targets
 
 TARGETS = Path(session_targets.__file__)
 

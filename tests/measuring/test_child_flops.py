@@ -11,7 +11,7 @@ from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Device
-from tests.session.session_targets import tiny_loader
+from tests.jobs.session_targets import tiny_loader
 
 
 class StepFactory:

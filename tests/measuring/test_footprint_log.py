@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from netpipe.jobs import footprint
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Finding
-from netpipe.session import footprint
 from tests.fakes import FakeClock
 
 HERE, FIRST, SECOND, HELPER = os.getpid(), 11, 12, 13

@@ -16,6 +16,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
+from netpipe.jobs.result_files import partial_result_file
 from netpipe.measuring.child import serve
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
@@ -35,7 +36,6 @@ from netpipe.measuring.profiler_trace import (
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
-from netpipe.session.result_files import partial_result_file
 from tests.measuring.conftest import Rehearse
 
 STEPS, SKIPPED = 8, 2

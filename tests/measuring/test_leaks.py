@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.jobs.parent import run_measurement
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.parent import run_measurement
-from tests.session import leaking_loaders
-from tests.session.leaking_loaders import KEPT_BYTES, OWN_FOLDER
+from tests.jobs import leaking_loaders
+from tests.jobs.leaking_loaders import KEPT_BYTES, OWN_FOLDER
 
 FILE = leaking_loaders.__file__
 OF_FOOTPRINTS = {"memory-grows", "shared-memory-grows", "open-files-grow", "left-after-close"}

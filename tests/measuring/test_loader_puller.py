@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
-from netpipe.session.heartbeat import Watch
 from tests.fakes import FakeClock, paced
 from tests.measuring.loops import start_puller
 

@@ -8,13 +8,13 @@ from threading import Thread
 import pytest
 
 from netpipe.errors import SessionError
+from netpipe.jobs import progress
+from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.parent import run_measurement, run_session
+from netpipe.jobs.progress import Progress, ProgressReader, ProgressWriter
+from netpipe.jobs.request import SessionRequest
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
-from netpipe.session import progress
-from netpipe.session.heartbeat import Watch
-from netpipe.session.parent import run_measurement, run_session
-from netpipe.session.progress import Progress, ProgressReader, ProgressWriter
-from netpipe.session.request import SessionRequest
 from tests.fakes import FakeClock
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
@@ -22,9 +22,9 @@ from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 CHILD = """\
 import json, os, pathlib, time
 from netpipe.clock import MonotonicClock
-from netpipe.session.progress import ProgressWriter
-from netpipe.session.request import SessionRequest
-from netpipe.session.result_files import progress_file, write_result
+from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.result_files import progress_file, write_result
 request = SessionRequest.from_environment()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 def wait_until_seen(what):

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderEndedError, MisuseError
+from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import protocol
 from netpipe.results.start_up import StartUp
-from netpipe.session.processes import ProcessTree
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from tests.fakes import FakeClock

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe.jobs.result_files import partial_result_file
 from netpipe.measuring.child import serve
 from netpipe.measuring.rates import count_by_xla
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner, count_batch
 from netpipe.results.measurement import Device
-from netpipe.session.result_files import partial_result_file
 from tests.fakes import FakeClock
 from tests.measurements import CPU, EMULATED, GPU
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse

@@ -8,13 +8,13 @@ from typing import Any, cast
 import jax.numpy as jnp
 import pytest
 
+from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
-from netpipe.session.processes import ProcessTree
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock, ahead
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop

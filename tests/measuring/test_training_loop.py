@@ -24,7 +24,7 @@ from netpipe.measuring.training_loop import (
     late_reading_loop,
     run_train_block,
 )
-from netpipe.page.plots.timeline import build_timeline
+from netpipe.reporting.plots.timeline import build_timeline
 from tests.fakes import FakeClock, paced
 from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from netpipe.data.preparation import plan
-from netpipe.data.preparation.prepare import prepare
+from netpipe.workload.preparation import plan
+from netpipe.workload.preparation.prepare import prepare
 from perf_tests.studies.ray_nodes import STORE_BYTES, ray_nodes
-from tests.data.factories import as_table, make_pings
+from tests.workload.factories import as_table, make_pings
 
 
 @pytest.fixture(scope="session")

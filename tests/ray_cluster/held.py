@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from netpipe.data.formats.places import Place
-from netpipe.data.preparation.ray_runner import RayRunner
-from netpipe.data.preparation.tasks import Advance, Task
+from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation.ray_runner import RayRunner
+from netpipe.workload.preparation.tasks import Advance, Task
 
 _POLL_S = 0.02
 

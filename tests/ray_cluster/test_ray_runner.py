@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from netpipe.data.preparation.prepare import prepare
-from netpipe.data.preparation.ray_runner import RayRunner
 from netpipe.errors import InputError
+from netpipe.workload.preparation.prepare import prepare
+from netpipe.workload.preparation.ray_runner import RayRunner
 from tests.command import Netpipe
-from tests.data.factories import as_table, make_pings
 from tests.ray_cluster.conftest import contents
 from tests.ray_cluster.held import HoldingRunner, kill_node, once_begun
+from tests.workload.factories import as_table, make_pings
 
 
 def _running() -> list[str]:

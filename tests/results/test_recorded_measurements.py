@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.page.rendering import read_document
+from netpipe.reporting.rendering import read_document
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.verdict.decision import judge
 from perf_tests.studies.faults.catalogue import find

@@ -17,20 +17,20 @@ from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.duets import Duet
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.plugin.against import Against
+from netpipe.plugin.gate_results import GateResult
+from netpipe.plugin.outputs import write_json
+from netpipe.plugin.run import Run
+from netpipe.plugin.worktrees import Commit
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.results.statistics import median_interval
 from netpipe.results.step_times import Distributions, StepTimes
-from netpipe.suite.against import Against
-from netpipe.suite.gate_results import GateResult
-from netpipe.suite.outputs import write_json
-from netpipe.suite.run import Run
-from netpipe.suite.worktrees import Commit
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
+from tests.jobs.session_targets import failing_loader, no_loader, tiny_loader
 from tests.measurements import CPU, EMULATED, make_measurement
-from tests.session.session_targets import failing_loader, no_loader, tiny_loader
-from tests.suite.recorded import make_duet
+from tests.plugin.recorded import make_duet
 
 SCHEMAS = Path(netpipe.__file__).parent / "schemas"
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}

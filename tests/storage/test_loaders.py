@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from fixtures.workload import load
-from netpipe.config import Config
-from netpipe.data.preparation.synthetic import generate
-from netpipe.diagnosis.loader_variants import takes_workers
 from netpipe.errors import MisuseError
+from netpipe.grain_access.loader_variants import takes_workers
+from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.linting.graph.reader import collect_datasets, read_graph
-from netpipe.session.targets import resolve
+from netpipe.jobs.targets import resolve
 from netpipe.storage.loaders import place
 from netpipe.storage.service import _CACHED_BYTES, share
 from netpipe.storage.stand_in import StandIn
+from netpipe.workload.config import Config
+from netpipe.workload.preparation.synthetic import generate
 from tests.storage import sources
 
 FAST = "local-nvme,latency=1us,tail=0s"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import SessionError
-from netpipe.session.shared_storages import list_shared_storages
+from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.storage import service as service_module
 from netpipe.storage.profiles import parse_storage
 from netpipe.storage.service import Service, share

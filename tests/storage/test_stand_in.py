@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.linting.graph.nodes import qualified_name
+from netpipe.grain_access.nodes import qualified_name
 from netpipe.storage import stand_in
 from netpipe.storage.stand_in import Placement, StandIn, count_bytes
 from tests.fakes import FakeClock

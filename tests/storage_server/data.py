@@ -6,8 +6,8 @@ from typing import Final
 import pyarrow.parquet as pq
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
-from netpipe.data.preparation.profiles import Profile
-from netpipe.data.preparation.synthetic import generate
+from netpipe.workload.preparation.profiles import Profile
+from netpipe.workload.preparation.synthetic import generate
 
 BUCKET: Final = "measured"
 PARQUET: Final = "rows.parquet"

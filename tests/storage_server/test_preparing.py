@@ -12,20 +12,20 @@ import pytest
 from click.testing import CliRunner
 
 from netpipe.cli import main
-from netpipe.data.formats.index import load_index
-from netpipe.data.inspection import inspect
-from netpipe.data.preparation.prepare import prepare
-from netpipe.data.preparation.work_folder import WORK_NAME
-from tests.data.factories import as_table, make_pings
+from netpipe.workload.formats.index import load_index
+from netpipe.workload.inspection import inspect
+from netpipe.workload.preparation.prepare import prepare
+from netpipe.workload.preparation.work_folder import WORK_NAME
 from tests.storage_server.programs import has_rclone
 from tests.storage_server.server import KEY, SECRET, find_free_ports, writable_server
+from tests.workload.factories import as_table, make_pings
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from netpipe.data.formats.places import Place
-from netpipe.data.preparation import output_folder, plan
-from netpipe.data.preparation.prepare import prepare
+from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation import output_folder, plan
+from netpipe.workload.preparation.prepare import prepare
 
 put, done = Place.put, []
 
@@ -112,8 +112,8 @@ def test_a_killed_upload_goes_on(buckets: Path, endpoint: str, tmp_path: Path) -
     assert len(list(made.glob("*.arrayrecord"))) == 2
     assert not (made / "index.json").exists()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("netpipe.data.preparation.plan.SLICE_ROWS", 2000)
-        patch.setattr("netpipe.data.preparation.prepare.run_here", None)  # Everything was done.
+        patch.setattr("netpipe.workload.preparation.plan.SLICE_ROWS", 2000)
+        patch.setattr("netpipe.workload.preparation.prepare.run_here", None)  # Everything was done.
         index = prepare([places[0]], places[1], scratch=scratch)
     assert files_in(made) == sorted(["index.json", *map(str, index.files)])
     assert not [path for path in scratch.iterdir() if WORK_NAME.fullmatch(path.name)]

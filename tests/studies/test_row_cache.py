@@ -5,7 +5,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from perf_tests.studies.row_cache import main
-from tests.data.conftest import many as many
+from tests.workload.conftest import many as many
 
 
 def test_each_folder_has_a_row_with_and_without_a_budget(many: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.data.preparation.synthetic import generate
+from netpipe.workload.preparation.synthetic import generate
 
 
 @pytest.fixture(scope="session")

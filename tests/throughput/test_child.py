@@ -8,7 +8,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
     """Loader workers import the module again, so it imports nothing that costs time or memory."""
     program = (
         "import sys; import netpipe.throughput.child; "
-        "print([name for name in ('numpy', 'psutil', 'jax', 'grain', 'netpipe.session.request') "
+        "print([name for name in ('numpy', 'psutil', 'jax', 'grain', 'netpipe.jobs.request') "
         "if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

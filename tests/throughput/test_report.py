@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 import netpipe
-from netpipe.config import PipelineConfig
 from netpipe.measuring.token_counts import BY_ELEMENTS
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
@@ -23,6 +22,7 @@ from netpipe.throughput.report import (
 )
 from netpipe.throughput.sessions import Target, combinations
 from netpipe.throughput.worker_choice import Candidate, choose
+from netpipe.workload.config import PipelineConfig
 from tests.throughput.tallies import make_tally
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "throughput.1.json"

@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.session.processes import ProcessTree
 from netpipe.throughput import run as runs
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import LoaderRun

@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from netpipe.config import PipelineConfig
-from netpipe.data.pipeline import sequences_of_batches
-from netpipe.data.tokens.batches import widen
 from netpipe.errors import HangError, MisuseError, SessionError
+from netpipe.jobs import parent
+from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.result_files import SCHEMA
 from netpipe.results import documents
-from netpipe.session import parent
-from netpipe.session.request import SessionRequest
-from netpipe.session.result_files import SCHEMA
 from netpipe.throughput import sessions
 from netpipe.throughput.sessions import (
     Combination,
@@ -25,7 +22,10 @@ from netpipe.throughput.sessions import (
     measure_duets,
     measure_in_turns,
 )
-from tests.session import session_targets
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.pipeline import sequences_of_batches
+from netpipe.workload.tokens.batches import widen
+from tests.jobs import session_targets
 from tests.throughput.tallies import make_tally
 
 TARGETS = Path(session_targets.__file__)

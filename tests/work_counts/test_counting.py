@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
+from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.measuring.targets import targets_command
 from netpipe.results.work_profile import WorkProfile
-from netpipe.session.parent import ProcessEnvironment
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest, count_work
 from tests.work_counts import work_targets

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.session.heartbeat import UNWATCHED
+from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.work_counts.loader_work import LoaderWork, count_loader_work
 from tests.work_counts import work_targets as targets
 

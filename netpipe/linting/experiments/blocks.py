@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from netpipe.clock import Clock
 from netpipe.errors import HangError, MisuseError
+from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
+from netpipe.jobs.bounded_calls import call_within, summarize_error
+from netpipe.jobs.processes import ProcessTree
 from netpipe.linting.experiments.loader_runs import element_count
-from netpipe.linting.experiments.variants import Variant, build_variant, open_iterator
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.session.bounded_calls import call_within, summarize_error
-from netpipe.session.processes import ProcessTree
 
 UNCHANGED: Final = Variant()
 NO_TIME: Final = "skipped for lack of time"

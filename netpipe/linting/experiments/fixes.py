@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.graph.nodes import Graph
+from netpipe.grain_access.dataset_variants import Variant
+from netpipe.grain_access.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.buffers import FEW_READS, MANY_READS, THREAD_PREFETCH
 from netpipe.linting.rules.finding import sort_by_severity

@@ -12,9 +12,9 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import HangError, HarnessError, describe_error
-from netpipe.linting.experiments.variants import open_iterator
+from netpipe.grain_access.dataset_variants import open_iterator
+from netpipe.jobs.bounded_calls import call_within, summarize_error
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import call_within, summarize_error
 
 # For the first batch, as workers start anew for every run, or for closing a loader: Grain gives a
 # worker 5 s to end.

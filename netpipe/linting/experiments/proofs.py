@@ -7,9 +7,9 @@ from math import inf
 from typing import Final, Literal
 
 from netpipe.clock import Clock
+from netpipe.grain_access.dataset_variants import Variant, build_variant
+from netpipe.grain_access.nodes import Graph
 from netpipe.linting.experiments.loader_runs import Run, read_batches
-from netpipe.linting.experiments.variants import Variant, build_variant
-from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
+from netpipe.grain_access.dataset_variants import Variant
 from netpipe.linting.experiments.blocks import (
     MeasureBlock,
     Pace,
@@ -17,7 +18,6 @@ from netpipe.linting.experiments.blocks import (
     measure_block,
 )
 from netpipe.linting.experiments.fixes import Fix, fixes_for
-from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.linter import LintReport
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval

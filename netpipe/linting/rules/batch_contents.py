@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 from math import ceil, floor, inf
 from typing import Final
 
-from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
+from netpipe.grain_access.nodes import ENDLESS, Graph, Node
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     BATCHES,

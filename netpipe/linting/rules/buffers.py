@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     BATCHES,

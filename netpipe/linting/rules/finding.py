@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")

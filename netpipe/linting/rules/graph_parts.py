@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
 
 BATCHES: Final = ("Batch", "Rebatch")
 # Kinds that run per element and whose result depends on the elements before it.

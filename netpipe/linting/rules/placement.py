@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     BATCHES,

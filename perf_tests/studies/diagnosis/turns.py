@@ -10,9 +10,9 @@ from typing import Any, Final
 import cattrs
 
 from netpipe.clock import MonotonicClock
+from netpipe.jobs.processes import busy_elsewhere_fraction, read_host_cpu
 from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.measuring.interleaving import Interleaved, interleave
-from netpipe.session.processes import busy_elsewhere_fraction, read_host_cpu
 from perf_tests.studies.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
 from perf_tests.studies.diagnosis.subject import describe, parse_pipeline

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from netpipe.config import PipelineConfig
-from netpipe.data.pipeline import build
-from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.pipeline import build
+from netpipe.workload.preparation.synthetic import data_of_user
 from perf_tests.studies.endurance.drawing import draw_svg
 from perf_tests.studies.endurance.watching import Held, compute_growths, watch
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import psutil
 
-from netpipe.session.footprint import read_memory
+from netpipe.jobs.footprint import read_memory
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
 MIN_LOOKS: Final = 20

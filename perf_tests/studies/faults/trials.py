@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from netpipe.errors import NetpipeError
+from netpipe.jobs.parent import ProcessEnvironment, run_measurement
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.parent import ProcessEnvironment, run_measurement
 from netpipe.verdict import clear
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case

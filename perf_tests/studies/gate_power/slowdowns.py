@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from fixtures.workload import Step
-from netpipe.config import Config
-from netpipe.data.preparation.synthetic import data_of_user
+from netpipe.workload.config import Config
+from netpipe.workload.preparation.synthetic import data_of_user
 
 KINDS: Final = ("cpu", "wait", "step", "transfer")
 _VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -39,7 +39,7 @@ class Slowdown:
 
     def loader(self) -> Any:
         """Return the pipeline, whose workers do or wait more."""
-        pipeline: Any = import_module("netpipe.data.pipeline")
+        pipeline: Any = import_module("netpipe.workload.pipeline")
         plain = pipeline.concatenate
         if self.kind in ("cpu", "wait"):
             pipeline.concatenate = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)

@@ -19,9 +19,9 @@ import numpy as np
 
 from fixtures.step import workload_of
 from fixtures.workload import Step
-from netpipe.config import Config
 from netpipe.device.gpu import GpuWatch
-from netpipe.step.train import synthetic_batch
+from netpipe.workload.config import Config
+from netpipe.workload.step.train import synthetic_batch
 
 _QUERIES: Final[Mapping[str, tuple[int, ...]]] = {
     "Name": (), "UUID": (), "MigMode": (), "MemoryInfo": (), "ClockInfo": (1,),

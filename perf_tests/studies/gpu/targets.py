@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from fixtures.workload import Step, cpu_workload, gpu_workload, load
-from netpipe.config import Config
-from netpipe.data.preparation.synthetic import data_of_user
+from netpipe.workload.config import Config
+from netpipe.workload.preparation.synthetic import data_of_user
 from perf_tests.studies.faults.batches import Batch
 from perf_tests.studies.faults.delays import Steady
 from perf_tests.studies.faults.loaders import in_main_thread

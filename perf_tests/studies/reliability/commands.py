@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from netpipe.data.preparation.profiles import PROFILES
-from netpipe.data.preparation.synthetic import generate
-from netpipe.data.sources.probe_rows import open_source
 from netpipe.errors import NetpipeError
+from netpipe.workload.preparation.profiles import PROFILES
+from netpipe.workload.preparation.synthetic import generate
+from netpipe.workload.sources.probe_rows import open_source
 
 _CONFTEST: Final = """\
 import grain

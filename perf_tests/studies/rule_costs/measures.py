@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psutil
 
-from netpipe.session.processes import ProcessTree
+from netpipe.jobs.processes import ProcessTree
 from perf_tests.studies.rule_costs.examples import Example, Setting
 
 # The batches whose contents are compared.

@@ -45,33 +45,33 @@ _COPY: Final = "lambda batch: {name: array.copy() for name, array in batch.items
 
 CHANGES: Final = (
     PlantedChange(
-        "second call of cut", "netpipe/data/tokens/packing.py", _PACK,
+        "second call of cut", "netpipe/workload/tokens/packing.py", _PACK,
         f"cut(contexts, sequences, room)\n{_PACK}",
-        "calls", "netpipe.data.tokens.packing.cut: 2.",
+        "calls", "netpipe.workload.tokens.packing.cut: 2.",
     ),
     PlantedChange(
-        "one more call per record", "netpipe/data/formats/shards.py", _READ,
+        "one more call per record", "netpipe/workload/formats/shards.py", _READ,
         f"abs(index)\n{_READ}",
         "calls", "builtins.abs",
     ),
     PlantedChange(
-        "one more copy of a batch", "netpipe/data/pipeline.py", _BEHIND_WORKERS,
+        "one more copy of a batch", "netpipe/workload/pipeline.py", _BEHIND_WORKERS,
         f"{_BEHIND_WORKERS}.map({_COPY})",
-        "allocated_bytes", "netpipe.data.pipeline.<",
+        "allocated_bytes", "netpipe.workload.pipeline.<",
     ),
     PlantedChange(
-        "2% more bytes read", "netpipe/data/formats/shards.py", _READ,
+        "2% more bytes read", "netpipe/workload/formats/shards.py", _READ,
         f"if index % 50 == 0: self._readers[path].read([index])\n{_READ}",
         "read_bytes", "the process reads",
     ),
     PlantedChange(
-        "a wider dtype", "netpipe/data/tokens/batches.py",
+        "a wider dtype", "netpipe/workload/tokens/batches.py",
         '"inputs": tokens[:, :-1].astype(np.int32),',
         '"inputs": tokens[:, :-1].astype(np.int64),',
         "batch_bytes", "int64[128,1024] instead of int32[128,1024]",
     ),
     PlantedChange(
-        "whole batches sent by workers", "netpipe/data/pipeline.py", _BEHIND_WORKERS,
+        "whole batches sent by workers", "netpipe/workload/pipeline.py", _BEHIND_WORKERS,
         "return sequences.map(make_batch).mp_prefetch(workers)",
         "sent_bytes", "a batch crosses processes as 3.15 MB instead of 265 kB",
     ),

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from netpipe.errors import HangError, MisuseError
+from netpipe.grain_access.dataset_variants import Variant
+from netpipe.grain_access.reader import read_graph
 from netpipe.linting.experiments import blocks
 from netpipe.linting.experiments.blocks import (
     ElementBlock,
@@ -19,8 +21,6 @@ from netpipe.linting.experiments.blocks import (
     VariantComparison,
     measure_block,
 )
-from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.graph.reader import read_graph
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import LoaderFactory
 from tests.fakes import FakeClock, FakeProcesses

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from netpipe.grain_access.dataset_variants import Variant
+from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.experiments.fixes import Fix, fixes_for
-from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 

@@ -13,6 +13,7 @@ from typing import Any
 import grain
 import pytest
 
+from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.experiments.loader_runs import Run
 from netpipe.linting.experiments.proofs import (
     LOSS,
@@ -21,7 +22,6 @@ from netpipe.linting.experiments.proofs import (
     judge_order,
     prove,
 )
-from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -312,9 +312,9 @@ import grain
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.clock import MonotonicClock
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.linting.graph.reader import read_graph
+from netpipe.grain_access.reader import read_graph
 from netpipe.linting.linter import LintReport
-from netpipe.session.processes import ProcessTree
+from netpipe.jobs.processes import ProcessTree
 from netpipe.linting.experiments.proofs import LOSS, ORDER, prove
 
 def marked(mark, index, count):

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import grain
 
-from netpipe.linting.graph.source_lines import record_source_lines
+from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
 from netpipe.linting.rules.finding import LintFinding
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from netpipe.device.host import this_host
+from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
 from tests.linting.rules.correct_pipelines import CORRECT
 from tests.linting.rules.pipeline_parts import CorrectPipeline, WrongPipeline

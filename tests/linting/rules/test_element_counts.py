@@ -7,8 +7,8 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
-from netpipe.linting.graph.reader import read_graph
+from netpipe.grain_access.nodes import ENDLESS, Graph, Node
+from netpipe.grain_access.reader import read_graph
 from netpipe.linting.rules.batch_contents import count_elements
 from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, numbers, source, stream
 

@@ -6,7 +6,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.linting.graph.reader import read_graph
+from netpipe.grain_access.reader import read_graph
 from netpipe.storage.profiles import parse_storage
 from perf_tests.studies.diagnosis import subject
 from perf_tests.studies.diagnosis.pipelines import (

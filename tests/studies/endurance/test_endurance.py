@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
-from netpipe.data.preparation.synthetic import generate
+from netpipe.workload.preparation.synthetic import generate
 from perf_tests.studies.endurance.__main__ import main
 from perf_tests.studies.endurance.drawing import draw_svg
 from perf_tests.studies.endurance.watching import MIN_LOOKS, Held, compute_growths, watch

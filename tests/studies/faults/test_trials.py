@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from netpipe.errors import SessionError
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.jobs.request import SessionRequest
 from netpipe.results.measurement import Finding, Measurement
-from netpipe.session.parent import ProcessEnvironment
-from netpipe.session.request import SessionRequest
 from perf_tests.studies.faults import trials
 from perf_tests.studies.faults.catalogue import find
 from perf_tests.studies.faults.subject import VARIABLE

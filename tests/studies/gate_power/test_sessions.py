@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from netpipe.gate.outcomes import Outcome
+from netpipe.jobs.targets import resolve
 from netpipe.results.measurement import Rounds
-from netpipe.session.targets import resolve
 from perf_tests.studies.gate_power import live, slowdowns
 from perf_tests.studies.gate_power.__main__ import main
 from perf_tests.studies.gate_power.decisions import Decision

@@ -12,7 +12,7 @@ from netpipe.gate.duets import Duet
 from perf_tests.studies.gate_power import side_by_side
 from perf_tests.studies.gate_power.side_by_side import CASES, Trial, find_missing, main
 from perf_tests.studies.records import read_records
-from tests.suite.recorded import make_duet, recorded
+from tests.plugin.recorded import make_duet, recorded
 
 
 @pytest.fixture

@@ -1,0 +1,281 @@
+"""Variants of a loader: in one thread, with other workers, without a stage or its payload."""
+
+import operator
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from functools import partial
+from inspect import signature
+from typing import Any, Final
+
+import grain
+
+from netpipe.errors import MisuseError
+from netpipe.grain_access.dataset_variants import (
+    BATCHES_AHEAD,
+    CannotRebuildError,
+    Method,
+    Variant,
+    build_variant,
+    replaced_method,
+)
+from netpipe.grain_access.grain_classes import replace_user_code
+from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.observed_sources import ObservedSource
+from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.measuring.loader_puller import LoaderFactory
+
+KEPT: Final = 4
+"""Results that an ablated stage computes before it repeats them."""
+
+_DEFAULT_READER_THREADS: Final = 16
+_DEFAULT_READ_BUFFER: Final = 500
+
+
+def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
+    """Return the factory of the same loader in one thread, and the unmodified loader's graph.
+
+    The factory makes a `OneThread`, or calls the one of a loader that is not Grain's with 0
+    `workers`; it is `loader` itself if the pipeline cannot be rebuilt.
+    """
+    with record_source_lines() as recording:
+        graph = read_graph(loader(), recording)
+    if not graph.nodes and takes_workers(loader):
+        usual = signature(loader).parameters["workers"].default
+        return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
+    if not graph.nodes:
+        return loader, graph
+    variant = Variant(
+        workers=0 if graph.of_kind("ProcessPrefetch", "NoWorkers", "DataLoader") else None,
+        read_threads=0 if _has_reader(graph) else None,
+    )
+
+    def make() -> OneThread:
+        return OneThread(build_variant(loader, variant))
+
+    try:
+        make()
+    except CannotRebuildError:
+        return loader, graph
+    return make, graph
+
+
+def with_workers(
+    loader: LoaderFactory, graph: Graph, workers: int, *, keeps_threads: bool = False
+) -> LoaderFactory:
+    """Return the factory of the same loader with another number of workers.
+
+    A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
+    them at its end, each without reader threads unless it keeps them.
+    """
+    if takes_workers(loader):
+        return give_workers(loader, workers)
+    if graph.of_kind("ProcessPrefetch", "DataLoader"):
+        return lambda: build_variant(loader, Variant(workers=workers))
+    variant = Variant(read_threads=0 if _has_reader(graph) and not keeps_threads else None)
+    options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=BATCHES_AHEAD)
+    return lambda: build_variant(loader, variant).mp_prefetch(options)
+
+
+def takes_workers(loader: LoaderFactory) -> bool:
+    """Return whether a factory has a parameter `workers`."""
+    try:
+        return "workers" in signature(loader).parameters
+    except (TypeError, ValueError):  # a callable written in C may have none
+        return False
+
+
+def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
+    """Return a factory that calls one with its parameter `workers`."""
+    return partial(loader, workers=workers)
+
+
+def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
+    """Return the factory of any loader with a number of workers.
+
+    Raises:
+        MisuseError: It has no parameter `workers`, and returns no Grain pipeline.
+    """
+    if takes_workers(loader):
+        return give_workers(loader, workers)
+    _, graph = single_thread_variant(loader)
+    if not graph.nodes:
+        raise MisuseError(
+            f"{target}: must have a parameter `workers`, or return a Grain pipeline, so that the "
+            "number of its workers can be chosen; found neither. Add it, or leave out --workers"
+        )
+    has_none = not graph.of_kind("ProcessPrefetch", "DataLoader")
+    return loader if has_none and not workers else with_workers(loader, graph, workers)
+
+
+def with_read_threads(
+    loader: LoaderFactory, threads: int, buffer: int | None = None
+) -> LoaderFactory:
+    """Return the factory of the same pipeline with so many reader threads in each process."""
+    return lambda: build_variant(loader, Variant(read_threads=threads, read_buffer=buffer))
+
+
+def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
+    """Return the factory of the same pipeline whose workers make every batch and send nothing.
+
+    The training process goes on with the first batch each time.
+    """
+    # Copies cost time, and only the user's code behind the workers can need them.
+    is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
+    copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
+
+    def send_nothing(original: Method) -> Method:
+        def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
+            # Taken before workers start: their batches are in shared memory, which only they free.
+            iterator = iter(dataset)
+            first = next(iterator)
+            iterator.close()
+            return original(dataset.map(lambda _: 0), *arguments, **named).map(
+                lambda _: copy(first)
+            )
+
+        return mp_prefetch
+
+    def make() -> Any:
+        with replaced_method(grain.IterDataset, "mp_prefetch", send_nothing):
+            return loader()
+
+    return make
+
+
+def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
+    """Return the factory of the same loader, whose threads and processes have half of the cores.
+
+    A thread that is not used again must call it and start the loader: threads and processes
+    inherit their cores from whoever starts them.
+    """
+
+    def make() -> Any:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[: max(1, len(cores) // 2)])
+        return loader()
+
+    return make
+
+
+def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
+    """Return the factory of the same Grain pipeline with one stage at no cost.
+
+    The stage, given by its node in the pipeline's graph, returns its earlier results.
+
+    Returns:
+        None if the stage is no map, batch or source, or if `loader` returns the same dataset each
+        time, so that the change would reach the unmodified loader too.
+    """
+
+    def find_stage(made: Any) -> object:
+        return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
+
+    def record(value: Any) -> Any:
+        return Recorded(value) if callable(value) else record_source(value)
+
+    def make() -> Any:
+        made = loader()
+        replace_user_code(find_stage(made), record)
+        return made
+
+    stage = find_stage(loader())
+    is_shared = stage is find_stage(loader())
+    return None if is_shared or not replace_user_code(stage, record) else make
+
+
+class Recorded:
+    """A function that computes its first results, and then returns copies of them.
+
+    They are copies because the stages behind it may change their element in place.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._kept: list[Any] = []
+        # A plain number, because a lock or an iterator could not be sent to a worker.
+        self._calls = 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return a result of the function, maybe one for other arguments."""
+        if len(self._kept) < KEPT:
+            result = self._function(*arguments, **named)
+            self._kept.append(_timed_copy(result))
+            return result
+        self._calls += 1
+        return _timed_copy(self._kept[self._calls % KEPT])
+
+
+def record_source(source: Any) -> ObservedSource:
+    """Return a source that reads its first elements, and then repeats them; its length stays."""
+    return ObservedSource(source, Recorded(operator.call))
+
+
+class _Copying(threading.local):
+    cpu_s = 0.0
+
+
+_COPYING: Final = _Copying()
+
+
+def copying_s() -> float:
+    """Return the CPU seconds that this thread spent on copies: they are not loading."""
+    return _COPYING.cpu_s
+
+
+def _timed_copy(value: Any) -> Any:
+    started_s = time.thread_time()
+    try:
+        return deepcopy(value)
+    finally:
+        _COPYING.cpu_s += time.thread_time() - started_s
+
+
+class OneThread(Iterable[Any]):
+    """A dataset that is iterated without its prefetching threads."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        def skip_thread(_: Method) -> Method:
+            return lambda dataset: iter(dataset.parents[0])
+
+        with replaced_method(grain.experimental.ThreadPrefetchIterDataset, "__iter__", skip_thread):
+            return iter(self.dataset)
+
+
+def count_workers(graph: Graph) -> int:
+    """Return the worker processes of a pipeline."""
+    nodes = graph.of_kind("ProcessPrefetch", "DataLoader")
+    return graph.other_workers + sum(node.integer("num_workers") or 0 for node in nodes)
+
+
+def count_threads(graph: Graph) -> int:
+    """Return the reader threads of each process of a Grain pipeline that reads."""
+    threads = max((node.integer("num_threads") or 0 for node in graph.of_kind("ToIter")), default=0)
+    # Grain iterates a MapDataset with its default options.
+    is_map = bool(graph.nodes) and graph.nodes[0].random_access
+    return threads or (_DEFAULT_READER_THREADS if is_map else 0)
+
+
+def count_read_buffer(graph: Graph) -> int:
+    """Return the elements that the reader threads of each process read ahead."""
+    buffers = [node.integer("prefetch_buffer_size") for node in graph.of_kind("ToIter")]
+    return max((size or 0 for size in buffers), default=_DEFAULT_READ_BUFFER)
+
+
+def section_of(node: Node | None, graph: Graph) -> str:
+    """Return where a stage runs: "workers", "threads" or "trainer"."""
+    if graph.other_workers or (node is not None and node.in_worker):
+        return "workers"
+    is_threaded = node is not None and node.random_access and count_threads(graph) > 0
+    return "threads" if is_threaded else "trainer"
+
+
+def _has_reader(graph: Graph) -> bool:
+    """Return whether the loader, or iterating its MapDataset, calls `to_iter_dataset`."""
+    return bool(graph.of_kind("ToIter", "DataLoader")) or graph.nodes[0].random_access

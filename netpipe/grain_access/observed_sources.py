@@ -1,0 +1,53 @@
+"""Pass the reads of a pipeline's sources through a function."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from netpipe.grain_access.grain_classes import replace_source
+from netpipe.grain_access.reader import collect_datasets
+
+Observe = Callable[[Callable[[Any], Any], Any], Any]
+"""Is called with the method of a source that reads, and with the index or indices to read."""
+
+
+class ObservedSource:
+    """A random-access source whose reads pass through a function.
+
+    It is pickled with the source before the function, which may note when it arrives in a worker.
+    """
+
+    def __init__(self, source: Any, observe: Observe) -> None:
+        self._source, self._read = source, observe
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._read(self._source.__getitem__, index)
+
+
+class GrainBatchedSource(ObservedSource):
+    """The same for a source that has `_getitems`; Grain looks for it in the class."""
+
+    def _getitems(self, indices: Sequence[int]) -> Any:
+        return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name
+
+
+def observe_source(source: Any, observe: Observe) -> ObservedSource:
+    """Return a source that passes each read through a function."""
+    kind = GrainBatchedSource if hasattr(source, "_getitems") else ObservedSource
+    return kind(source, observe)
+
+
+@contextmanager
+def observed_sources(dataset: Any, observe: Observe) -> Iterator[None]:
+    """Pass each read of a pipeline's sources through a function until the exit.
+
+    A loader may return the same dataset each time, so its sources are restored.
+    """
+    with ExitStack() as restoring:
+        for part in collect_datasets(dataset).values():
+            if replace_source(part, lambda source: observe_source(source, observe)):
+                restoring.callback(replace_source, part, lambda observed: observed._source)  # noqa: SLF001
+        yield

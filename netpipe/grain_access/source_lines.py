@@ -1,0 +1,102 @@
+"""Where a pipeline was written: the lines of the user's code that made its datasets."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import currentframe
+from pathlib import Path
+from typing import Any, Final
+
+from netpipe.jobs.failure import HARNESS_MODULES
+
+Method = Callable[..., Any]
+# The datasets too: an id is only unique while its object lives.
+_Lines = dict[int, tuple[object, str]]
+# typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
+_LIBRARIES: Final = ("grain", "typing")
+
+
+class Recording:
+    """What `record_source_lines` recorded: the line that made each dataset."""
+
+    def __init__(self) -> None:
+        self.made: _Lines = {}
+        self.without_workers: _Lines = {}
+
+    def made_at(self, dataset: object) -> str:
+        """Return the line that made a dataset, as file:line; "" if it was not recorded."""
+        return self.made.get(id(dataset), (dataset, ""))[1]
+
+    def without_workers_at(self, dataset: object) -> str | None:
+        """Return the line that called `mp_prefetch` on it without workers; None if none did."""
+        return self.without_workers.get(id(dataset), (dataset, None))[1]
+
+
+@contextmanager
+def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
+    """Replace a method meanwhile by what `wrapper` makes of it."""
+    original, is_own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, wraps(original)(wrapper(original)))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+
+@contextmanager
+def record_source_lines() -> Iterator[Recording]:
+    """Record the datasets that any thread makes within the context.
+
+    Only public names of Grain are hooked, and only within the context: the constructors that every
+    dataset runs, and `IterDataset.mp_prefetch`.
+    """
+    import grain
+
+    recording = Recording()
+    note_made, note_no_workers = map(_note_in, (recording.made, recording.without_workers))
+    with (
+        replaced_method(grain.MapDataset, "__init__", note_made),
+        replaced_method(grain.IterDataset, "__init__", note_made),
+        replaced_method(grain.IterDataset, "mp_prefetch", note_no_workers),
+    ):
+        yield recording
+
+
+def _note_in(lines: _Lines) -> Callable[[Method], Method]:
+    """Note the lines that call a method."""
+
+    def wrap(original: Method) -> Method:
+        def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
+            result = original(dataset, *args, **options)
+            # A constructor returns None, and `mp_prefetch` without workers the dataset itself.
+            if result is None or result is dataset:
+                lines[id(dataset)] = dataset, _user_line(dataset)
+            return result
+
+        return call_and_note
+
+    return wrap
+
+
+def _user_line(dataset: object) -> str:
+    """Return the nearest line outside Grain, this harness and the dataset's own constructors.
+
+    Its file is relative to the working directory if it is below it.
+    """
+    frame = currentframe()
+    while frame is not None:
+        module, code = str(frame.f_globals.get("__name__")), frame.f_code
+        is_library = module.startswith(HARNESS_MODULES) or module.partition(".")[0] in _LIBRARIES
+        is_constructor = code.co_name == "__init__" and any(
+            frame.f_locals.get(name) is dataset for name in code.co_varnames[:1]
+        )
+        if not (is_library or is_constructor):
+            path = Path(code.co_filename).resolve()
+            is_below = path.is_file() and path.is_relative_to(Path.cwd())
+            file = path.relative_to(Path.cwd()) if is_below else code.co_filename
+            return f"{file}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,90 @@
+"""Calls in threads of their own: with a time limit, or one after the other."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import TIMEOUT_MAX, Thread
+from typing import Final, TypeVar
+
+import psutil
+
+from netpipe.errors import HangError, NetpipeError, describe_error
+from netpipe.jobs.processes import ProcessTree
+
+Result = TypeVar("Result")
+
+# Grain looks every second whether its workers still run.
+_FAREWELL_S: Final = 3.0
+
+
+def call_within(
+    work: Callable[[], Result], limit_s: float, grace_s: Callable[[], float] = lambda: 0.0
+) -> Result:
+    """Call a function in a daemon thread and wait for it for a limited time.
+
+    When the limit is reached, `grace_s` is called for extra seconds to wait. After them the
+    processes that the call has started are killed, which usually ends it.
+
+    Raises:
+        HangError: The call did not end in time.
+        Exception: Whatever the call raised.
+    """
+    before = ProcessTree().worker_pids
+    done = call_in_thread(work)
+    if not wait([done], min(limit_s, TIMEOUT_MAX)).done and not wait([done], grace_s()).done:
+        for pid in set(ProcessTree().worker_pids).difference(before):
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(pid).kill()
+        wait([done], _FAREWELL_S)
+        raise HangError(f"it did not end within {limit_s:g} s")
+    return done.result()
+
+
+def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
+    """Call a function in a daemon thread, which the end of the program does not wait for."""
+    thread = CallingThread("netpipe-bounded")
+    done = thread.submit(work)
+    thread.end()
+    return done
+
+
+class CallingThread:
+    """A daemon thread that makes calls in their order.
+
+    Calls may fork. A process that is forked in a thread of a ThreadPoolExecutor ends with exit code
+    1, because it tries to join that thread, which is its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls = SimpleQueue[Callable[[], None] | None]()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def submit(self, work: Callable[[], Result]) -> "Future[Result]":
+        """Call a function after those before it; return its result to come."""
+        done: Future[Result] = Future()
+
+        def settle() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  # re-raised in the waiting thread
+                done.set_exception(error)
+
+        self._calls.put(settle)
+        return done
+
+    def end(self, limit_s: float = 0.0) -> None:
+        """End the thread after the calls so far, and wait up to `limit_s` seconds for it."""
+        self._calls.put(None)
+        self._thread.join(limit_s)
+
+
+def summarize_error(error: Exception) -> str:
+    """Return the first line of an error, with its type unless the error is our own."""
+    text = str(error) if isinstance(error, NetpipeError) else describe_error(error)
+    return text.partition("\n")[0]

@@ -1,0 +1,228 @@
+"""The parent's side of a session: start its process, follow its progress, read its result."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import psutil
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.emulated_names import parse_accelerator
+from netpipe.errors import HangError, OutOfTimeError, SessionError
+from netpipe.jobs.cleanup import end_child, list_started
+from netpipe.jobs.processes import describe_exit
+from netpipe.jobs.progress import OnProgress, ProgressReader
+from netpipe.jobs.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
+from netpipe.jobs.result_files import (
+    partial_result_file,
+    progress_file,
+    read_result,
+    stacks_file,
+)
+from netpipe.jobs.shared_storages import SHARED_STORAGES
+from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.temporary_folders import temporary_folder
+
+_POLL_S = 0.05
+_LISTING_S = 1.0  # each takes about a millisecond of CPU time beside the measurement
+_STACK_LINES = 25
+
+_MAX_LOG_BYTES: Final = 1 << 20
+_MAX_KEPT_BYTES: Final = 1 << 14
+_LAST_LINES: Final = 25
+
+
+@dataclass(frozen=True)
+class ProcessEnvironment:
+    """The working directory and the environment variables of a process.
+
+    Attributes:
+        folder: None: that of this process.
+        variables: They are added to those of this process, or replace them.
+    """
+
+    folder: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+_SAME_ENVIRONMENT: Final = ProcessEnvironment()
+
+
+class SessionLog:
+    """The end of the output of a process, in a file opened with "a+b"."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._file = stream.fileno()
+        self._end = b""
+
+    def cut(self) -> None:
+        """Empty a file that is too long, and keep its end."""
+        if os.fstat(self._file).st_size > _MAX_LOG_BYTES:
+            self._end = self._read_end()
+            os.ftruncate(self._file, 0)
+
+    def _read_end(self) -> bytes:
+        start = max(0, os.fstat(self._file).st_size - _MAX_KEPT_BYTES)
+        return (self._end + os.pread(self._file, _MAX_KEPT_BYTES, start))[-_MAX_KEPT_BYTES:]
+
+    def shown_lines(self) -> list[str]:
+        """Return the last lines."""
+        return self._read_end().decode(errors="replace").splitlines()[-_LAST_LINES:]
+
+
+def run_measurement(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+) -> Measurement:
+    """Run a session that measures; see `run_session`."""
+    return parse_measurement(run_session(command, request, environment, progress), "session")
+
+
+def run_session(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+) -> Any:
+    """Run a session and return its result; nothing that it started outlives it.
+
+    The request's `result` and `parent` are set here.
+
+    Raises:
+        MisuseError: The loader, the step or the loop is not what it must be.
+        SessionError: The process crashed, hung or ran out of time.
+    """
+    with open_session(command, request, environment, progress) as session:
+        return session.result()
+
+
+@contextmanager
+def open_session(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+    inherited: Sequence[int] = (),
+) -> "Iterator[Session]":
+    """Start a session, and end it with all that it started at the end of the context.
+
+    The process also inherits some open file descriptors. The rest is as in `run_session`.
+    """
+    with temporary_folder("session") as folder:
+        request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
+        with (folder / "log.txt").open("a+b") as stream:
+            child = subprocess.Popen(
+                command,
+                cwd=environment.folder,
+                env=_variables({**os.environ, **environment.variables}, request),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+            session = Session(child, request, SessionLog(stream), progress)
+            try:
+                yield session
+            finally:
+                end_child(child, request.result, session.started)
+
+
+def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
+    withheld = ("PYTEST_XDIST", SHARED_STORAGES)
+    variables = {name: value for name, value in base.items() if not name.startswith(withheld)}
+    variables[REQUEST_VARIABLE] = request.to_json()
+    if parse_accelerator(request.accelerator) is not None:
+        variables["JAX_PLATFORMS"] = "cpu"
+    return variables
+
+
+class Session:
+    """The process of a session, as its parent sees it.
+
+    Attributes:
+        started: The processes that it has started. They are kept because a process that has
+            crashed can no longer be asked.
+    """
+
+    def __init__(
+        self,
+        child: "subprocess.Popen[bytes]",
+        request: SessionRequest,
+        log: SessionLog,
+        progress: OnProgress | None,
+    ) -> None:
+        self.started: set[psutil.Process] = set()
+        self._child = child
+        self._request = request
+        self._log = log
+        self._reader = None
+        if progress is not None:
+            self._reader = ProgressReader(progress_file(request), progress, MonotonicClock())
+        self._deadline = time.monotonic() + request.limit_s
+        self._has_written = self._was_stopped = False
+        self._next_listing = 0.0
+
+    def is_over(self) -> bool:
+        """Look after the process; return whether it ended, wrote its result or is out of time.
+
+        To be called many times a second.
+
+        Raises:
+            HangError: The process is stopped, and its watchdog with it.
+        """
+        self._log.cut()
+        if self._child.poll() is not None:
+            return True
+        now_s = time.monotonic()
+        if now_s >= self._next_listing:
+            self._next_listing = now_s + _LISTING_S
+            self.started |= list_started(self._child.pid)
+            is_stopped = psutil.Process(self._child.pid).status() == psutil.STATUS_STOPPED
+            if is_stopped and self._was_stopped:
+                raise HangError("the loader's process was stopped by a signal and does not go on")
+            self._was_stopped = is_stopped
+        if not self._has_written and Path(self._request.result).exists():
+            self._has_written = True
+            self._deadline = now_s + FAREWELL_S
+        if self._reader is not None:
+            self._reader.poll()
+        return now_s >= self._deadline
+
+    def result(self) -> Any:
+        """Wait until the session is over, and return its result; see `run_session`."""
+        while not self.is_over():
+            time.sleep(_POLL_S)
+        for result in (Path(self._request.result), partial_result_file(self._request)):
+            if result.exists():
+                return read_result(result, self._request.result_key)
+        raise self._failure()
+
+    def _failure(self) -> SessionError:
+        request, returncode = self._request, self._child.returncode
+        ending = f"ended {describe_exit(returncode) or 'with code 0'}"
+        if returncode is None:
+            ending = f"did not end within {request.limit_s:g} s and was killed"
+        lines = self._log.shown_lines()
+        if (stacks := stacks_file(request)).exists():
+            # The stack of the main thread comes last.
+            text = stacks.read_text(encoding="utf-8", errors="replace")
+            lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_STACK_LINES]
+        is_cut_short = returncode is None and request.limit_s == request.time_left_s
+        error = OutOfTimeError if is_cut_short else SessionError
+        shown = "\n".join(["; its last lines:", *lines] if lines else [])
+        return error(f"the session {ending} without a result{shown}")
+
+
+def collect_results(sessions: Sequence[Session]) -> list[Any]:
+    """Wait until sessions that run at the same time are over, and return their results."""
+    while sum(session.is_over() for session in sessions) < len(sessions):
+        time.sleep(_POLL_S)
+    return [session.result() for session in sessions]

@@ -1,0 +1,268 @@
+"""The watchdog, which ends a session that hangs, crashes or takes too long, and says why."""
+
+import faulthandler
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import NamedTuple
+
+from netpipe.clock import Clock, MonotonicClock
+from netpipe.jobs.cleanup import end_this_session
+from netpipe.jobs.failure import HARNESS_MODULES, format_failure, format_frames
+from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.processes import Worker, describe_activity, describe_crash, list_workers
+from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest
+from netpipe.jobs.result_files import (
+    error_document,
+    partial_result_file,
+    progress_file,
+    stacks_file,
+    write_result,
+)
+
+# A loader that survives the loss of a worker gives a batch within this time, and while it starts
+# within the second one. A loader that does not survive it may report more itself.
+_CRASH_GRACE_S = 0.5
+_START_CRASH_GRACE_S = 5.0
+# A start that takes longer is shown in the progress.
+_SLOW_START_S = 2.0
+# When this thread is so late, something holds the GIL.
+_GIL_GRACE_S = 3.0
+_POLL_S = 0.2
+_INNERMOST_FRAMES = 3
+_AWAITED = {
+    "netpipe.measuring.loader_puller": "the loader",
+    "netpipe.measuring.loop_overhead": "the loop",
+    "netpipe.measuring.training_loop": "the loop",
+    "netpipe.measuring.step_runner": "the step",
+    "netpipe.measuring.emulated_step": "the step",
+}
+# Functions of `training_loop` that wait for a step.
+_WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
+
+
+class Alarm(NamedTuple):
+    """Why a session has to be ended: the kind and the message of its error."""
+
+    kind: str
+    message: str
+
+
+class _Wait(NamedTuple):
+    """A thread's wait for a batch.
+
+    Attributes:
+        start: The phase of the loader's start; "" when the loader runs.
+        others: The worker processes that existed before the start.
+    """
+
+    since_s: float
+    thread: int
+    start: str = ""
+    others: frozenset[int] = frozenset()
+
+
+class _Stage(NamedTuple):
+    name: str
+    since_s: float
+    limit_s: float
+    limit_means: str
+
+
+class Watchdog(Watch):
+    """Watches a measurement from its own thread, as a context manager.
+
+    Everything before `begin_rounds` may take `start_up_s`, not counting the loader's start.
+    """
+
+    def __init__(
+        self, request: SessionRequest, clock: Clock | None = None, start_up_s: float = START_UP_S
+    ) -> None:
+        self._request = request
+        self._clock = clock or MonotonicClock()
+        self._main = threading.get_ident()
+        self._waits: dict[int, _Wait] = {}
+        self._batches = 0
+        self._workers: tuple[int, ...] = ()
+        self._crashes_s: dict[int, float] = {}
+        self._deaths: list[str] = []
+        self._of_s = 0.0
+        self._over = threading.Event()
+        self._progress = ProgressWriter(progress_file(request), self._clock)
+        # pytest captures standard error into a file that is lost with the process.
+        self._stacks = stacks_file(request).open("w", encoding="utf-8")
+        self._thread = threading.Thread(target=self._run, name="netpipe-watchdog", daemon=True)
+        self._stage = _Stage("start-up", self._clock(), start_up_s, "its limit")
+
+    def __enter__(self) -> "Watchdog":
+        self._hook = threading.excepthook
+        threading.excepthook = self._note_death
+        self._end_without_gil()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
+        self._stacks.close()
+        stacks_file(self._request).unlink()
+        threading.excepthook = self._hook
+
+    def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Note that this thread asks for a batch, or has got one."""
+        thread = threading.get_ident()
+        before = self._waits.get(thread)
+        if since_s is None:
+            if before is not None and before.start:
+                # A start has its own limit, so the stage's limit excludes it.
+                start_s = self._clock() - before.since_s
+                self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
+                self._end_without_gil()
+            self._batches += 1
+            self._waits.pop(thread, None)
+        elif not starts:
+            self._waits[thread] = _Wait(since_s, thread)
+        elif before is not None and before.start:
+            # Making a loader and getting its first batch are one start.
+            self._waits[thread] = before._replace(start="waiting for the first batch")
+        else:
+            start = "starting the loader again" if self._batches else "making the loader"
+            others = frozenset(worker.pid for worker in list_workers())
+            self._waits[thread] = _Wait(since_s, thread, start, others)
+            self._end_without_gil(self._request.start_limit_s)
+
+    def note_workers(self, worker_pids: Sequence[int]) -> None:
+        """Note the processes that load from now on."""
+        self._workers = tuple(worker_pids)
+
+    def begin_rounds(self) -> None:
+        """Count the budget from now on."""
+        budget_s = self._request.budget_s
+        means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
+        self._stage = _Stage("rounds", self._clock(), budget_s + OVERTIME_S, means)
+        self._end_without_gil()
+
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
+        """Write the progress for the parent."""
+        self._of_s = of_s
+        self._progress.enter_phase(phase, of_s, detail)
+
+    def alarm(self) -> Alarm | None:
+        """Return why the session has to be ended now; None: it may go on."""
+        now_s, request = self._clock(), self._request
+        waits = sorted(self._waits.copy().values(), key=lambda wait: wait.since_s)
+        for wait in waits:
+            limit_s = request.start_limit_s if wait.start else request.batch_limit_s
+            if now_s - wait.since_s > limit_s:
+                return self._hang(wait, limit_s)
+            if worker := self._find_crash(wait, now_s):
+                return Alarm(
+                    "failed",
+                    f"the loader failed after {self._batches} batches: its worker process "
+                    f"{worker.pid} was ended {worker.crash}",
+                )
+        is_starting = any(wait.start for wait in waits)
+        if not is_starting and now_s - self._stage.since_s > self._stage.limit_s:
+            return self._overdue(waits[0] if waits else None)
+        return None
+
+    def _find_crash(self, wait: _Wait, now_s: float) -> Worker | None:
+        """Return a worker process without which the loader will give no batch."""
+        if wait.start:
+            for worker in list_workers():
+                if worker.pid not in wait.others and worker.crash:
+                    since_s = self._crashes_s.setdefault(worker.pid, now_s)
+                    if now_s - since_s > _START_CRASH_GRACE_S:
+                        return worker
+        elif now_s - wait.since_s > _CRASH_GRACE_S:
+            workers = (Worker(pid, describe_crash(pid)) for pid in self._workers)
+            return next((worker for worker in workers if worker.crash), None)
+        return None
+
+    def _end_without_gil(self, start_s: float = 0.0) -> None:
+        """Have a thread that needs no GIL end the process if this one does not get the GIL."""
+        left_s = self._stage.since_s + self._stage.limit_s - self._clock()
+        limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
+
+    def _note_death(self, death: threading.ExceptHookArgs) -> None:
+        if death.exc_value is not None and death.thread is not None:
+            self._deaths.append(
+                f"its thread {death.thread.name} ended: {format_failure(death.exc_value)}"
+            )
+        self._hook(death)
+
+    def _run(self) -> None:
+        while not self._over.wait(_POLL_S):
+            if alarm := self.alarm():
+                if not partial_result_file(self._request).exists():
+                    write_result(self._request, error_document(*alarm))
+                end_this_session(self._request)
+            self._show_slow_start()
+
+    def _show_slow_start(self) -> None:
+        for wait in self._waits.copy().values():
+            waited_s = self._clock() - wait.since_s
+            if wait.start and waited_s > _SLOW_START_S:
+                phase = f"{wait.start}, at most {self._request.start_limit_s:g} s"
+                self._progress.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
+
+    def _hang(self, wait: _Wait, limit_s: float) -> Alarm:
+        message = (
+            f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
+            "or an exception ended one of its own threads or processes"
+        )
+        if wait.start:
+            message += (
+                ". If it only starts slowly, give a larger start limit: --start-limit, in pytest "
+                "--netpipe-start-limit"
+            )
+        return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
+
+    def _overdue(self, wait: _Wait | None) -> Alarm:
+        if wait is None:
+            thread, awaited, lines = self._main, _awaited(self._main), []
+        else:
+            thread, awaited, lines = wait.thread, "the loader", self._loader_lines()
+        stage = self._stage
+        message = (
+            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
+            f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
+            "give a larger budget"
+        )
+        return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
+
+    def _loader_lines(self) -> list[str]:
+        workers = [f"worker process {pid}: {describe_activity(pid)}" for pid in self._workers]
+        return [*workers, *self._deaths]
+
+
+def _location(thread: int) -> str:
+    """Describe where a thread is: the user's frames on the way there, then the innermost frames."""
+    frame = _frame_of(thread)
+    if frame is None:
+        return "the thread that asked for it is gone"
+    return f"it stands at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
+
+
+def _frame_of(thread: int) -> FrameType | None:
+    return sys._current_frames().get(thread)  # noqa: SLF001  # the documented function
+
+
+def _awaited(thread: int) -> str:
+    """Return whose code a thread runs, by its innermost frame of the harness."""
+    frame = _frame_of(thread)
+    while frame is not None:
+        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module == "netpipe.measuring.training_loop" and function in _WAIT_FOR_STEPS:
+            return "the step"
+        if module in _AWAITED:
+            return _AWAITED[module]
+        if module.startswith(HARNESS_MODULES):
+            return "netpipe itself"
+        frame = frame.f_back
+    return "the session"

@@ -1,0 +1,181 @@
+"""This version and another one, side by side on this machine."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from netpipe.duets.parent import Side, name_failures, run_duet
+from netpipe.duets.request import DuetRequest
+from netpipe.errors import InputError, NoSuchTestError
+from netpipe.gate.baseline import Baseline
+from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide_in_duets
+from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
+from netpipe.git import GitError, git
+from netpipe.measuring.request import MeasureRequest
+from netpipe.plugin.gate_results import GateResult
+from netpipe.plugin.other_version import Version, open_version
+from netpipe.plugin.time_limit import LongPhases, TimeLimit, limit_s
+from netpipe.plugin.worktrees import Commit
+from netpipe.results.work_profile import WorkProfile
+from netpipe.work_counts import counting
+from netpipe.work_counts.counting import WorkRequest
+
+MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
+"""The most sessions, each of both versions at once, that one subject takes."""
+
+TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
+"""Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
+
+
+@dataclass
+class Against:
+    """Another version, and the duets measured so far of it and this one, by subject and quantity.
+
+    The extras are installed where the other version needs an environment of its own.
+    """
+
+    commit: Commit
+    config: pytest.Config
+    extras: str
+    say: Callable[[str], None]
+    duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
+    _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
+    _missing: set[tuple[str, ...]] = field(default_factory=set)
+    _version: Version | None = None
+
+    @cached_property
+    def has_no_tests(self) -> bool:
+        """Whether Python files name netpipe here and none does in the other version."""
+
+        def finds(*words: str) -> bool:
+            try:
+                git(self.commit.repository, "grep", "--quiet", *words, "--", "*.py")
+            except GitError as error:
+                return bool(str(error))  # git says nothing where it finds nothing.
+            return True
+
+        return finds("--untracked", "netpipe") and not finds("netpipe", self.commit.sha)
+
+    def prepare(self) -> Version:
+        """Check the other version out, once in a run; raise an InputError if that is impossible."""
+        if self._version is None:
+            opened = ExitStack()
+            self.config.add_cleanup(opened.close)
+            root = self.config.rootpath.resolve()
+            other = open_version(self.commit, root, self.extras, self.say)
+            self._version = opened.enter_context(other)
+        return self._version
+
+    def compare(
+        self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
+    ) -> Comparison | None:
+        """Time both versions side by side until the duets decide on a quantity.
+
+        Earlier duets of the same key and quantity count too. Returns None where the other version
+        has no such test.
+
+        Raises:
+            NetpipeError: A session of either version has failed.
+        """
+        if self.has_no_tests or tuple(command) in self._missing:
+            return None
+        duets = self.duets.setdefault((key, quantity), [])
+        limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
+        timed = DuetRequest(quantity=quantity, **{**vars(request), "kind": "duet"})
+
+        def run_next() -> Duet:
+            both = f"{self.commit.label} and this version"
+            self.say(f"duet {len(duets) + 1} of {MIN_DUETS} to {MAX_DUETS}: {both}")
+            return limit.run(timed, partial(self._run_duet, command))
+
+        try:
+            return decide_in_duets(quantity, duets, run_next)
+        except NoSuchTestError:
+            self._missing.add(tuple(command))
+            return None
+
+    def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:
+        version, folder = self.prepare(), self.config.invocation_params.dir
+        base = Side(
+            self.commit.label,
+            self._move_command(version, command, folder),
+            version.request_there(request),
+            version.place(folder),
+        )
+        now = Side("this version", command, version.request_here(request))
+        return run_duet(base, replace(now, progress=LongPhases(self.say)))
+
+    def count_work(self, command: Sequence[str], request: WorkRequest) -> WorkProfile | None:
+        """Count the work of the other version; None where it has no such test.
+
+        Raises:
+            NetpipeError: A session has failed.
+        """
+        if self.has_no_tests:
+            return None
+        self.say(f"counting the work of {self.commit.label}")
+        version, folder = self.prepare(), self.config.invocation_params.dir
+        moved = self._move_command(version, command, folder)
+        request, place = version.request_there(request), version.place(folder)
+        try:
+            with name_failures(self.commit.label):
+                return counting.count_work(moved, request, place, LongPhases(self.say))
+        except NoSuchTestError:
+            return None
+
+    def _move_command(self, version: Version, command: Sequence[str], folder: Path) -> list[str]:
+        _, dash_m, pytest_, *words = command
+        moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
+        if self.config.pluginmanager.hasplugin("cacheprovider"):
+            # Data in this run's cache serve both versions. `mkdir` returns <cache>/d/<name>: the
+            # public way to find <cache>.
+            with suppress(OSError):  # It cannot be written: each version finds its data itself.
+                moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
+        return moved
+
+
+def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
+    """Return the commit of a device's latest baseline; raise an InputError if there is none."""
+    if not baselines:
+        raise InputError(
+            "--netpipe-against baseline", "baseline", f"be there for {key}", "none",
+            "Record one with --netpipe-record NAME, or name a commit",
+        )  # fmt: skip
+    baseline = baselines[-1]
+    if baseline.dirty:
+        raise InputError(
+            baseline.path, "commit_info.dirty", "be false, to measure its commit again", "true",
+            "Record it again from a commit",
+        )  # fmt: skip
+    return baseline.commit
+
+
+def dismiss_machine_alarm(
+    result: GateResult, duets: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
+) -> GateResult:
+    """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
+
+    It has where duets with the commit of that very baseline find the metric no worse.
+    """
+    stored = result.comparison
+    found = [duet.comparison for duet in duets if duet.comparison.metric == stored.metric]
+    is_code_innocent = any(comparison.outcome in NO_WORSE for comparison in found) and any(
+        recorded.name == stored.baseline and not recorded.dirty and recorded.commit == commit
+        for recorded in baselines
+    )
+    if stored.outcome not in ALARMS or not is_code_innocent:
+        return result
+    # The machine is another one now, of which this is no baseline.
+    why_not = "the machine has changed, not the code"
+    slow_too = f"and so is its commit {commit[:12]} on this machine now"
+    reason = f"{stored.reason}, {slow_too}: {why_not}"
+    dismissed = replace(
+        stored, outcome=Outcome.NOT_COMPARED, reason=reason, is_open=False, why_not=why_not
+    )
+    return replace(result, comparison=dismissed, waiver=None)

@@ -1,0 +1,324 @@
+"""The plugin's fixtures, which a project overrides or its tests request; they start the run."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from netpipe.clock import RecordedClock
+from netpipe.errors import InconclusiveError, NetpipeError
+from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import UNJUDGED, Outcome
+from netpipe.jobs.request import REQUEST_VARIABLE
+from netpipe.plugin import other_plugins
+from netpipe.printable import make_loggable
+from netpipe.results.measurement import Measurement
+
+# Every pytest run loads this module, also where no test needs what these hold.
+if TYPE_CHECKING:
+    from netpipe.plugin.expectations import CountedWork, Limits
+    from netpipe.plugin.gate_results import GateResult
+    from netpipe.plugin.run import Run
+    from netpipe.plugin.session_nodes import Subject
+    from netpipe.resuming.checking import ResumeReport
+
+RUN: Final = pytest.StashKey["Run"]()
+"""The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
+
+UNUSED: Final = pytest.StashKey[bool]()
+"""Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
+
+
+def activate(config: pytest.Config) -> None:
+    """Register the plugin of a run, or that of a session in its process, if it is not there."""
+    is_session = bool(os.environ.get(REQUEST_VARIABLE))
+    # By name: the import is slow, and the plugin of a run is above this package.
+    name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
+    if not config.pluginmanager.has_plugin(name):
+        config.pluginmanager.register(import_module(name), name)
+
+
+def run_of(config: pytest.Config) -> "Run":
+    """Return the run, of which this may be the first use."""
+    activate(config)
+    return config.stash[RUN]
+
+
+def make_failure(message: str) -> BaseException:
+    """Return a pytest failure without a traceback."""
+    return pytest.fail.Exception(make_loggable(message), pytrace=False)
+
+
+def requests(item: pytest.Item, fixture: str) -> bool:
+    """Return whether a test requests a fixture, by its arguments, a marker or another fixture."""
+    return fixture in getattr(item, "fixturenames", ())
+
+
+is_benchmark = partial(requests, fixture="netpipe_benchmark")
+is_timed = partial(requests, fixture="netpipe_accelerator")
+
+
+def is_compared(item: pytest.Item) -> bool:
+    """Return whether a test compares with a baseline or with another version, where a run does."""
+    return is_benchmark(item) or requests(item, "netpipe_work")
+
+
+@pytest.fixture
+def netpipe_loader() -> Callable[[], Any]:
+    """Override this with a fixture that returns a loader factory."""
+    raise pytest.UsageError(
+        "override the fixture netpipe_loader in a conftest.py: it returns a callable without "
+        "arguments that returns an iterable of batches"
+    )
+
+
+@pytest.fixture
+def netpipe_step() -> Callable[[], Any] | None:
+    """Override this with a fixture that returns a step factory; emulated devices need none."""
+    return None
+
+
+@pytest.fixture
+def netpipe_loop() -> Callable[..., object] | None:
+    """Override this with a fixture that returns your training loop; else the harness's is used."""
+    return None
+
+
+@pytest.fixture
+def netpipe_synthetic() -> Callable[[], Any] | None:
+    """Override this with a factory of two or more random batches, on which the step is timed."""
+    return None
+
+
+@pytest.fixture
+def netpipe_fingerprint() -> str:
+    """Override this with a name for data and configuration; only equal ones are compared."""
+    return ""
+
+
+@pytest.fixture
+def netpipe_flops_per_step() -> float | Callable[[], float] | None:
+    """Override this with the FLOPs of a step, for its MFU and for an emulated:h100."""
+    return None
+
+
+@pytest.fixture
+def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
+    """Return the accelerator that this test is measured with: "auto" or an emulated one."""
+    parameter: str | None = getattr(request, "param", None)
+    if parameter is not None:
+        return parameter
+    for marker in request.node.iter_markers("netpipe"):
+        if "accelerator" in marker.kwargs:
+            return str(marker.kwargs["accelerator"])
+    return run_of(request.config).options.accelerators[0]
+
+
+@pytest.fixture
+def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
+    """Return the limits that the `netpipe` markers of this test set."""
+    from netpipe.plugin.expectations import Limits
+
+    chosen: dict[str, float] = {}
+    for marker in reversed(list(request.node.iter_markers("netpipe"))):
+        chosen.update({key: value for key, value in marker.kwargs.items() if key != "accelerator"})
+    return Limits(**chosen)
+
+
+@pytest.fixture
+def _netpipe_alone(request: pytest.FixtureRequest) -> None:
+    """Fail a test that reached a worker because it requests its fixtures dynamically."""
+    if other_plugins.is_worker(request.config):
+        raise make_failure(
+            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
+            "as arguments, which keeps a test out of workers, or run it with -n0"
+        )
+
+
+@pytest.fixture
+def _netpipe_subject(
+    request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
+) -> "Subject":
+    from netpipe.plugin import session_nodes
+
+    return session_nodes.Subject(
+        key=session_nodes.subject_key(request),
+        accelerator=netpipe_accelerator,
+        command=session_nodes.node_command(request.config, request.node.nodeid),
+        name=request.node.nodeid,
+    )
+
+
+@pytest.fixture
+def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> Measurement:
+    """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
+
+    Tests with the same fixtures and the same accelerator share one measurement.
+    """
+    run = run_of(request.config)
+    with _without_traceback():
+        measured = run.measure(_netpipe_subject)[-1]
+    _add_verdict_properties(request.node, measured)
+    return measured
+
+
+def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
+    from netpipe.verdict.decision import judge
+
+    verdict = judge(measured)
+    node.user_properties += [
+        ("netpipe_device", measured.device.key),
+        ("netpipe_verdict", verdict.kind),
+        ("netpipe_verdict_message", verdict.message),
+        *[("netpipe_storage", measured.storage)] * bool(measured.storage),
+    ]
+
+
+@pytest.fixture
+def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "CountedWork":
+    """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
+    from netpipe.plugin.expectations import CountedWork
+
+    run = run_of(request.config)
+    with _without_traceback():
+        profile = run.count_work(request.node.nodeid, _netpipe_subject)
+
+    def compare() -> None:
+        __tracebackhide__ = True
+        if run.compares or run.against:
+            with _without_traceback():
+                results = run.decide_work(request.node.nodeid, _netpipe_subject)
+            _report(run, request.node, results)
+
+    return CountedWork(profile, compare)
+
+
+@pytest.fixture
+def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
+    """Return the `netpipe.lint/1` document of `netpipe_loader`."""
+    with _without_traceback():
+        return run_of(request.config).lint(_netpipe_subject)
+
+
+@pytest.fixture
+def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
+    """Return how `netpipe_loader` goes on from its saved states, each in a fresh process."""
+    with _without_traceback():
+        return run_of(request.config).check_resume(_netpipe_subject)
+
+
+@contextmanager
+def _without_traceback() -> Iterator[None]:
+    """Turn an error whose message is for the user into a failure without a traceback."""
+    try:
+        yield
+    except NetpipeError as error:
+        raise make_failure(f"{type(error).__name__}: {error}") from None
+
+
+@pytest.fixture
+def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
+    """Make the recorded clock pytest-benchmark's timer, before the fixture `benchmark`."""
+    clock = RecordedClock()
+    request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
+    return clock
+
+
+@pytest.fixture
+def netpipe_benchmark(
+    request: pytest.FixtureRequest,
+    _netpipe_clock: RecordedClock,
+    benchmark: Any,
+    _netpipe_subject: "Subject",
+) -> Iterator[Callable[[str], Measurement]]:
+    """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
+
+    The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
+    compared with the baseline; a regression fails the test.
+    """
+    run = run_of(request.config)
+    request.node.stash[UNUSED] = benchmark.enabled
+
+    def put(quantity: str) -> Measurement:
+        __tracebackhide__ = True
+        request.node.stash[UNUSED] = False
+        if quantity not in GATED:
+            raise pytest.UsageError(
+                f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
+            )
+        if not benchmark.enabled:
+            raise make_failure(
+                "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
+                "pytest perf_tests --benchmark-compare"
+            )
+        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
+        measured = sessions[-1]
+        _add_verdict_properties(request.node, measured)
+        durations_s = list(getattr(measured.rounds, quantity))
+        if run.options.record:  # A recording stores one median for each session.
+            durations_s = [getattr(session, quantity).median for session in sessions]
+        _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
+        if run.compares or run.against:
+            _gate(run, request.node, quantity, _netpipe_subject)
+        return measured
+
+    yield put
+    # Without it, pytest-benchmark warns that it was not used, also after a failed measurement.
+    benchmark.skipped = True
+
+
+def _replay_durations(
+    benchmark: Any, clock: RecordedClock, durations_s: Sequence[float], measured: Measurement
+) -> None:
+    """Let pytest-benchmark time the durations anew, for its table and its files."""
+    from netpipe.verdict.decision import judge
+
+    remaining = iter(durations_s)
+    benchmark.extra_info.update(
+        device=measured.device.key,
+        verdict=judge(measured).kind,
+        headroom=measured.headroom.median,
+        stall_fraction=measured.stall_fraction.median,
+        load_cpu_ratio=measured.load_cpu_ratio.median,
+    )
+    benchmark.pedantic(
+        lambda: clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+    )
+
+
+def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> None:
+    """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
+    __tracebackhide__ = True
+    with _without_traceback():
+        results = run.decide(node.nodeid, quantity, subject)
+    _report(run, node, results)
+
+
+def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> None:
+    from netpipe.plugin import gate_results, session_nodes
+
+    __tracebackhide__ = True
+    worst = gate_results.find_worst(results)
+    node.user_properties += gate_results.junit_properties(worst.comparison)
+    for result in results:
+        if result.waiver:
+            node.user_properties.append(("netpipe_waiver", result.waiver.remark))
+        if result.comparison.outcome in UNJUDGED:
+            node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
+    if worst.against and run.against:
+        node.user_properties.append(("netpipe_against", run.against.commit.ref))
+    if worst.fails:
+        ref = run.options.against if worst.against else ""
+        command = session_nodes.repeating_command(node.config, node.nodeid, ref)
+        if worst.now is None:
+            raise make_failure(gate_results.render_work_failure(results, command))
+        baselines = run.baselines_of(worst.device) if run.compares else ()
+        raise make_failure(gate_results.render_failure(worst, baselines, command))
+    if worst.is_missing and run.options.fail_when_missing:
+        raise make_failure(f"{worst.outcome}: {worst.comparison.reason}")
+    if worst.comparison.outcome is Outcome.INCONCLUSIVE:
+        raise InconclusiveError(f"{worst.outcome}: {worst.comparison.reason}")

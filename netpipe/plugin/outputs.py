@@ -1,0 +1,202 @@
+"""The files that a run writes: baselines, its `netpipe.run/1` document, its page, its summary."""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from netpipe.errors import InputError, NetpipeError
+from netpipe.gate import baseline
+from netpipe.gate.comparison import is_comparable
+from netpipe.gate.history import read_entries
+from netpipe.gate.metrics import METRICS
+from netpipe.gate.waivers import Waiver
+from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
+from netpipe.paths import exists
+from netpipe.plugin import other_plugins
+from netpipe.plugin.gate_results import GateResult
+from netpipe.plugin.run import Run
+from netpipe.plugin.summary import add_step_summary
+from netpipe.results.measurement import Measurement
+from netpipe.results.work_profile import WorkProfile
+from netpipe.verdict.decision import judge
+from netpipe.verdict.report import measurement_document
+from netpipe.whole_file import write_whole
+
+
+def write_outputs(
+    run: Run, session: pytest.Session, write_page: Callable[[Run, pytest.Session], None]
+) -> None:
+    """Write all files that the options ask for; one that cannot be written fails the run.
+
+    GitHub's step summary is a courtesy that nobody asked for: without it, the verdict stands.
+    """
+    writers: list[Callable[[], None]] = []
+    if run.options.record:
+        writers.append(partial(_record_baselines, run, session))
+    if run.options.json is not None:
+        writers.append(partial(write_json, run, run.options.json))
+    writers.append(partial(write_page, run, session))
+    for write in writers:
+        try:
+            write()
+        except NetpipeError as error:
+            run.notes.append(str(error))
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step_summary and (run.timed or run.compares_nothing):
+        try:
+            add_step_summary(run, Path(step_summary))
+        except InputError as error:
+            run.notes.append(f"warning: {error}")
+
+
+def _record_baselines(run: Run, session: pytest.Session) -> None:
+    """Write one baseline for each device key, if every test passed and every verdict was good."""
+    if reason := _why_not_recorded(run, int(session.exitstatus)):
+        raise NetpipeError(f"no baseline was recorded: {reason}")
+    devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
+    work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
+    for name, profile in run.recorded_work.items():
+        work[work_key(profile.versions)][name] = profile
+    for name, sessions in run.recorded.items():
+        devices[sessions[0].device.key][name] = sessions
+    written, refused = [], []
+    for key, benchmarks in devices.items():
+        folder = run.options.baselines / key
+        document = other_plugins.benchmark_document(session.config, benchmarks)
+        without_test = dict.fromkeys(_removed_benchmarks(run, session.config, folder), ())
+        # A folder that cannot be written to must not lose the other devices' baselines.
+        try:
+            stored = {**benchmarks, **without_test}
+            path = baseline.save(folder, run.options.record, document, stored)
+            written.append(f"recorded {path}")
+        except InputError as error:
+            refused.append(f"no baseline was recorded: {error}")
+    for key, profiles in work.items():
+        folder = run.options.baselines / WORK_FOLDER / key
+        try:
+            path = save_work(folder, run.options.record, session.config.rootpath, profiles)
+            written.append(f"recorded {path}")
+        except InputError as error:
+            refused.append(f"no baseline of work was recorded: {error}")
+    note = "; ".join([*refused, *written])
+    if refused:
+        raise NetpipeError(note)
+    run.notes.append(f"{note}: look at the verdicts above, then commit this unchanged")
+
+
+def _why_not_recorded(run: Run, exitstatus: int) -> str:
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        return "the run was interrupted"
+    if exitstatus != pytest.ExitCode.OK:
+        return "a test failed"
+    if not run.recorded and not run.recorded_work:
+        return "no benchmark ran"
+    for session in chain.from_iterable(run.sessions.values()):
+        verdict = judge(session)
+        if not verdict.passes(session):
+            return f"a session on {session.device.key} was {verdict.message}"
+    return ""
+
+
+def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterator[str]:
+    """Yield the benchmarks of a device whose test was removed.
+
+    Benchmarks that this run did not collect, of an ignored file for instance, are kept.
+    """
+    with suppress(InputError):  # Saving reports it, and keeps the recording elsewhere.
+        earlier = [entry.baseline for entry in read_entries(folder) if entry.baseline]
+        for benchmark in baseline.find_holders(earlier):
+            file = benchmark.partition("::")[0]
+            is_collected = any(name.startswith(f"{file}::") for name in run.timed | run.deselected)
+            is_certain = is_collected or not exists(config.rootpath / file)
+            if is_certain and run.is_removed(benchmark):
+                yield benchmark
+
+
+def write_json(run: Run, path: Path) -> None:
+    """Write the document of a run; raise an InputError if it cannot be written."""
+    text = json.dumps(run_document(run), indent=1, allow_nan=False) + "\n"
+    write_whole(path, text, "--netpipe-json")
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """Return the `netpipe.run/1` document of a run."""
+    acceptance = run.acceptance
+    return {
+        "schema": "netpipe.run/1",
+        "measurements": [
+            measurement_document(session, judge(session))
+            for session in chain.from_iterable(run.sessions.values())
+        ],
+        "lints": list(run.lints.values()),
+        "work": [profile.to_document() for profile in run.profiles.values()],
+        "accepted": {
+            "commit": acceptance.commit and acceptance.commit.sha,
+            "baseline_changes": [change.to_document() for change in acceptance.changes],
+            "waivers": [
+                {**_waiver(waiver), "is_added": waiver in acceptance.added}
+                for waiver in acceptance.waivers
+            ],
+        },
+        "comparisons": [_comparison(run, result) for result in run.results],
+        "against": run.against
+        and {
+            "ref": run.against.commit.ref,
+            "commit": run.against.commit.sha,
+            "duets": [
+                {"quantity": quantity, **asdict(duet)}
+                for (_, quantity), duets in run.against.duets.items()
+                for duet in duets
+            ],
+        },
+    }
+
+
+def _waiver(waiver: Waiver) -> dict[str, Any]:
+    return {**asdict(waiver), "expires": waiver.expires.isoformat()}
+
+
+def _comparison(run: Run, result: GateResult) -> dict[str, Any]:
+    comparison = result.comparison
+    return {
+        "benchmark": result.benchmark,
+        "device": result.device or None,
+        "quantity": result.quantity,
+        "against": run.against.commit.ref if run.against and result.against else None,
+        "metric": comparison.metric,
+        "outcome": comparison.outcome.value,
+        "now": comparison.now,
+        "baseline": comparison.then,
+        "is_reported_only": comparison.is_reported_only,
+        "worse_ratio": comparison.worse_ratio,
+        "reason": comparison.reason,
+        "oldest": comparison.oldest or None,
+        "waiver": result.waiver and _waiver(result.waiver),
+        "history": list(_history(run, result)),
+    }
+
+
+def _history(run: Run, result: GateResult) -> Iterator[dict[str, Any]]:
+    """Yield the values of a metric in the comparable baselines of its device, the oldest first."""
+    metric = METRICS.get(result.comparison.metric)
+    if metric is None or result.now is None or result.against:
+        return
+    for stored in run.baselines_of(result.now.device.key):
+        sessions = stored.sessions.get(result.benchmark, ())
+        if is_comparable(metric, result.now, sessions):
+            yield {
+                "baseline": stored.path.name,
+                "recorded": stored.recorded,
+                "value": median(map(metric.value, sessions)),
+            }

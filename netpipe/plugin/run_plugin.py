@@ -1,0 +1,265 @@
+"""The plugin of a run that uses netpipe: it checks the options, compares, and writes the outputs.
+
+It imports neither jax, grain nor numpy, and the pytest process never initialises a jax backend:
+every measurement runs in a session, a fresh process of its own.
+"""
+
+import os
+import shlex
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from netpipe.device.emulated_names import parse_accelerator
+from netpipe.plugin import other_plugins, session_nodes, summary
+from netpipe.plugin.acceptance import read_acceptance
+from netpipe.plugin.against import TYPED_VARIABLE, Against, recorded_commit
+from netpipe.plugin.fixtures import RUN, is_benchmark, is_compared, is_timed, requests
+from netpipe.plugin.options import BASELINE, Options, as_usage_error
+from netpipe.plugin.outputs import run_document, write_outputs
+from netpipe.plugin.run import Run
+from netpipe.plugin.worktrees import find_commit
+from netpipe.printable import make_loggable
+from netpipe.signals import signals_as_errors
+from netpipe.temporary_folders import temporary_folder
+from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
+
+_T = TypeVar("_T")
+_COMPARE = pytest.StashKey[object]()
+_MARKER_KEYS = (
+    "headroom", "stall_fraction", "first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch",
+    "accelerator",
+)  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options, and refuse those that cannot be met before tests are collected."""
+    compare = other_plugins.take_comparison(config)
+    if other_plugins.is_worker(config):
+        return
+    options = Options.from_config(config)
+    config.stash[_COMPARE] = compare
+    # A recorded run becomes the baseline of later ones, so it is not compared itself.
+    compares = bool(compare) and not options.record
+    run = Run(
+        options, compares, covers=partial(session_nodes.covers, config), say=partial(_say, config)
+    )
+    config.stash[RUN] = run
+    with as_usage_error():
+        _check_options(run, config)
+
+
+def _check_options(run: Run, config: pytest.Config) -> None:
+    """Raise a NetpipeError before anything is measured where the options cannot be met."""
+    options = run.options
+    refuse_unwritable(options.report, "--netpipe-report")
+    refuse_unwritable(options.json, "--netpipe-json")
+    if options.device:
+        from netpipe.device import detection
+
+        detection.require_device(run.device, options.device)
+    if options.request.trace:
+        writable_folder(Path(options.request.trace), "--netpipe-trace")
+    for accelerator in options.accelerators if options.record else ():
+        folder = options.baselines / _device_key(run, accelerator)
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        writable_folder(existing, "--netpipe-record")
+    if options.against not in ("", BASELINE):
+        _find_other_version(run, config, options.against)
+
+
+def _device_key(run: Run, accelerator: str) -> str:
+    emulated = parse_accelerator(accelerator)
+    return run.device.key if emulated is None else emulated.key
+
+
+def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
+    typed = os.environ.get(TYPED_VARIABLE, "")
+    commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
+    run.against = Against(commit, config, run.options.against_extras, run.say)
+
+
+def _say(config: pytest.Config, text: str) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is not None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            reporter.ensure_newline()
+            reporter.write_line(make_loggable(f"  netpipe: {text}"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns about workers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a marker with an unknown argument; keep timed tests out of workers."""
+    # In a worker, an error would become an INTERNALERROR of pytest-xdist.
+    checked = [] if other_plugins.is_worker(config) else items
+    for item in checked:
+        for marker in item.iter_markers("netpipe"):
+            unknown = [*marker.args, *(key for key in marker.kwargs if key not in _MARKER_KEYS)]
+            if unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
+                    f"found {unknown[0]!r}"
+                )
+    other_plugins.require_benchmark(config, filter(is_benchmark, checked))
+    other_plugins.select_for_process(config, items, is_timed)
+    if any(is_timed(item) for item in items):
+        other_plugins.enable_without_workers(config)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse a path that --benchmark-compare took for a run, before tests are collected."""
+    config = session.config
+    if config.stash.get(RUN, None) is not None:
+        other_plugins.refuse_path_as_run(config, config.stash[_COMPARE])
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember deselected tests: their benchmarks are not lost."""
+    for item in items:
+        run = item.config.stash.get(RUN, None)
+        if run is not None:
+            run.deselected.add(item.nodeid)
+            run.has_benchmarks |= is_compared(item)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find the baselines and the other version, before anything is measured."""
+    config = session.config
+    run = config.stash.get(RUN, None)
+    if run is None:
+        return
+    run.timed = {item.nodeid for item in session.items if is_timed(item)}
+    run.has_benchmarks |= any(map(is_compared, session.items))
+    if _lists(config):
+        return
+    _take_over_comparison(run, session)
+    if run.timed:
+        _open(config, signals_as_errors(run.interrupt))  # so that it cleans up
+    with as_usage_error():
+        if run.timed and (run.compares or run.options.against == BASELINE):
+            _find_baselines(run, session)
+        if any(map(is_compared, session.items)):
+            _prepare_other_version(run, config)
+
+
+def _take_over_comparison(run: Run, session: pytest.Session) -> None:
+    """Compare timed tests here, and leave those of others to pytest-benchmark."""
+    compare = session.config.stash[_COMPARE]
+    if run.timed:
+        other_plugins.refuse_other_comparisons(session.config, compare)
+        run.say_limit()
+    is_plain = not run.timed or any(
+        requests(item, "benchmark") and not is_timed(item) for item in session.items
+    )
+    if run.compares and is_plain:
+        other_plugins.give_comparison_back(session.config, compare)
+
+
+def _prepare_other_version(run: Run, config: pytest.Config) -> None:
+    if run.options.against == BASELINE and run.against is None:
+        key = _device_key(run, run.options.accelerators[0])
+        _find_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
+    if run.against is not None and not run.adds_first_tests:
+        run.against.prepare()
+
+
+def _find_baselines(run: Run, session: pytest.Session) -> None:
+    config = session.config
+
+    def temporary() -> Path:
+        return _open(config, temporary_folder("baselines"))
+
+    run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
+    needs_baseline = any(map(is_benchmark, session.items)) and not run.options.against
+    for accelerator in run.options.accelerators:
+        key = _device_key(run, accelerator)
+        baselines = run.baselines_of(key)
+        if baselines and run.options.accelerators == ("auto",):
+            other_plugins.show_baseline(config, baselines[-1].path)
+        elif not baselines and needs_baseline:
+            fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
+            run.say(f"there is no baseline for {key}{fails}. Record one: {_recording(config)}")
+
+
+def _recording(config: pytest.Config) -> str:
+    """Return the command that makes this run record a first baseline, under tox if it is."""
+    tox = os.environ.get("TOX_ENV_NAME")
+    typed = ["pytest", *map(str, config.invocation_params.args)]
+    return shlex.join([*(["tox", "-e", tox, "--"] if tox else typed), "--netpipe-record", "first"])
+
+
+def _open(config: pytest.Config, context: AbstractContextManager[_T]) -> _T:
+    """Enter a context until the end of the run."""
+    opened = ExitStack()
+    config.add_cleanup(opened.close)
+    return opened.enter_context(context)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # within pytest's wrapper that prints the summary
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """Write the outputs; fail a run that compared nothing, lost benchmarks or has bad waivers."""
+    run = session.config.stash.get(RUN, None)
+    if run is None or _only_lists(session.config):
+        return (yield)
+    run.is_finishing = True
+    is_incomplete = (
+        (run.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
+        or (run.options.fail_when_missing and run.lost_benchmarks())
+        or any(summary.waiver_problems(run))
+    )
+    if is_incomplete:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    write_outputs(run, session, _write_page)
+    if run.ended_by:
+        session.exitstatus = 128 + run.ended_by
+    try:
+        return (yield)
+    except OSError as error:  # --junitxml on a full disk must not cost the summary.
+        run.notes.append(f"an output of another plugin could not be written: {error}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return None
+
+
+def _write_page(run: Run, session: pytest.Session) -> None:
+    if run.options.report is not None:
+        from netpipe.reporting.rendering import (
+            render_page,  # Slow: it imports the drawing of plots.
+        )
+
+        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
+        page = render_page([run_document(run)], repeat=typed)
+        write_whole(run.options.report, page, "--netpipe-report")
+
+
+def _lists(config: pytest.Config) -> bool:
+    option = config.option
+    return bool(option.collectonly or option.showfixtures or option.show_fixtures_per_test)
+
+
+def _only_lists(config: pytest.Config) -> bool:
+    """Return whether the user typed --collect-only; in addopts it would switch the gate off."""
+    typed = {"--collect-only", "--collectonly", "--co", "--fixtures", "--fixtures-per-test"}
+    return _lists(config) and not typed.isdisjoint(config.invocation_params.args)
+
+
+@pytest.hookimpl(trylast=True)  # below pytest-benchmark's table
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the verdicts, comparisons and notes, and the annotations for GitHub Actions."""
+    run = config.stash.get(RUN, None)
+    if run is None or _only_lists(config) or not (run.timed or run.notes or run.compares_nothing):
+        return
+    terminalreporter.section("netpipe")
+    for line in summary.summary_lines(run):
+        terminalreporter.write_line(make_loggable(line))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
+        for command in summary.annotations(chain.from_iterable(failed), run):
+            terminalreporter.write_line(command)

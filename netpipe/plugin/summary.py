@@ -1,0 +1,295 @@
+"""The summary at the end of a run, for the terminal and for GitHub Actions."""
+
+from collections.abc import Iterable, Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from netpipe.errors import InputError
+from netpipe.gate.baseline_changes import FileChange, change_table
+from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Outcome
+from netpipe.gate.waivers import Waiver
+from netpipe.gate.work_baselines import WORK_FOLDER
+from netpipe.linting.rules import UNUSED_SILENCE
+from netpipe.plugin.acceptance import Acceptance
+from netpipe.plugin.gate_results import WORK, GateResult, gated_names
+from netpipe.plugin.run import Run
+from netpipe.printable import make_printable
+from netpipe.results.work_profile import KINDS
+from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.report import figure_lines, new_table, subject_label, trace_line, verdict_table
+
+_WIDTH: Final = 118
+_NOTHING_COMPARED: Final = (
+    "nothing was compared, which fails the run: no benchmark got so far. Mend those that failed; "
+    "leave out what skips or deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in "
+    "addopts too), or --benchmark-compare"
+)
+_SHOWN_WORK: Final = ("calls", "allocated_bytes", "batch_bytes")
+_NOTHING_JUDGED: Final = (
+    "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
+)
+_FIRST_TESTS: Final = (
+    "nothing was compared: {} has no test with netpipe at all. A slowdown in this change is not "
+    "found; later changes are compared with it"
+)
+
+# https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
+
+# A table or a line may hold the user's code and names.
+_MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~"})
+
+
+def summary_lines(run: Run) -> Iterator[str]:
+    """Yield the lines of the terminal's summary."""
+    yield from _order_lines(run)
+    yield from _work_lines(run)
+    if run.sessions:
+        yield from _render(verdict_table(last for *_, last in run.sessions.values()))
+        yield from _verdict_lines(run)
+    elif not (run.lints or run.profiles or run.resumes):
+        yield "nothing was measured: no test asked for it, or all that did were skipped"
+    if run.compares or run.options.against:
+        for table in comparison_tables(run):
+            yield from _render(table)
+        yield from _comparison_lines(run)
+    elif (run.sessions or run.profiles) and not run.options.record:
+        yield "compared with no baseline: --benchmark-compare does that"
+    yield from run.notes
+
+
+def _render(table: Table) -> Iterator[str]:
+    stream = StringIO()
+    # A test's name may look like markup: test_load[emulated:h100].
+    Console(file=stream, width=_WIDTH, markup=False, emoji=False).print(table)
+    yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+
+
+def _verdict_lines(run: Run) -> Iterator[str]:
+    for *_, session in run.sessions.values():
+        verdict, label = judge(session), subject_label(session)
+        if verdict.kind is not VerdictKind.HEALTHY:
+            yield f"{label}: {verdict.message}"
+            yield f"  next: {verdict.next}"
+        yield from (f"{label}: {line}" for line in figure_lines(session, verdict))
+        for remark in find_remarks(session, verdict):
+            yield f"{label}: {remark.name}: {remark.message}"
+        if session.trace:
+            yield f"{label}: {trace_line(session)}"
+
+
+def _work_lines(run: Run) -> Iterator[str]:
+    for profile in run.profiles.values():
+        amounts = (
+            f"{kind} {KINDS[kind].format(profile.total(kind)).removesuffix(kind).strip()}"
+            for kind in _SHOWN_WORK
+            if kind in profile.counts
+        )
+        yield f"work per batch: {', '.join(amounts)}"
+        for kind, parts in profile.dropped.items():
+            yield f"work: differs between two processes, left out of {kind}: {', '.join(parts)}"
+        for kind, why in profile.not_counted.items():
+            yield f"work: {kind} was not counted: {why}"
+
+
+def _order_lines(run: Run) -> Iterator[str]:
+    findings = [finding for lint in run.lints.values() for finding in lint["findings"]]
+    for lint in run.lints.values():
+        for finding in lint["findings"]:
+            # A silence belongs to the project: it is unused if none of its pipelines needs it.
+            if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(run.lints):
+                yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
+        for silence in lint["silenced"]:
+            yield f"order: silenced: {silence['rule']}: {silence['reason']}"
+        if not lint["findings"]:
+            yield f"order: no findings (intent: {lint['intent']})"
+
+
+def comparison_tables(run: Run) -> Iterator[Table]:
+    """Yield the comparisons in duets, those with the baseline, and changed baselines."""
+    for against in dict.fromkeys(result.against for result in run.results):
+        headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
+        table = new_table(f"against {against or 'the baseline'}", *headings)
+        for result, alike in _group_work(run.results):
+            if result.against == against:
+                table.add_row(*_comparison_cells(result, alike))
+        yield table
+    for change in run.acceptance.changes:
+        if (difference := change.difference) is not None:
+            yield change_table(difference, f"baseline changed: {change.file}")
+
+
+def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int]]:
+    """Yield the results, and how many of one test's kinds of work each stands for."""
+    grouped: dict[tuple[object, ...], list[GateResult]] = {}
+    for result in results:
+        comparison = result.comparison
+        is_plain = result.quantity == WORK and comparison.outcome in (Outcome.PASS, *UNJUDGED)
+        kind = "" if is_plain else comparison.metric
+        key = (result.benchmark, result.against, result.quantity, kind, comparison.is_drift)
+        grouped.setdefault((*key, comparison.outcome, comparison.why_not), []).append(result)
+    yield from ((alike[0], len(alike)) for alike in grouped.values())
+
+
+def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
+    comparison, ratio = result.comparison, result.comparison.worse_ratio
+    yield result.benchmark.rpartition("::")[2]
+    since = " since the oldest" if comparison.is_drift else ""
+    metric = f"{comparison.metric or result.quantity}{since}"
+    yield metric if alike == 1 else f"{alike} kinds of work"
+    yield "" if ratio is None else f"{ratio:.2f} x" if alike == 1 else "at most 1.01 x"
+    yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
+
+
+def _comparison_lines(run: Run) -> Iterator[str]:
+    """Yield why a comparison did not PASS, which benchmarks were lost, and what changed."""
+    if run.against is not None and run.adds_first_tests and not run.compares_nothing:
+        yield _FIRST_TESTS.format(run.against.commit.label)
+    if run.compares_nothing:
+        yield _NOTHING_JUDGED if run.results else _NOTHING_COMPARED
+    yield from dict.fromkeys(
+        f"{result.outcome}{';' if result.waiver else ':'} {result.comparison.reason}"
+        for result in run.results
+        if result.comparison.outcome is not Outcome.PASS
+    )
+    if any(result.is_missing and not result.against for result in run.results):
+        yield "to record a baseline, run the same command with --netpipe-record NAME"
+    timed = (found for found in run.results if found.quantity != WORK)
+    judged = (found for found in timed if found.comparison.outcome not in UNJUDGED)
+    latest_only = (found for found in judged if not found.against and not found.comparison.oldest)
+    if metrics := ", ".join(dict.fromkeys(found.comparison.metric for found in latest_only)):
+        yield f"small steps were not added up: no earlier baseline to compare {metrics} with"
+    for name in run.lost_benchmarks():
+        yield f"in the baseline, but no test produced it: {name}"
+    yield from waiver_problems(run)
+    acceptance = run.acceptance
+    if acceptance.commit is not None:
+        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
+    yield from (line for _, line in _change_notes(acceptance))
+    for change in acceptance.changes:
+        for line in change.difference.differences if change.difference else ():
+            yield f"not alike in {change.file}: {line}"
+
+
+def _change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
+    """Yield each altered baseline or added waiver: its file, from the root, and a line."""
+    for change in acceptance.changes:
+        description = "; ".join((_describe(change), *change.dropped))
+        yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"
+    for waiver in acceptance.added:
+        terms = f"at most {waiver.bound:g} x the baseline's, {waiver.remark}"
+        yield acceptance.waivers_file, f"waiver added by this change: {waiver.name}, {terms}"
+
+
+def _describe(change: FileChange) -> str:
+    if change.file.startswith(f"{WORK_FOLDER}/"):
+        return f"{change.kind} {change.file}"
+    device = change.file.partition("/")[0]
+    if change.after is None:
+        return f"{change.kind} {change.file}, which leaves {device} without a baseline"
+    if change.kind == "removed":
+        return f"removed {change.file}; {change.after.path.name} would be compared with"
+    if change.before is None:
+        return f"{change.kind} {change.file}, the first that can be read of {device}"
+    if change.kind == "replaced":
+        return f"replaced {change.file}, under the same name"
+    return f"added {change.file}; {change.before.path.name} is what was accepted before"
+
+
+def waiver_problems(run: Run) -> Iterator[str]:
+    """Yield a sentence for each waiver that must be deleted, which fails the run.
+
+    Waivers of other devices than those of this run are not checked.
+    """
+    devices = {sessions[-1].device.key for sessions in run.sessions.values()}
+    devices |= {result.device for result in run.results}
+    for waiver in run.acceptance.waivers:
+        if any(map(waiver.is_for, devices)):
+            why = _why_superfluous(run, waiver)
+            if why is not None:
+                yield f"{run.acceptance.waivers_file}: delete the waiver of {waiver.name}: {why}"
+
+
+def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
+    if run.acceptance.today > waiver.expires:
+        return f"it expired on {waiver.expires}"
+    if run.is_removed(waiver.benchmark):
+        return "there is no such benchmark"
+    results = [result for result in run.results if result.is_of(waiver)]
+    metrics = {name for result in results for name in gated_names(result.quantity)}
+    if results and waiver.metric not in metrics:
+        return "the benchmark is not held by that metric"
+    waived = [result for result in results if result.comparison.metric == waiver.metric]
+    judged = [result for result in waived if not result.comparison.why_not]
+    if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
+        device = judged[-1].device or "any host"
+        return f"without it, it is {judged[-1].comparison.outcome} on {device}"
+    return None
+
+
+def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
+    """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
+
+    `reports` are pytest's reports of failures.
+    """
+    for report in reports:
+        if report.nodeid in run.timed:
+            path, line, name = report.location
+            yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
+    for result in run.results:
+        if result.is_missing:
+            path, _, name = result.benchmark.partition("::")
+            yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
+    for sentence in waiver_problems(run):
+        yield _command("error", sentence, run.acceptance.waivers_file, "waiver")
+    for path, line in _change_notes(run.acceptance):
+        yield _command("warning", line, path, line.partition(":")[0])
+
+
+def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
+    file, title = (make_printable(text).translate(_PROPERTY_ESCAPES) for text in (path, title))
+    at_line = "" if line is None else f",line={line}"
+    message = make_printable(message).translate(_ESCAPES)
+    return f"::{level} file={file}{at_line},title={title}::{message}"
+
+
+def add_step_summary(run: Run, path: Path) -> None:
+    """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
+    measured = [last for *_, last in run.sessions.values()]
+    tables = [verdict_table(measured)] if measured else []
+    compared = _comparison_lines(run) if run.compares or run.options.against else ()
+    lines = ["## netpipe"]
+    for table in (*tables, *comparison_tables(run)):
+        lines += _markdown(table)
+    for line in (
+        *_order_lines(run),
+        *_work_lines(run),
+        *_verdict_lines(run),
+        *compared,
+        *run.notes,
+    ):
+        lines.append(f"- {_escape(line)}")
+    try:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write("\n".join(lines) + "\n")
+    except OSError as error:
+        raise InputError(path, "GITHUB_STEP_SUMMARY", "be writable", error.strerror) from error
+
+
+def _markdown(table: Table) -> Iterator[str]:
+    headings = [str(column.header) for column in table.columns]
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    yield f"\n**{table.title}**\n"
+    for cells in (headings, ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(_escape(str(cell)) for cell in cells)} |"
+    yield ""
+
+
+def _escape(text: str) -> str:
+    return " ".join(make_printable(text).split()).translate(_MARKDOWN_ESCAPES)

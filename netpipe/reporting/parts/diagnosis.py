@@ -1,0 +1,197 @@
+"""A diagnosis: which stage, which resource, what was changed, and what each change would give."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from netpipe.diagnosis.diagnosis import (
+    NO_CAUSES,
+    RESOURCES,
+    Bottleneck,
+    Findings,
+    Intervention,
+    Need,
+    Verification,
+    findings_from,
+)
+from netpipe.diagnosis.report import (
+    INTERVENTIONS,
+    build_intervention_table,
+    build_need_table,
+    build_prediction_table,
+    build_read_table,
+    build_stage_table,
+    build_start_up_table,
+)
+from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
+from netpipe.reporting.formatting import capitalize, strip_modules
+from netpipe.reporting.parts.lint import build_lint_part
+from netpipe.reporting.parts.measurement import (
+    build_environment_cards,
+    build_measurement_part,
+    build_step_cards,
+    draw_headrooms,
+)
+from netpipe.reporting.plots.canvas import Ink
+from netpipe.reporting.plots.rows import (
+    Row,
+    draw_amounts,
+    draw_factors,
+    draw_stage_bars,
+    rate_factor,
+)
+from netpipe.results.measurement import Interval, converter
+from netpipe.results.units import describe_interval, format_seconds
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.tables import Table, format_ratio
+from netpipe.verdict.tones import Tone
+
+_LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
+
+_MAX_DRAWN_STAGES: Final = 10
+# As a fraction of a batch's time; a shorter bar cannot be seen.
+_MIN_DRAWN_FRACTION: Final = 0.005
+
+# How far a prediction may be off its measurement without a remark.
+_MAX_ERROR_FRACTION: Final = 0.20
+
+
+def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts of a `netpipe.diagnosis/1` document: it, its measurement, its lint."""
+    findings = findings_from(document)
+    measured = order = None
+    if measurement := document["measurement"]:
+        # The diagnosis itself shows the steps.
+        without_steps = {**measurement, "timeline": [], "distributions": None}
+        measured = build_measurement_part(without_steps)
+    if document["lint"]["graph"]:
+        order = build_lint_part(document["lint"])
+    headline = _build_headline(document, findings.bottleneck, measured)
+    facts = list(_build_facts(document, findings))
+    diagnosis = Part("Diagnosis", headline, facts, list(_build_cards(document, findings)))
+    return tuple(filter(None, (diagnosis, measured, order)))
+
+
+def _build_headline(
+    document: Mapping[str, Any], bottleneck: Bottleneck, measured: Part | None
+) -> Headline:
+    tone, stage = Tone.PLAIN, strip_modules(bottleneck.stage or "")
+    bound, is_known = RESOURCES[bottleneck.resource], bottleneck.resource not in NO_CAUSES
+    word = f"{stage}: {bound}" if stage and is_known else capitalize(bound)
+    if measured:
+        tone = measured.headline.tone
+        # Training may wait for something else than the loader, or for nothing.
+        if document["measurement"]["verdict"]["kind"] not in _LOADER_VERDICTS:
+            word = measured.headline.word
+    return Headline(tone, word, document["sentence"], capitalize(bottleneck.why))
+
+
+def _build_facts(document: Mapping[str, Any], findings: Findings) -> Iterator[Fact]:
+    yield Fact("load time", *describe_interval(findings.load_s_per_batch))
+    yield Fact("CPU of a batch", *describe_interval(findings.load_cpu_s_per_batch))
+    yield Fact("single-thread run", *describe_interval(findings.lane_s_per_batch))
+    yield Fact("workers", str(findings.workers), f"{findings.threads} threads in each")
+    if stage := findings.bottleneck.stage:
+        share = f"{findings.bottleneck.fraction:.0%}"
+        yield Fact("the bottleneck's share", share, strip_modules(stage))
+    if measurement := document["measurement"]:
+        headroom = converter().structure(measurement["headroom"], Interval)
+        yield Fact("headroom", *describe_interval(headroom, format_ratio))
+
+
+def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Card]:
+    measurement = document["measurement"]
+    yield from build_step_cards(measurement or {})
+    if findings.verified:
+        yield _draw_verification(findings.verified)
+    elif findings.unverified:
+        yield Notes("No prediction was tried", [Note("", findings.unverified)])
+    if findings.remarks:
+        yield Notes("What could not be done", [Note("", remark) for remark in findings.remarks])
+    if findings.stages:
+        yield _build_stages(findings)
+    if findings.reads:
+        yield build_read_table(findings.reads)
+    if findings.what_if:
+        yield _build_predictions(findings, measurement and measurement["step_s"]["median"])
+    if findings.interventions:
+        yield _build_interventions(findings.interventions)
+    if needs := converter().structure(document["needs"], tuple[Need, ...]):
+        headrooms = {
+            need.accelerator: Interval(need.headroom, need.headroom, need.headroom, 1)
+            for need in needs
+        }
+        yield draw_headrooms(headrooms, build_need_table(needs))
+    if findings.start_up:
+        yield build_start_up_table(findings.start_up)
+    yield from build_environment_cards(document)
+
+
+def _draw_verification(verified: Verification) -> Drawing:
+    rows = [
+        Row("before", verified.before_s_per_batch, Ink.FAINT, "s"),
+        Row("predicted", verified.predicted_s_per_batch, Ink.DEVICE, "D"),
+        Row("measured", verified.measured_s_per_batch, Ink.LOAD, "o"),
+    ]
+    error = abs(verified.error_fraction)
+    remark = "" if error <= _MAX_ERROR_FRACTION else ", more than it should be"
+    return Drawing(
+        f"Tried: {strip_modules(verified.change)}",
+        draw_amounts(rows),
+        f"{verified.says.rstrip('.')}. The prediction was {error:.0%} off{remark}.",
+    )
+
+
+def _build_stages(findings: Findings) -> Drawing:
+    visible = [stage for stage in findings.stages if stage.fraction >= _MIN_DRAWN_FRACTION]
+    drawn = visible[:_MAX_DRAWN_STAGES] or findings.stages[:1]
+    hidden = len(findings.stages) - len(drawn)
+    rebuilt = ", rebuilt without workers and threads" if findings.lane == "rebuilt" else ""
+    others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
+    return Drawing(
+        "What each stage takes",
+        draw_stage_bars(drawn, findings.bottleneck.stage),
+        f"A single-thread run of the loader{rebuilt} takes "
+        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
+        f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
+        build_stage_table(findings),
+    )
+
+
+def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
+    """Show what further changes would give, beside the time of a step; None without one."""
+    drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
+    drawn += [
+        Row(f"with {strip_modules(prediction.change)}", prediction.load_s_per_batch)
+        for prediction in findings.what_if
+    ]
+    advice = "Left of the line, the loader keeps up with the step."
+    return Drawing(
+        "What if",
+        draw_amounts(drawn, step_s),
+        "Load time of a batch, as it is and as predicted, with 95% intervals. "
+        f"{advice if step_s is not None else 'Shorter is better.'}",
+        build_prediction_table(findings),
+    )
+
+
+def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
+    """Show the changes that were made to learn from them."""
+    table = replace(build_intervention_table(interventions), is_wide=True)
+    drawn = [_rate_speedup(tried, tried.speedup) for tried in interventions if tried.speedup]
+    if not drawn:
+        return table
+    return Drawing(
+        "What was changed, to learn from it",
+        draw_factors(drawn, "no change"),
+        "How many times as fast the loader is with each change. Right of the line (●) it helps, "
+        "left of it (✖) it costs; ◆ is open.",
+        table,
+    )
+
+
+def _rate_speedup(tried: Intervention, speedup: Interval) -> Row:
+    label = INTERVENTIONS[tried.name]
+    if tried.clear_factor:
+        return rate_factor(label, speedup)
+    return Row(label, speedup, Ink.FAINT, "D")

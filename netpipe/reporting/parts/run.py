@@ -1,0 +1,137 @@
+"""A suite run: its comparisons, metric by metric with their history, its measurements and lints."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from netpipe.reporting.content import Card, Fact, Headline, Note, Notes, Part
+from netpipe.reporting.parts.lint import build_lint_part
+from netpipe.reporting.parts.measurement import build_measurement_part
+from netpipe.reporting.plots.rows import draw_sparkline
+from netpipe.results.units import format_metric
+from netpipe.verdict.tables import Cell, Figure, Table, format_ratio
+from netpipe.verdict.tones import BY_OUTCOME, Tone, pick_worst
+
+Comparison = Mapping[str, Any]
+
+
+def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts of a `netpipe.run/1` document: the gate, then its measurements and lints."""
+    # Of several sessions with the same device and data, show only the last.
+    last_sessions = {
+        (session["device"]["key"], session["fingerprint"]): session
+        for session in document["measurements"]
+    }
+    measured = map(build_measurement_part, last_sessions.values())
+    results = (*measured, *map(build_lint_part, document["lints"]))
+    facts = [Fact("sessions", str(len(document["measurements"])), "each a fresh process")]
+    if commit := document["accepted"]["commit"]:
+        facts.append(Fact("baselines of", commit[:12]))
+    if against := document["against"]:
+        facts.append(Fact("against", against["ref"], against["commit"][:12]))
+    headline = _build_headline(document["comparisons"], results)
+    gate = Part("The run", headline, facts, list(_build_cards(document)))
+    return (gate, *results)
+
+
+def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) -> Headline:
+    """Return a headline that names the worst comparison, in the worst tone of all parts."""
+    bad = [part for part in results if part.headline.tone is Tone.BAD]
+    summary = " ".join(f"{part.title}: {part.headline.word}." for part in bad)
+    compared = list(map(_pick_tone, comparisons))
+    tone = pick_worst([*compared, *(part.headline.tone for part in results)])
+    if not comparisons:
+        fallback = "" if results else "Nothing was measured."
+        return Headline(tone, "Nothing was compared", summary or fallback)
+    worst = comparisons[compared.index(pick_worst(compared))]
+    same_outcome = sum(row["outcome"] == worst["outcome"] for row in comparisons)
+    word = f"{same_outcome} of {len(comparisons)} {_format_outcome(worst)}"
+    if worst["outcome"] in ("PASS", "IMPROVED"):
+        return Headline(tone, word, f"Every metric is within its bound. {summary}")
+    return Headline(tone, word, f"{worst['reason']}. {summary}")
+
+
+def _pick_tone(comparison: Comparison) -> Tone:
+    """Return a comparison's tone; a waived or only reported metric fails nothing."""
+    if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
+        return Tone.WARN
+    if comparison.get("is_reported_only"):
+        return Tone.PLAIN
+    return BY_OUTCOME[comparison["outcome"]]
+
+
+def _format_outcome(comparison: Comparison) -> str:
+    return str(comparison["outcome"]).replace("_", " ")
+
+
+def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
+    comparisons: Sequence[Comparison] = document["comparisons"]
+    for against in dict.fromkeys(row["against"] for row in comparisons):
+        yield _build_table([row for row in comparisons if row["against"] == against], against)
+    reasons = dict.fromkeys(
+        Note(_format_outcome(row), row["reason"], _pick_tone(row))
+        for row in comparisons
+        if row["outcome"] != "PASS"
+    )
+    if reasons:
+        yield Notes("Why", list(reasons))
+    if rows := list(_build_change_rows(document["accepted"]["baseline_changes"])):
+        yield Table(
+            "Baselines that this change replaces",
+            "How the working tree differs from the commit that was compared with.",
+            rows,
+        )
+    if waivers := document["accepted"]["waivers"]:
+        yield Notes("Accepted slowdowns", list(map(_describe_waiver, waivers)))
+
+
+def _describe_waiver(waiver: Mapping[str, Any]) -> Note:
+    return Note(
+        f"{waiver['benchmark']}, {waiver['metric']}",
+        f"up to {waiver['bound']:g} x until {waiver['expires']}: {waiver['reason']}",
+        more=(("New", "added by this change"),) if waiver["is_added"] else (),
+    )
+
+
+def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
+    caption = "Medians over sessions. Above 1 is worse, whatever the metric's direction."
+    rows = list(map(_build_row, comparisons))
+    if any(row.get("history") for row in comparisons):
+        caption += (
+            " The history shows the medians of the device's baselines, the oldest first, and last "
+            "the value of this run."
+        )
+        for row, comparison in zip(rows, comparisons, strict=True):
+            row["history"] = _build_history(comparison)
+    return Table(f"Against {against or 'the baseline'}", caption, rows, is_wide=True)
+
+
+def _build_row(row: Comparison) -> dict[str, Cell]:
+    metric, before, ratio = row["metric"] or row["quantity"], row["baseline"], row["worse_ratio"]
+    waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
+    return {
+        "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
+        "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
+        "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
+        "now": Figure(format_metric(metric, row["now"])),
+        "before": Figure("none" if before is None else format_metric(metric, before)),
+    }
+
+
+def _build_history(row: Comparison) -> Cell:
+    metric, history = row["metric"] or row["quantity"], row.get("history")
+    if not history:
+        return Cell("")
+    values = [f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history]
+    svg = draw_sparkline([past["value"] for past in history], row["now"], _pick_tone(row))
+    return Cell(f"{', '.join(values)}, now {format_metric(metric, row['now'])}", svg=svg)
+
+
+def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Cell]]:
+    for change in changes:
+        file = Cell(change["file"], change["change"], is_code=True)
+        for name, figure in (change["figures"] or {"": {}}).items():
+            row = {"file": file, "figure": Cell(name, is_code=True)}
+            for key in ("before", "after"):
+                value = figure.get(key)
+                row[key] = Figure("" if value is None else format_metric(name, value))
+            yield row

@@ -1,0 +1,153 @@
+"""The steps of the real loop: a timeline of some, and the distributions of all."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from netpipe.reporting.plots.canvas import (
+    SMALL,
+    Ink,
+    add_axes,
+    add_legend,
+    as_svg,
+    label_values,
+    write_text,
+)
+from netpipe.results.step_times import StepTimes
+from netpipe.results.units import format_seconds
+
+_BAR_HEIGHT: Final = 0.62
+_HOST_Y, _DEVICE_Y = 1.28, 0.0
+_BARS: Final[Mapping[str, dict[str, Any]]] = {
+    "waits for a batch": {"facecolor": Ink.LOAD},
+    "calls the step": {"facecolor": Ink.TEXT},
+    "works": {"facecolor": Ink.DEVICE},
+    "idle": {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"},
+}
+# As a fraction of the whole width; a shorter mark cannot be seen.
+_MIN_DRAWN_IDLE: Final = 0.002
+
+_BINS: Final = 30
+# The last percentile may be a hundred times as far away.
+_MAX_DRAWN_PERCENTILE: Final = 99
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time."""
+
+    begin_s: float
+    end_s: float
+
+    @property
+    def length_s(self) -> float:
+        """Its duration."""
+        return self.end_s - self.begin_s
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When the loop waits for a batch or calls the step, and when the device works or is idle."""
+
+    waiting: tuple[Span, ...]
+    calling: tuple[Span, ...]
+    working: tuple[Span, ...]
+    idle: tuple[Span, ...]
+
+    @property
+    def device_s(self) -> float:
+        """Seconds from the end of the device's first step to the end of its last."""
+        return self.working[-1].end_s - self.working[0].end_s
+
+    @property
+    def idle_fraction(self) -> float:
+        """Idle share of the device's time: the stall fraction of these steps."""
+        return sum(gap.length_s for gap in self.idle) / self.device_s if self.device_s else 0.0
+
+    @property
+    def waiting_fraction(self) -> float:
+        """Share of the loop's time in which it waits for a batch."""
+        loop_s = self.calling[-1].end_s - self.waiting[0].begin_s
+        return sum(wait.length_s for wait in self.waiting) / loop_s if loop_s else 0.0
+
+
+def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
+    """Return what the loop and the device did when; at least one step.
+
+    Older documents do not say when the device began a step. The later of two moments counts: when
+    the step before was done, and when the batch was there.
+    """
+    working: list[Span] = []
+    for step in steps:
+        before_s = working[-1].end_s if working else step.given_s
+        begin_s = max(before_s, step.given_s) if step.began_s is None else step.began_s
+        working.append(Span(begin_s, max(begin_s, step.done_s)))
+    gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
+    return Timeline(
+        waiting=tuple(Span(step.asked_s, step.given_s) for step in steps),
+        calling=tuple(Span(step.given_s, step.dispatched_s) for step in steps),
+        working=tuple(working),
+        idle=tuple(gap for gap in gaps if gap.length_s > 0),
+    )
+
+
+@as_svg
+def draw_timeline(figure: Figure, timeline: Timeline) -> None:
+    """Draw the loop's spans above the device's, with the device's idle time marked."""
+    axes = add_axes(figure, left=8, top=34, right=14, bottom=64, height=236)
+    end_s = max(timeline.calling[-1].end_s, timeline.working[-1].end_s) or 1.0
+    axes.set_xlim(0, end_s)
+    axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
+    label_values(axes)
+    idle = [gap for gap in timeline.idle if gap.length_s > _MIN_DRAWN_IDLE * end_s]
+    host = {"waits for a batch": timeline.waiting, "calls the step": timeline.calling}
+    device = {"works": timeline.working, "idle": idle}
+    _draw_spans(axes, _HOST_Y, "Training loop, on the host", host)
+    _draw_spans(axes, _DEVICE_Y, "Device", device)
+    add_legend(figure, _BARS, loc="lower left", bbox_to_anchor=(0.0, -0.02))
+
+
+def _draw_spans(axes: Axes, y: float, name: str, bars: Mapping[str, Sequence[Span]]) -> None:
+    write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
+    for label, spans in bars.items():
+        style: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | _BARS[label]
+        for span in spans:
+            corner = (span.begin_s, y - _BAR_HEIGHT / 2)
+            axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **style))
+
+
+@as_svg
+def draw_distributions(
+    figure: Figure, train_step_s: Sequence[float], wait_s: Sequence[float]
+) -> None:
+    """Draw percentiles 0 to 100 of the time from step to step, and of the wait for a batch."""
+    end_s = 1.12 * max(times[_MAX_DRAWN_PERCENTILE] for times in (train_step_s, wait_s)) or 1.0
+    upper = add_axes(figure, left=16, top=28, right=24, bottom=168, height=292)
+    lower = add_axes(figure, left=16, top=162, right=24, bottom=34, height=292)
+    _draw_panel(upper, train_step_s, end_s, Ink.DEVICE, "Step, end to end")
+    _draw_panel(lower, wait_s, end_s, Ink.LOAD, "Wait for a batch")
+    upper.set_xticklabels([])
+
+
+def _draw_panel(
+    axes: Axes, percentiles: Sequence[float], end_s: float, ink: Ink, name: str
+) -> None:
+    weights = [1 / len(percentiles)] * len(percentiles)
+    fractions, *_ = axes.hist(percentiles, bins=_BINS, range=(0, end_s), weights=weights, color=ink,
+                              edgecolor=Ink.PAPER, linewidth=0.8)  # fmt: skip
+    tallest = float(max(fractions))
+    axes.set_xlim(0, end_s)
+    axes.set_ylim(0, 1.28 * tallest)
+    label_values(axes)
+    axes.axhline(0, color=Ink.FAINT, linewidth=1)
+    median_s, height = percentiles[50], 1.2 * tallest
+    axes.plot((median_s, median_s), (0, 0.93 * height), color=Ink.TEXT, linewidth=1.4)
+    align = "right" if median_s > end_s / 2 else "left"
+    write_text(axes, median_s, height, f"median {format_seconds(median_s)}", ha=align)
+    axes.set_title(f"{name}; tallest bar {tallest:.0%} of the steps", loc="left",
+                   fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)  # fmt: skip

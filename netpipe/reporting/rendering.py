@@ -1,0 +1,126 @@
+"""Documents as one HTML page: the only module that knows that a page is HTML; and their reader."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import netpipe
+from netpipe.printable import make_printable
+from netpipe.reporting.content import Part
+from netpipe.reporting.parts import SCHEMAS, build_parts
+from netpipe.reporting.plots.canvas import Ink
+from netpipe.results.documents import check_document, check_schema
+from netpipe.text_files import read_json
+
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The page's own rule for what it may load: nothing."""
+
+_WAY_OUT: Final = "measure, lint, diagnose, work and throughput print such a document with --json"
+
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("netpipe.reporting"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+_NAMESPACE: Final = re.compile(r"^\{[^}]*\}")
+_REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
+_FONT: Final = re.compile(r"font-family: [^;]*;? ?")
+_COLOURS: Final = re.compile("|".join(Ink))
+# matplotlib's own style sheet begins with this and would apply to the whole page.
+_GLOBAL_SELECTOR: Final = "*{"
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read one of netpipe's JSON documents; raise an InputError if it is not valid."""
+    document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)
+    check_document(document, str(schema).removeprefix("netpipe.").replace("/", "."), path)
+    return document
+
+
+def render_page(
+    documents: Sequence[Mapping[str, Any]], *, names: Sequence[str] = (), repeat: str = ""
+) -> str:
+    """Return documents as one HTML page that needs no other file and no network.
+
+    Each document, at least one, fits its schema, one of `parts.SCHEMAS`, and has a name unless it
+    is the only one. `repeat` is the command that makes them again; "" if it is not known.
+    """
+    parts: list[Part] = []
+    for document, name in zip(documents, names or [""] * len(documents), strict=True):
+        prefix = f"{replace_unprintable(name)}: " if name else ""
+        built = build_parts(replace_unprintable(document))
+        parts += (replace(part, title=f"{prefix}{part.title}") for part in built)
+    numbers = count(1)
+    return _TEMPLATES.get_template("page.html").render(
+        parts=parts,
+        repeat=replace_unprintable(repeat),
+        policy=POLICY,
+        version=netpipe.__version__,
+        # `inline_svg` serialises XML, which escapes what needs it.
+        inline=lambda svg, title: Markup(inline_svg(svg, f"drawing-{next(numbers)}-", title)),
+    )
+
+
+def inline_svg(svg: str, prefix: str, title: str) -> str:
+    """Return an SVG document as an element of an HTML page, each of its ids with a prefix.
+
+    The title is for screen readers; a title of the document's own takes precedence.
+    """
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.endswith("style") and (child.text or "").startswith(_GLOBAL_SELECTOR):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = _NAMESPACE.sub("", element.tag)
+        names = {_NAMESPACE.sub("", name): value for name, value in element.attrib.items()}
+        element.attrib = {name: _adapt(name, value, prefix) for name, value in names.items()}
+    # The page decides on the size, up to the width that the drawing was made for.
+    root.set("style", f"--drawn-width: {float(root.attrib['viewBox'].split()[2]):g}px")
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    if root.find("title") is None:
+        described = Element("title", id=f"{prefix}title")
+        described.text = title
+        root.insert(0, described)
+        root.set("role", "img")
+        root.set("aria-labelledby", f"{prefix}title")
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _adapt(name: str, value: str, prefix: str) -> str:
+    """Return the value of an attribute with prefixed ids and the page's colours and font."""
+    if name == "id":
+        return prefix + value
+    if name == "aria-labelledby":
+        return " ".join(prefix + reference for reference in value.split())
+    if name == "href":
+        return value.replace("#", f"#{prefix}", 1)
+    if name == "style":
+        value = _COLOURS.sub(lambda match: f"var({Ink(match[0]).variable})", value)
+        value = _FONT.sub("", value)
+    return _REFERENCE.sub(rf"url(#{prefix}\1)", value)
+
+
+def replace_unprintable(value: Any) -> Any:
+    """Replace the characters in all texts of a JSON value that a page cannot hold."""
+    if isinstance(value, str):
+        return make_printable(value)
+    if isinstance(value, Mapping):
+        return {replace_unprintable(key): replace_unprintable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(replace_unprintable, value))
+    return value

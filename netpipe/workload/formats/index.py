@@ -1,0 +1,128 @@
+"""The index beside the shards: the sizes of their rows, from which contexts are planned."""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path, PurePath
+
+import cattrs
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.errors import InputError
+from netpipe.text_files import quote, read_json
+from netpipe.workload.formats.dropped import Dropped
+from netpipe.workload.formats.layout import check_layout_version
+
+INDEX_NAME = "index.json"
+INDEX_SCHEMA = "netpipe.index/1"
+_AGAIN = "Prepare the data again"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """An ArrayRecord file beside the index, and the number of measurements in each record."""
+
+    file: str
+    row_measurements: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The number of probes for training or for evaluation, and the shards of their rows."""
+
+    probes: int
+    shards: tuple[Shard, ...]
+
+    @property
+    def row_measurements(self) -> NDArray[np.int64]:
+        """Measurements of every row, int64 (rows,), shard after shard."""
+        counts = chain.from_iterable(shard.row_measurements for shard in self.shards)
+        return np.fromiter(counts, np.int64)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.row_measurements)
+
+    @property
+    def measurements(self) -> int:
+        """The number of measurements."""
+        return int(self.row_measurements.sum())
+
+
+@dataclass(frozen=True)
+class Index:
+    """The contents of a folder of prepared data; see `netpipe/schemas/index.1.json`."""
+
+    layout_version: int
+    seed: int
+    eval_fraction: float
+    row_bytes: int
+    fingerprint: str
+    train: Split
+    eval: Split
+    parquet: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def files(self) -> list[PurePath]:
+        """All files of the data set but the index, relative to its folder."""
+        shards = [PurePath(shard.file) for shard in (*self.train.shards, *self.eval.shards)]
+        return shards + [PurePath("parquet", name) for name in self.parquet]
+
+    def split(self, name: str) -> Split:
+        """Return the split of this name, "train" or "eval"."""
+        return self.train if name == "train" else self.eval
+
+
+def save_index(index: Index, folder: Path) -> None:
+    """Write the index into a folder."""
+    content = asdict(index)
+    if not index.dropped:
+        del content["dropped"]
+    document = json.dumps({"schema": INDEX_SCHEMA, **content})
+    (folder / INDEX_NAME).write_text(f"{document}\n", encoding="utf-8")
+
+
+def load_index(folder: Path) -> Index:
+    """Read the index of a folder; raise an InputError if it is missing, damaged or too new."""
+    # The workers of a loader import this module, and read no index.
+    from netpipe.results.documents import check_document, check_schema
+
+    path = folder / INDEX_NAME
+    way_out = "Make the folder with `netpipe prepare` or `netpipe generate`"
+    document = read_json(path, way_out)
+    found = document.get("schema") if isinstance(document, dict) else None
+    check_schema(found, (INDEX_SCHEMA,), path, way_out=way_out)
+    check_document(document, "index.1", path, way_out)
+    try:
+        index = cattrs.structure(document, Index)
+    except Exception as error:  # cattrs lets through whatever a converter raises
+        reason = str(error).splitlines()[0]
+        raise InputError(path, "index", "be a whole index", reason, _AGAIN) from error
+    check_layout_version(index.layout_version, path)
+    _check_files(index, path)
+    return index
+
+
+def is_data_file(file: PurePath) -> bool:
+    """Return whether a path, relative to a folder, can be a file of its data set."""
+    folder, suffix = (".", ".arrayrecord") if len(file.parts) == 1 else ("parquet", ".parquet")
+    return str(file.parent) == folder and file.suffix == suffix and file.name.isprintable()
+
+
+def _check_files(index: Index, path: Path) -> None:
+    for file, times in Counter(index.files).items():
+        # `prepare` removes the files when it replaces them: none may be outside the folder.
+        if not is_data_file(file):
+            constraint = "be *.arrayrecord or parquet/*.parquet"
+            raise InputError(path, "file", constraint, quote(str(file)), _AGAIN)
+        if times > 1:
+            raise InputError(path, "file", f"name {file} once", f"{times} times", _AGAIN)
+    for name in ("train", "eval"):
+        split = index.split(name)
+        if split.probes > split.rows:
+            constraint = f"be at most {split.rows}, the number of rows"
+            raise InputError(path, f"{name}.probes", constraint, split.probes, _AGAIN)

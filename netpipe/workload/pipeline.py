@@ -1,0 +1,250 @@
+"""The pipeline from prepared data to batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import grain
+
+from netpipe.errors import InputError
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.sampling.context_order import (
+    MAX_CONTEXTS,
+    BlockOrder,
+    ContextBlock,
+    Epochs,
+    FixedOrder,
+    RowOrder,
+    contexts_per_row,
+)
+from netpipe.workload.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
+from netpipe.workload.sources.kept_rows import KeptRows
+from netpipe.workload.sources.probe_rows import RowSource, open_source
+from netpipe.workload.tokens.batches import (
+    Batch,
+    Sequences,
+    concatenate,
+    no_sequences,
+    take_part,
+    widen,
+    widen_padded,
+)
+from netpipe.workload.tokens.packing import fill, likely_contexts, pack
+from netpipe.workload.tokens.tokenizer import encode
+
+# The arrays of a larger block leave the processor's cache.
+_MAX_BLOCK_SEQUENCES = 128
+_ENDLESS_BLOCKS = 1 << 60
+# Copying a smaller array costs less than sharing its memory.
+_MIN_SHARED_BYTES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where batches begin.
+
+    Attributes:
+        batch: The batches before the first one.
+        block_sequences: Sequences that are packed together. The sequences of a batch, of all hosts
+            together, depend on it and on the seed, but not on the number of hosts.
+    """
+
+    batch: int
+    block_sequences: int
+
+
+def first_position(config: PipelineConfig) -> Position:
+    """Return the position of a new training."""
+    sizes = range(1, _MAX_BLOCK_SEQUENCES + 1)
+    return Position(0, max(size for size in sizes if config.batch_size % size == 0))
+
+
+def build(
+    data: Path,
+    config: PipelineConfig,
+    position: Position | None = None,
+    source: RowSource | None = None,
+) -> grain.IterDataset:
+    """Assemble the pipeline; rows are read only when it is iterated.
+
+    `data` is a folder that `open_source` accepts; without an index, it is read once to count its
+    rows. A batch depends only on the seed and its own index, not on the number of workers. A
+    `position` is one that training comes to with as many sequences in the batches of all hosts. The
+    `source` is what `open_rows` returns for the same arguments; without one it is called.
+
+    Returns:
+        A dataset of batches (`netpipe.workload.tokens.batches.Batch`), each int32 (batch_size,
+        sequence_length).
+
+    Raises:
+        InputError: The data are damaged, or too few for one batch.
+    """
+    return _load(sequences_of_batches(data, config, position, source), config, widen)
+
+
+def open_rows(
+    data: Path, config: PipelineConfig, wrap: Callable[[RowSource], RowSource] | None = None
+) -> RowSource:
+    """Open the rows of a split, and keep as many in memory as the configuration allows.
+
+    `wrap` takes the source that reads them and returns the one to read from instead.
+
+    Raises:
+        InputError: As `open_source` does.
+    """
+    source = open_source(data, config.split)
+    source = wrap(source) if wrap else source
+    return KeptRows(source, config.row_cache_mb << 20) if config.row_cache_mb else source
+
+
+def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
+    """Assemble the pipeline for evaluation: every context once, in the same order each time.
+
+    It ends, on every host after as many batches. Each sequence holds one context; the last batches
+    are filled up with padding, whose segmentation is 0. `packing` and `epochs` do not count.
+
+    Returns:
+        A dataset as `build` does.
+
+    Raises:
+        InputError: The data are damaged.
+    """
+    source = open_rows(data, config)
+    order = FixedOrder(
+        contexts_per_row(source.row_measurements),
+        config.batch_size, config.shard_index, config.shard_count,
+    )  # fmt: skip
+    sequences = grain.MapDataset.source(order).map(
+        partial(_make_evaluated, source, seed=config.seed, sequence_length=config.sequence_length)
+    )
+    return _load(sequences, config, partial(widen_padded, batch_size=config.batch_size))
+
+
+def _make_evaluated(
+    source: RowSource, block: ContextBlock, *, seed: int, sequence_length: int
+) -> Sequences:
+    """Make the sequences of a batch, which may be none."""
+    if not len(block.row):
+        return no_sequences(sequence_length)
+    target = sequence_length // TOKENS_PER_MEASUREMENT
+    contexts = sample(read_rows(source, block), seed=seed, target=target)
+    return fill(encode(contexts), sequence_length=sequence_length)
+
+
+def _load(
+    batches: grain.MapDataset, config: PipelineConfig, make_batch: Callable[[Sequences], Batch]
+) -> grain.IterDataset:
+    """Make the sequences of batches in workers, and batches of these in this process."""
+    sequences = batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    if config.workers == 0:
+        return grain.experimental.ThreadPrefetchIterDataset(
+            sequences.map(make_batch), prefetch_buffer_size=config.worker_buffer_batches
+        )
+    let_grain_start_workers()
+    workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
+    sharing = grain.experimental.DatasetOptions(min_shm_size=_MIN_SHARED_BYTES)
+    sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
+    # `widen` runs after the workers because it makes twelve times as many bytes, and sending
+    # these takes more CPU time than making them.
+    return sequences.mp_prefetch(workers).map(make_batch)
+
+
+def sequences_of_batches(
+    data: Path,
+    config: PipelineConfig,
+    position: Position | None = None,
+    source: RowSource | None = None,
+) -> grain.MapDataset:
+    """Return a dataset of the sequences of each batch; raise an InputError for too few data."""
+    source = source or open_rows(data, config)
+    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
+    position = position or first_position(config)
+    sequences = position.block_sequences
+    build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
+    blocks = build_blocks(source, epochs, data, config, sequences)
+    first = position.batch * _blocks_per_step(config, sequences)
+    if sequences > config.batch_size:  # There are more hosts now, which share each block.
+        hosts = sequences // config.batch_size
+        block, part = divmod(config.shard_index, hosts)
+        taken = blocks.slice(slice(first + block, None, config.shard_count // hosts))
+        return taken.map(partial(take_part, part=part, sequences=config.batch_size))
+    return (
+        blocks
+        .slice(slice(first + config.shard_index, None, config.shard_count))
+        .batch(config.batch_size // sequences, batch_fn=concatenate)
+    )  # fmt: skip
+
+
+def _blocks_per_step(config: PipelineConfig, sequences: int) -> int:
+    """Return the blocks of this many sequences in the batches of all hosts."""
+    return config.batch_size * config.shard_count // sequences
+
+
+def _build_packed_blocks(
+    source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig, sequences: int
+) -> grain.MapDataset:
+    """Return blocks of full sequences; each row is in exactly one block of an epoch."""
+    target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
+    contexts_per_block = likely_contexts(
+        source.row_measurements, target=target, sequences=sequences, sequence_length=length
+    )
+    blocks_per_step = _blocks_per_step(config, sequences)
+    order = _order_rows(epochs, data, config, contexts_per_block, blocks_per_step)
+    packing = partial(
+        pack,
+        seed=config.seed,
+        target=target,
+        sequences=sequences,
+        sequence_length=length,
+        at_first=contexts_per_block,
+    )
+    return (
+        grain.MapDataset.source(order)
+        .map(partial(read_block, source))
+        .map(packing)
+    )  # fmt: skip
+
+
+def _order_rows(
+    epochs: Epochs,
+    data: Path,
+    config: PipelineConfig,
+    contexts_per_block: int,
+    blocks_per_step: int,
+) -> RowOrder:
+    """Cut each epoch into blocks of about as many contexts, for whole batches of all hosts."""
+    contexts = epochs.contexts_per_epoch
+    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
+    contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
+    per_epoch = blocks_per_step * max(1, contexts // contexts_per_step)
+    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
+    return RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
+
+
+def _build_unpacked_blocks(
+    source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig, sequences: int
+) -> grain.MapDataset:
+    """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
+    per_epoch = epochs.contexts_per_epoch
+    contexts = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
+    contexts_per_step = config.batch_size * config.shard_count
+    _require_contexts(data, config, contexts, at_least=contexts_per_step)
+    blocks = contexts // contexts_per_step * contexts_per_step // sequences
+    order = BlockOrder(epochs, block_size=sequences, blocks=blocks)
+    target = config.sequence_length // TOKENS_PER_MEASUREMENT
+    return (
+        grain.MapDataset.source(order)
+        .map(partial(read_rows, source))
+        .map(partial(sample, seed=config.seed, target=target))
+        .map(encode)
+        .map(partial(fill, sequence_length=config.sequence_length))
+    )
+
+
+def _require_contexts(data: Path, config: PipelineConfig, found: int, *, at_least: int) -> None:
+    if found < at_least:
+        constraint = f"have {at_least} contexts for a batch of every host"
+        remedy = "Take a smaller batch, or more epochs"
+        raise InputError(data, f"split {config.split}", constraint, found, remedy)

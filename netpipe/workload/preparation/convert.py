@@ -1,0 +1,56 @@
+"""Folders of the inherited layout 0, rewritten as prepared folders."""
+
+from pathlib import Path
+
+from netpipe.workload.formats.index import Index
+from netpipe.workload.formats.layout import decode_history_v0
+from netpipe.workload.formats.rows import ROW_BYTES
+from netpipe.workload.preparation.output_folder import whole_folder
+from netpipe.workload.preparation.prepare import Progress, require_at_least, save_rows
+from netpipe.workload.preparation.rows_writer import RowsWriter
+from netpipe.workload.preparation.split import EVAL_FRACTION
+from netpipe.workload.sources.probe_rows import UnindexedSource, find_array_records
+
+
+def is_inherited(folder: Path) -> bool:
+    """Return whether a folder has ArrayRecord files to convert and no parquet files."""
+    return bool(find_array_records(folder)) and not any(folder.rglob("*.parquet"))
+
+
+def convert(
+    folder: Path,
+    out: Path,
+    *,
+    seed: int = 0,
+    row_bytes: int = ROW_BYTES,
+    progress: Progress | None = None,
+) -> Index:
+    """Rewrite a folder's inherited rows in the newest layout, as `prepare` does with measurements.
+
+    Rows keep their order, in one file per split, and rows above `row_bytes` are cut. If none is
+    cut, the same seed draws the same contexts from the converted rows as from the inherited ones.
+
+    Raises:
+        InputError: The seed, a record, a value in it, or `out` is invalid. `out` is then
+            unchanged.
+    """
+    require_at_least(0, seed=seed)
+    sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}
+    total = sum(int(source.row_measurements.sum()) for source in sources.values())
+    done = 0
+    with whole_folder(out, find_array_records(folder)) as building:
+        writer = RowsWriter(building, ".", {"train": 1, "eval": 1}, row_bytes)
+        probes: dict[str, set[int]] = {split: set() for split in sources}
+        for split, source in sources.items():
+            for record, where in source.records():
+                history, addresses = decode_history_v0(record, where)
+                writer.write(split, history, addresses)
+                probes[split].add(int(history["probe"][0]))
+                done += len(history)
+                if progress:
+                    progress(done, total, "converting")
+        written = writer.close({split: len(found) for split, found in probes.items()})
+        return save_rows(
+            [written], building, lambda name, last: (building / name).rename(building / last),
+            seed=seed, eval_fraction=EVAL_FRACTION, row_bytes=row_bytes,
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What `prepare` has to do: the sources cut into slices, of about equal and bounded size."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from netpipe import __version__
+from netpipe.errors import InputError
+from netpipe.workload.formats.layout import LAYOUT_VERSION
+from netpipe.workload.formats.parquet import distinct_files, find_parquet, open_parquet
+from netpipe.workload.formats.places import Place, find_place
+from netpipe.workload.preparation.split import find_eval_files
+
+SLICE_ROWS = 5 << 18
+"""A slice has at most about so many rows; no more than that are prepared in one process."""
+
+_BUCKETS = 64
+_BUCKET_ROWS = 1 << 19  # on average
+# Opening a remote file takes some requests, one after the other.
+_OPENED_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A parquet file: the number of rows in each row group, and what tells it from another one."""
+
+    place: Place
+    group_rows: tuple[int, ...]
+    identity: tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Consecutive row groups of one or several files.
+
+    Attributes:
+        parts: Each is a file with the numbers of its row groups.
+        split: What the names of the files state: "train", "eval", or "" if they state nothing.
+    """
+
+    number: int
+    rows: int
+    parts: tuple[tuple[Place, tuple[int, ...]], ...]
+    split: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work.
+
+    Attributes:
+        key: Names the sources and the settings: others have another one.
+        buckets: The number of buckets that the probes are spread over.
+    """
+
+    files: tuple[SourceFile, ...]
+    slices: tuple[Slice, ...]
+    buckets: int
+    key: str
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in all sources."""
+        return sum(each.rows for each in self.slices)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the rows are no more than those of a slice."""
+        return self.rows <= SLICE_ROWS
+
+
+def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards: int) -> Plan:
+    """Look for the sources and cut them into slices.
+
+    Raises:
+        InputError: A source does not exist or is no parquet file, or the names of files contradict
+            each other about the split.
+    """
+    places = _find_files(sources)
+    with ThreadPoolExecutor(_OPENED_AT_ONCE) as executor:
+        files = tuple(executor.map(_open, places))
+    folders = [_folder(source) for source in sources]
+    stated = find_eval_files(list(map(_named_path, places)), folders)
+    splits = [""] * len(files)
+    if stated is not None:
+        splits = ["eval" if is_eval else "train" for is_eval in stated]
+    slices = tuple(_cut(files, splits))
+    rows = sum(each.rows for each in slices)
+    many = max(shards, -(-rows // _BUCKET_ROWS)) if rows > SLICE_ROWS else 0
+    constants = __version__, LAYOUT_VERSION, SLICE_ROWS, _BUCKET_ROWS
+    about = [constants, settings, [file.identity for file in files]]
+    key = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
+    return Plan(files, slices, max(_BUCKETS, many), key)
+
+
+def _find_files(sources: Sequence[Path | str]) -> list[Place]:
+    """List the parquet files: local ones by `find_parquet`, others by their file system."""
+    found: dict[str, Place] = {}
+    for source in sources or [""]:
+        place = find_place(source)
+        if place.is_local:
+            paths = find_parquet([Path(place.name)] if sources else [])
+            found |= {str(path): Place.local(path) for path in paths}
+            continue
+        inside = [place]
+        if not place.info().is_file:
+            inside = [file for file, _ in place.files() if file.path.endswith(".parquet")]
+        if not inside:
+            raise InputError(place, "source", "hold *.parquet files", "none")
+        found |= {str(file): file for file in inside}
+    # Two local paths can be one file.
+    once = distinct_files([Path(place.name) for place in found.values() if place.is_local])
+    return [each for each in found.values() if not each.is_local or Path(each.name) in once]
+
+
+def _folder(source: Path | str) -> Path:
+    """Return the folder whose files state a split by their paths below it."""
+    place = find_place(source)
+    path = _named_path(place)
+    return path.parent if place.info().is_file else path
+
+
+def _named_path(place: Place) -> Path:
+    return Path(place.name if place.is_local else place.name.partition("?")[0])
+
+
+def _open(place: Place) -> SourceFile:
+    metadata = open_parquet(place).metadata
+    groups = (metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+    info = place.info()
+    identity = str(place), info.size, info.mtime_ns or 0
+    return SourceFile(place, tuple(groups), identity)
+
+
+def _cut(files: Sequence[SourceFile], splits: Sequence[str]) -> Iterator[Slice]:
+    number, rows, split, parts = 0, 0, splits[0], dict[int, list[int]]()
+
+    def make() -> Slice:
+        groups = ((files[file].place, tuple(numbers)) for file, numbers in parts.items())
+        return Slice(number, rows, tuple(groups), split)
+
+    for file, stated in enumerate(splits):
+        for group, group_rows in enumerate(files[file].group_rows):
+            if rows and (rows + group_rows > SLICE_ROWS or stated != split):
+                yield make()
+                number, rows, parts = number + 1, 0, {}
+            split = stated
+            parts.setdefault(file, []).append(group)
+            rows += group_rows
+    yield make()

@@ -1,0 +1,227 @@
+"""Prepared folders: probe rows in ArrayRecord shards, split by probe, made of parquet measurements.
+
+The work is cut into tasks, which are independent, idempotent and picklable (`tasks.py`):
+
+1. `plan.py` cuts the sources into slices of about 1.3 million rows. For each, a `SliceTask` checks
+   the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
+2. A `ShardTask` takes some buckets, one at a time, merges their parts of all runs, and writes one
+   shard of either split. For a small input, of a slice at most, there is one such task: it writes
+   all shards, the rows taking turns.
+
+The parent joins the shards and saves the index, last. Tasks share nothing but the sources and the
+work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
+byte for byte, for every number of workers, every runner, and after a kill.
+
+A runner is a function `(tasks, advance) -> None` that runs every task by `task.run(advance)`, in
+any order, process or machine, and raises what one of them raises. It may run a task twice, also at
+the same time. `advance` takes a number of rows that were done; it need not be called in other
+processes if the runner calls it itself with the `rows` of a task that ended. `tasks.run_here` and
+`processes.ProcessRunner` are the runners of one machine; pass another one to `prepare`. All its
+processes must reach the sources, and under the same path the work folder, which lies in `scratch`.
+"""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from netpipe.errors import InputError
+from netpipe.workload.formats.dropped import DroppedRows
+from netpipe.workload.formats.index import Index, save_index
+from netpipe.workload.formats.layout import LAYOUT_VERSION
+from netpipe.workload.formats.parquet import MergedProbesWarning
+from netpipe.workload.formats.places import Place, find_place
+from netpipe.workload.formats.rows import ROW_BYTES
+from netpipe.workload.preparation.output_folder import remote_folder, whole_folder
+from netpipe.workload.preparation.plan import Plan, make_plan
+from netpipe.workload.preparation.processes import ProcessRunner
+from netpipe.workload.preparation.rows_writer import WrittenRows, join_rows
+from netpipe.workload.preparation.runs import Run
+from netpipe.workload.preparation.shard_task import ShardTask
+from netpipe.workload.preparation.slice_task import SliceResult, SliceTask
+from netpipe.workload.preparation.split import EVAL_FRACTION, EvalChoice
+from netpipe.workload.preparation.tasks import Runner, run_all, run_here
+from netpipe.workload.preparation.work_folder import work_folder
+
+Progress = Callable[[int, int, str], None]
+"""Called with the work done, the total, and the phase; a measurement counts in both phases."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What the rows depend on besides the sources."""
+
+    seed: int
+    shards: int
+    row_bytes: int
+    eval_fraction: float
+    drops_invalid: bool
+
+    def __post_init__(self) -> None:
+        require_at_least(0, seed=self.seed)
+        require_at_least(1, shards=self.shards)
+        require_at_least(1024, row_bytes=self.row_bytes)
+        if not 0 < self.eval_fraction < 1:
+            raise InputError("split", "eval_fraction", "be between 0 and 1", self.eval_fraction)
+
+
+def prepare(
+    sources: Sequence[Path | str],
+    out: Path | str,
+    *,
+    seed: int = 0,
+    shards: int = 8,
+    row_bytes: int = ROW_BYTES,
+    eval_fraction: float = EVAL_FRACTION,
+    drops_invalid: bool = False,
+    workers: int = 1,
+    runner: Runner | None = None,
+    scratch: Path | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """Turn parquet measurements into a folder that a pipeline can read, and return its index.
+
+    The sources are parquet files, or folders of them; they and `out` are paths or URIs. Prepared
+    data in `out` are replaced when the new ones are complete. Unless file names state the split,
+    the seed chooses `eval_fraction` of the probes for evaluation. The train split has `shards`
+    files. The eval split of a small input has `eval_fraction` as many, otherwise as many. There are
+    fewer if there are fewer rows or buckets. The arrays of a row take at most `row_bytes`.
+
+    The memory of a process does not grow with the input; the rest is on disk, in a work folder in
+    `scratch`, which is by default beside `out`. If this process is killed, the same call goes on.
+
+    With `drops_invalid`, rows with an invalid value are left out, and the index counts them. The
+    work is done by the `runner`, or in `workers` processes; that of a small input in this process.
+
+    Raises:
+        InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
+            unchanged.
+        NetpipeError: A process of a runner was killed.
+    """
+    settings = _Settings(seed, shards, row_bytes, eval_fraction, drops_invalid)
+    plan = make_plan(sources, vars(settings), shards)
+    if plan.is_small:
+        runner = run_here
+    elif runner is None:
+        runner = ProcessRunner(workers) if workers > 1 else run_here
+    place = find_place(out)
+    scratch = scratch or _beside(place)
+    local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
+    folder = remote_folder(place, scratch)
+    if place.is_local:
+        folder = whole_folder(Path(place.name), local_files)
+    # The work is kept until the output is in its place.
+    with (
+        work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
+        folder as building,
+    ):
+        return _prepare(plan, settings, work, building, runner, progress)
+
+
+def _beside(out: Place) -> Path:
+    """Return the folder for the work on an output, on the same file system if that is local."""
+    if not out.is_local:
+        return Path(tempfile.gettempdir())
+    path = Path(os.path.realpath(out.path))
+    return path if path.is_dir() else path.parent
+
+
+def _prepare(
+    plan: Plan, settings: _Settings, work: Place, building: Path, runner: Runner,
+    progress: Progress | None,
+) -> Index:  # fmt: skip
+    reading = [
+        SliceTask(
+            work, f"slice-{part.number:06d}", part.rows, part, plan.buckets, settings.seed,
+            settings.drops_invalid,
+        )
+        for part in plan.slices
+    ]  # fmt: skip
+    advance = _count_progress(progress, 2 * plan.rows)
+    read: list[SliceResult] = run_all(reading, runner, advance("reading"))
+    writing = _shard_tasks(plan, settings, work, read)
+    written: list[WrittenRows] = run_all(writing, runner, advance("writing"))
+    if merged := next((each.merged for each in read if each.merged), ""):
+        warnings.warn(merged, MergedProbesWarning, stacklevel=3)
+    return save_rows(
+        written, building, lambda name, last: (work / name).get(building / last),
+        seed=settings.seed, eval_fraction=settings.eval_fraction, row_bytes=settings.row_bytes,
+        dropped=DroppedRows(each for result in read for each in result.dropped),
+    )  # fmt: skip
+
+
+def _shard_tasks(
+    plan: Plan, settings: _Settings, work: Place, read: Sequence[SliceResult]
+) -> list[ShardTask]:
+    extremes = [each for result in read for each in result.extremes]
+    if not extremes:
+        raise InputError("sources", "rows", "have valid values", "none: all were dropped")
+    choice = None
+    if not any(part.split for part in plan.slices):
+        choice = EvalChoice.among(extremes, settings.seed, settings.eval_fraction)
+    runs = tuple(
+        (part, Run(work / name, plan.buckets))
+        for part, result in zip(plan.slices, read, strict=True)
+        for name in result.runs
+    )
+    files: Mapping[str, int] = {"train": 1, "eval": 1}
+    count = settings.shards
+    if plan.is_small:
+        eval_files = max(1, round(settings.shards * settings.eval_fraction))
+        files, count = {"train": settings.shards, "eval": eval_files}, 1
+    return [
+        ShardTask(
+            # Rounded so that their sum is exact.
+            work, f"shard-{number:06d}", (plan.rows + number) // count, tuple(buckets.tolist()),
+            files, runs, choice, settings.row_bytes,
+        )
+        for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
+    ]  # fmt: skip
+
+
+def save_rows(
+    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object], *,
+    seed: int, eval_fraction: float, row_bytes: int, dropped: DroppedRows | None = None,
+) -> Index:  # fmt: skip
+    """Put files into a folder by `place`, as `join_rows` does, and save and return their index."""
+    fingerprint, train, evaluation = join_rows(written, place)
+    index = Index(
+        layout_version=LAYOUT_VERSION,
+        seed=seed,
+        eval_fraction=eval_fraction,
+        row_bytes=row_bytes,
+        fingerprint=fingerprint,
+        train=train,
+        eval=evaluation,
+        dropped=dropped.counts() if dropped else (),
+    )
+    save_index(index, folder)
+    return index
+
+
+def require_at_least(minimum: int, **settings: int) -> None:
+    """Raise an InputError for a setting that is too low."""
+    for name, value in settings.items():
+        if value < minimum:
+            raise InputError("prepare", name, f"be at least {minimum}", value)
+
+
+def _count_progress(
+    progress: Progress | None, total: int
+) -> Callable[[str], Callable[[int], None]]:
+    done = 0
+
+    def phase(doing: str) -> Callable[[int], None]:
+        def advance(measurements: int) -> None:
+            nonlocal done
+            done = min(done + measurements, total)
+            if progress:
+                progress(done, total, doing)
+
+        return advance
+
+    return phase

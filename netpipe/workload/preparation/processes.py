@@ -1,0 +1,90 @@
+"""The runner of one machine: tasks in processes of their own."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from netpipe.errors import NetpipeError
+from netpipe.workload.preparation.tasks import Advance, Task
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_REPORT_S = 0.2
+_KILLED = (
+    "a process of the preparation was killed, perhaps for want of memory: repeat the command, "
+    "which goes on from there, with fewer --workers"
+)
+
+_rows_done: Any = None  # in a worker: the shared counter
+
+
+@dataclass(frozen=True)
+class ProcessRunner:
+    """Runs tasks in new processes, which end with this one, however it ends."""
+
+    workers: int
+
+    def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
+        """Run all tasks.
+
+        Raises:
+            NetpipeError: A process was killed.
+        """
+        # Forking a process that has threads can hang its child.
+        context = multiprocessing.get_context("spawn")
+        done = context.Value("q", 0)
+        others = set(multiprocessing.active_children())
+        executor = ProcessPoolExecutor(
+            min(self.workers, len(tasks)), context, _start_worker, (done, os.getpid())
+        )
+        try:
+            _await(executor, tasks, done, advance)
+        except BaseException as error:
+            for child in set(multiprocessing.active_children()) - others:
+                child.kill()
+            if isinstance(error, BrokenProcessPool):
+                raise NetpipeError(_KILLED) from error
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+def _await(
+    executor: ProcessPoolExecutor, tasks: Sequence[Task], done: Any, advance: Advance
+) -> None:
+    pending = {executor.submit(_run, task) for task in tasks}
+    reported = 0
+    while pending:
+        ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
+        for future in ended:
+            future.result()
+        # Without its lock, which a worker that was killed may hold.
+        reported, before = done.get_obj().value, reported
+        advance(reported - before)
+
+
+def _start_worker(rows_done: Any, parent: int) -> None:
+    global _rows_done  # the one thing that a worker is given when it starts
+    _rows_done = rows_done
+    # A terminal interrupts the workers too, but only their parent ends them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    if os.getppid() != parent:  # It has ended before: no signal comes.
+        os._exit(1)
+    pa.set_cpu_count(1)  # The other cores have workers of their own.
+
+
+def _run(task: Task) -> None:
+    task.run(_advance)
+
+
+def _advance(rows: int) -> None:
+    with _rows_done.get_lock():
+        _rows_done.value += rows

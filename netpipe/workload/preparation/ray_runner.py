@@ -1,0 +1,115 @@
+"""The runner of many machines: tasks on a Ray cluster.
+
+Ray places the tasks, and starts one again elsewhere if its process or its node dies. The machines
+share nothing but files: the sources, and the work folder of `prepare`.
+"""
+
+import logging
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from netpipe.errors import InputError, NetpipeError
+from netpipe.text_files import shorten
+from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation.tasks import Advance, Task
+
+ANY_CLUSTER = "auto"
+"""The address of the cluster in RAY_ADDRESS, or else of one with a node on this machine."""
+
+_ANSWER_S = 10.0
+_START = "Start one: ray start --head, and on each other machine ray start --address=HOST:6379"
+_LOST = "Repeat the command, which goes on from there"
+_SHARED = "Let --scratch name a folder on a file system that all machines share"
+
+
+@dataclass(frozen=True)
+class RayRunner:
+    """Runs tasks on a Ray cluster that is there already.
+
+    Attributes:
+        address: The cluster, as `ray.init` takes it.
+
+    Raises:
+        InputError: Ray is not installed.
+    """
+
+    address: str = ANY_CLUSTER
+
+    def __post_init__(self) -> None:
+        if find_spec("ray") is None:
+            way_out = "Install it: pip install 'netpipe[ray]'"
+            raise InputError("--runner ray", "package ray", "be installed", "none", way_out)
+
+    def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
+        """Run all tasks.
+
+        Raises:
+            InputError: The cluster does not answer, or one of its machines lacks the work folder.
+            NetpipeError: Ray gave a task up.
+        """
+        # A new name each time, since a file system of the network may remember an old one.
+        mark = tasks[0].work / f"ray-{uuid4().hex}"
+        mark.write()
+        with _connected(self.address) as ray:
+            # Ray starts a task anew if its process or node dies, three times at most.
+            run = ray.remote(_run)
+            rows = {run.remote(task, mark): task.rows for task in tasks}
+            try:
+                _await(ray, rows, advance)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            except ray.exceptions.RayError as error:
+                reason = shorten(str(error).splitlines()[0], 200)
+                raise NetpipeError(f"Ray gave up a task: {reason}. {_LOST}") from error
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    import ray
+
+    try:
+        _require_answer(ray, address)
+        ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = shorten(str(error).splitlines()[0], 200)
+        raise InputError(f"--address {address}", "Ray cluster", "answer", reason, _START) from error
+    try:
+        yield ray
+    finally:
+        # Ray kills the processes of what has not ended. To cancel a task in the moment in which it
+        # ends kills this process: "You have likely discovered a bug in Ray" (2.60.0).
+        ray.shutdown()
+
+
+def _require_answer(ray: Any, address: str) -> None:
+    """Raise an OSError if nothing answers, for which Ray would wait a minute and a half."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not port.isdecimal():
+        return
+    if host in ("127.0.0.1", "localhost"):
+        host = ray.util.get_node_ip_address()  # as Ray understands it
+    socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+
+
+def _await(ray: Any, rows: Mapping[Any, int], advance: Advance) -> None:
+    waiting = list(rows)
+    while waiting:
+        ended, waiting = ray.wait(waiting)
+        ray.get(ended)
+        advance(sum(rows[task] for task in ended))
+
+
+def _run(task: Task, mark: Place) -> None:
+    """Run a task in a process of Ray, on a machine that has this run's work folder."""
+    if mark.read() is None:
+        found = f"another, or none, on {socket.gethostname()}"
+        raise InputError(task.work, "work folder", "be shared by all machines", found, _SHARED)
+    pa.set_cpu_count(1)  # The other cores have tasks of their own.
+    task.run(lambda _: None)

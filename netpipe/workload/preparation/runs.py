@@ -1,0 +1,195 @@
+"""Runs: files of checked measurements, in which those of each bucket lie together and are sorted.
+
+A bucket has the probes of one hash. A run of about a million measurements is sorted in memory by
+bucket, probe and time. The measurements of a bucket are the sections for it in all runs, and
+`read_bucket` yields them in pieces that fit into memory: where there are too many of them, because
+of a probe with a giant history or of many probes in one bucket, a piece is a range of probes and
+times. As every section is sorted, the range is a part of each of them, and no data are moved.
+
+    header      int64 (buckets, 2): measurements and addresses of each bucket
+    section     for each bucket: its measurements, whose addresses are numbered within the section;
+                the octets of these addresses, u8 x 16; and their families, u8
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from netpipe.workload.formats.addresses import ADDRESS_BYTES, AddressTable, PackedAddresses
+from netpipe.workload.formats.places import Place
+from netpipe.workload.formats.rows import (
+    MEASUREMENT,
+    MeasurementArray,
+    number_values,
+    sort_by_probe,
+)
+from netpipe.workload.sampling.counter_rng import fold_key
+
+PIECE_MEASUREMENTS = 1 << 22
+"""At most about so many measurements of a bucket are in memory at once."""
+
+_SAMPLED_EVERY = 1 << 12
+_ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])
+
+
+def find_buckets(probes: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
+    """Return the buckets of probes, int64 (n,)."""
+    return (fold_key(probes) % np.uint64(buckets)).astype(np.int64)
+
+
+def write_run(
+    place: Place, measurements: MeasurementArray, addresses: AddressTable, buckets: int
+) -> None:
+    """Sort measurements (n,), whose order decides among equal times, and write them as a run."""
+    measurements = sort_by_probe(measurements, lambda probes: find_buckets(probes, buckets))
+    bucket = find_buckets(np.ascontiguousarray(measurements["probe"]), buckets)
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
+    header, content = np.zeros((buckets, 2), "<i8"), list[NDArray[np.void]]()
+    for number, section in enumerate(np.split(measurements, ends[:-1])):
+        if not len(section):
+            continue
+        both = np.concatenate([section["source"], section["destination"]])
+        used, slots = number_values(both, len(addresses))
+        section["source"], section["destination"] = slots[: len(section)], slots[len(section) :]
+        header[number] = len(section), len(used)
+        packed = np.empty(len(used), _ADDRESS)
+        packed["octets"], packed["family"] = addresses.octets(used), addresses.families(used)
+        content += [section, packed]
+    place.write(header, *content)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was written; small when pickled before it is read."""
+
+    place: Place
+    buckets: int
+
+    @cached_property
+    def _header(self) -> NDArray[np.int64]:
+        with self.place.open_input() as stream:
+            return np.frombuffer(stream.read(self.buckets * 16), "<i8").reshape(-1, 2)
+
+    def section(self, bucket: int) -> "Section":
+        """Return the section of a bucket."""
+        sizes = self._header @ np.array([MEASUREMENT.itemsize, _ADDRESS.itemsize])
+        measurements, addresses = self._header[bucket].tolist()
+        offset = self._header.nbytes + int(sizes[:bucket].sum())
+        return Section(self, offset, measurements, addresses)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The measurements of one bucket in one run, sorted by probe and time."""
+
+    run: Run
+    offset: int
+    measurements: int
+    addresses: int
+
+    def read(self, first: int = 0, end: int | None = None) -> MeasurementArray:
+        """Return some of the measurements, by default all."""
+        count = (self.measurements if end is None else end) - first
+        return self._read(MEASUREMENT, count, self.offset + first * MEASUREMENT.itemsize)
+
+    def read_addresses(self) -> NDArray[np.void]:
+        """Return the addresses that the measurements name by number."""
+        end = self.offset + self.measurements * MEASUREMENT.itemsize
+        return self._read(_ADDRESS, self.addresses, end)
+
+    def _read(self, dtype: np.dtype[np.void], count: int, offset: int) -> NDArray[np.void]:
+        out = np.empty(count, dtype)
+        with self.run.place.open_input() as stream:
+            stored = stream.read_at(out.nbytes, offset)
+        out[:] = np.frombuffer(stored, dtype)
+        return out
+
+
+def read_bucket(
+    runs: Sequence[Run], bucket: int, limit: int = PIECE_MEASUREMENTS
+) -> Iterator[tuple[MeasurementArray, PackedAddresses]]:
+    """Yield the measurements of a bucket, sorted by probe and time, and their addresses.
+
+    At equal times those of an earlier run come first. All measurements come at once unless there
+    are more than `limit`; then a probe's history may continue in the next piece.
+    """
+    sections = [section for run in runs if (section := run.section(bucket)).measurements]
+    for bounds in _find_pieces(sections, limit):
+        parts = [
+            (section, first, end)
+            for section, (first, end) in zip(sections, bounds, strict=True)
+            if end > first
+        ]
+        if not parts:
+            continue
+        tables = [section.read_addresses() for section, _, _ in parts]
+        addresses, places = _join_addresses(tables)
+        total = sum(end - first for _, first, end in parts)
+        together, filled = np.empty(total, MEASUREMENT), 0
+        for (section, first, end), place in zip(parts, places, strict=True):
+            read = together[filled : filled + end - first]
+            read[:] = section.read(first, end)
+            for name in ("source", "destination"):
+                read[name] = place[read[name]]
+            filled += end - first
+        yield (sort_by_probe(together) if len(parts) > 1 else together), addresses
+
+
+def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield for each piece the first measurement of each section, and the one behind the last."""
+    lengths = [section.measurements for section in sections]
+    starts = [0] * len(sections)
+    if sum(lengths) > limit:
+        for cut in zip(*_find_cuts(sections, limit), strict=True):
+            yield list(zip(starts, cut, strict=True))
+            starts = list(cut)
+    yield list(zip(starts, lengths, strict=True))
+
+
+def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
+    """Return where each section is cut into pieces of about `limit` measurements together.
+
+    The cuts are at sampled measurements. A measurement with the same probe and time as such a one
+    belongs to the piece before it if it is in an earlier section.
+    """
+    every = min(_SAMPLED_EVERY, max(1, limit // 4))
+    sampled = [_keys(section)[:, every - 1 :: every] for section in sections]
+    section_of_sample = np.repeat(np.arange(len(sampled)), [keys.shape[1] for keys in sampled])
+    samples = np.stack([*np.concatenate(sampled, axis=1), section_of_sample])
+    order = np.lexsort(samples[::-1])[limit // every :: limit // every]
+    cuts = samples[:, order].T.tolist()
+    return [
+        [_find_cut(keys, cut, is_before=number < cut[2]) for cut in cuts]
+        for number, keys in enumerate(map(_keys, sections))
+    ]
+
+
+def _find_cut(keys: NDArray[np.int64], cut: Sequence[int], *, is_before: bool) -> int:
+    """Return how many measurements of a section are before a cut; equal ones if it `is_before`."""
+    first, end = np.searchsorted(keys[0], cut[0]), np.searchsorted(keys[0], cut[0], "right")
+    times_us = keys[1][first:end]
+    return int(first + np.searchsorted(times_us, cut[1], "right" if is_before else "left"))
+
+
+def _keys(section: Section) -> NDArray[np.int64]:
+    """Return the probes and times of a section, int64 (2, measurements)."""
+    measurements = section.read()
+    return np.stack([measurements["probe"], measurements["time_us"]])
+
+
+def _join_addresses(
+    tables: Sequence[NDArray[np.void]],
+) -> tuple[PackedAddresses, list[NDArray[np.int32]]]:
+    """Join tables, each address once and in order of appearance, and renumber those of each."""
+    together = np.concatenate(tables)
+    kind = pa.binary(_ADDRESS.itemsize)
+    stored = [None, pa.py_buffer(together)]
+    encoded = pa.Array.from_buffers(kind, len(together), stored).dictionary_encode()
+    distinct = np.frombuffer(encoded.dictionary.buffers()[1], _ADDRESS, len(encoded.dictionary))
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    addresses = PackedAddresses(distinct["octets"], distinct["family"])
+    return addresses, np.split(encoded.indices.to_numpy(), ends)

@@ -1,0 +1,163 @@
+"""The split of probes into training and evaluation."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.errors import InputError
+from netpipe.workload.sampling.counter_rng import fold_key, uniform
+
+EVAL_FRACTION = 0.05
+"""The default fraction of probes in the eval split."""
+
+_SPLIT = 0
+_SPLIT_OF_WORD = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "val", "validation"), "eval"),
+}
+# Only as a whole name: `speed_test` and `valid_rows` can be names of measurements.
+_EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
+_RENAME = "Rename it: `train` and `eval` are words that state a split"
+
+
+def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[np.bool_] | None:
+    """Return which files state the eval split by their paths.
+
+    The names of files, of folders inside the given ones, and of folders in which several given ones
+    differ are searched for words. The name of a folder that holds all files counts if it is a word.
+
+    Returns:
+        bool (files,), True for eval, False for train; None if no file states a split.
+
+    Raises:
+        InputError: A path states both splits, or only some of the paths state one.
+    """
+    given = [folder.absolute() for folder in folders]
+    top = Path(os.path.commonpath(given))
+    whole = top.name if top in given and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
+    stated = [_stated_split(file.absolute(), top, whole) for file in files]
+    if not any(stated):
+        return None
+    if None in stated:
+        other = files[next(number for number, split in enumerate(stated) if split)]
+        constraint = f"state a split, as {other} does"
+        raise InputError(files[stated.index(None)], "path", constraint, "none", _RENAME)
+    return np.array([split == "eval" for split in stated])
+
+
+def _stated_split(file: Path, top: Path, whole: str) -> str | None:
+    stated = set[str]()
+    for part in (whole, *file.relative_to(top).parent.parts, file.stem):
+        name = part.lower().removeprefix("split=")
+        words = set(re.split("[^a-z]+", name)) & _SPLIT_OF_WORD.keys()
+        stated |= {_SPLIT_OF_WORD[word] for word in words}
+        if _EVAL_NAME.fullmatch(name):
+            stated.add("eval")
+    if len(stated) > 1:
+        raise InputError(file, "path", "state one split", "train and eval", _RENAME)
+    return next(iter(stated), None)
+
+
+def split_rows(
+    probes: NDArray[np.int64],
+    files: NDArray[np.int64],
+    paths: Sequence[Path],
+    eval_files: NDArray[np.bool_] | None,
+    *,
+    seed: int = 0,
+    eval_fraction: float = EVAL_FRACTION,
+) -> NDArray[np.bool_]:
+    """Return which rows are for evaluation, bool (rows,); all rows of a probe are in one split.
+
+    Row by row, `probes` are the probes and `files` the indices in `paths`, int64 (rows,). If
+    `find_eval_files` returned None, `choose_eval` chooses.
+
+    Raises:
+        InputError: A probe is in files of both splits, or there are fewer than two probes.
+    """
+    if eval_files is None:
+        distinct, which = np.unique(probes, return_inverse=True)
+        return choose_eval(distinct, seed=seed, eval_fraction=eval_fraction)[which]
+    in_eval = eval_files[files]
+    both = np.intersect1d(probes[in_eval], probes[~in_eval])
+    if len(both):
+        train, evaluation = (
+            paths[files[(probes == both[0]) & (in_eval == side)][0]] for side in (False, True)
+        )
+        raise both_splits_error(int(both[0]), train, evaluation)
+    return in_eval
+
+
+def both_splits_error(probe: int, train: object, evaluation: object) -> InputError:
+    """Return the error for a probe in two files that state different splits."""
+    way_out = "Remove it from one of them, or let no name state a split: probes are then split"
+    found = f"it in {evaluation} too"
+    return InputError(train, f"probe {probe}", "be in one split", found, way_out)
+
+
+def choose_eval(
+    probes: NDArray[np.int64], *, seed: int = 0, eval_fraction: float = EVAL_FRACTION
+) -> NDArray[np.bool_]:
+    """Choose from distinct probes, int64 (n,), those of the eval split: bool (n,).
+
+    A hash of the probe and the seed decides. The choice for a probe does not depend on the other
+    probes, unless a split would be empty: then the probe with the nearest hash moves there.
+
+    Raises:
+        InputError: There are fewer than two probes.
+    """
+    extremes = [find_extremes(probes, seed)] if len(probes) else []
+    return EvalChoice.among(extremes, seed, eval_fraction).is_eval(probes)
+
+
+Extremes = tuple[tuple[float, int], tuple[float, int]]
+"""The lowest and the highest hash, from 0 to 1, of some probes, each with its probe."""
+
+
+def find_extremes(probes: NDArray[np.int64], seed: int) -> Extremes:
+    """Return the extremes of at least one probe."""
+    number = uniform(fold_key(seed, probes), _SPLIT)
+    first, last = (
+        (float(number[place]), int(probes[place])) for place in (number.argmin(), number.argmax())
+    )
+    return first, last
+
+
+@dataclass(frozen=True)
+class EvalChoice:
+    """The eval probes, without a list of them: those with a low hash.
+
+    Attributes:
+        first: The probe with the lowest hash, which is always one of them.
+        last: The probe with the highest hash, which never is.
+    """
+
+    seed: int
+    eval_fraction: float
+    first: int
+    last: int
+
+    @classmethod
+    def among(cls, extremes: Sequence[Extremes], seed: int, eval_fraction: float) -> "EvalChoice":
+        """Return the choice among probes of which the extremes of each part are known.
+
+        Raises:
+            InputError: There are fewer than two probes.
+        """
+        first = min((lowest for lowest, _ in extremes), default=(0.0, 0))[1]
+        last = max((highest for _, highest in extremes), default=(0.0, 0))[1]
+        if first == last:
+            constraint = "be at least 2, for train and eval"
+            way_out = "A column prb_id tells probes apart that share an address"
+            raise InputError("split", "probes", constraint, min(len(extremes), 1), way_out)
+        return cls(seed, eval_fraction, first, last)
+
+    def is_eval(self, probes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which probes are for evaluation: from int64 (n,) to bool (n,)."""
+        low = uniform(fold_key(self.seed, probes), _SPLIT) < self.eval_fraction
+        return np.asarray((low | (probes == self.first)) & (probes != self.last))

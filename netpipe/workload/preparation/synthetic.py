@@ -1,0 +1,211 @@
+"""Synthetic measurements, seeded, with the distributions of real ones, and the default data set."""
+
+import fcntl
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from errno import EPERM
+from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from netpipe.errors import InputError
+from netpipe.workload.formats.index import Index, load_index, save_index
+from netpipe.workload.preparation.output_folder import whole_folder
+from netpipe.workload.preparation.prepare import Progress, prepare
+from netpipe.workload.preparation.profiles import PROFILES, Profile
+
+_DAY_S = 86_400
+_START_S = 1_704_067_200  # 2024-01-01 UTC
+_PROBES_PER_FILE = 1000
+_DESTINATIONS = 4000
+_PAIRS = 24
+# The number changes whenever `generate` makes other data.
+_EMBEDDED_NAME = "netpipe-embedded-data-2"
+
+
+def generate(
+    out: Path,
+    *,
+    probes: int | None = None,
+    seed: int = 0,
+    profile: Profile = PROFILES["embedded"],
+    progress: Progress | None = None,
+) -> Index:
+    """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
+
+    Prepared data in `out` are replaced when the new ones are complete. `probes` replaces the
+    profile's number, and `progress` is that of `prepare`.
+
+    Raises:
+        InputError: There are too few probes, the seed is negative, or `out` cannot be written.
+    """
+    probes = profile.probes if probes is None else probes
+    if probes < 2:
+        raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
+    if seed < 0:
+        raise InputError("generate", "seed", "be at least 0", seed)
+    with whole_folder(out) as folder:
+        parquet = folder / "parquet"
+        parquet.mkdir()
+        for number, first in enumerate(range(0, probes, _PROBES_PER_FILE)):
+            rng = np.random.default_rng([seed, first])
+            in_file = np.arange(first, min(first + _PROBES_PER_FILE, probes))
+            table = make_table(rng, in_file, profile)
+            # Without the Arrow schema the addresses are plain strings to whoever reads them.
+            pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
+        index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
+        for file in (folder / "prepared").iterdir():
+            file.rename(folder / file.name)
+        (folder / "prepared").rmdir()
+        # As with shards, other data have other names and can lie in the same folder.
+        rows = index.fingerprint[:16]
+        for file in sorted(parquet.iterdir()):
+            file = file.rename(parquet / f"{file.stem}-{rows}.parquet")
+            index = replace(index, parquet=(*index.parquet, file.name))
+        save_index(index, folder)
+    return index
+
+
+def embedded_data(*caches: Path) -> Path:
+    """Return the default data set, from the first cache folder that has it or can be written to.
+
+    The last one is the user's own among the temporary files. If several processes need the data,
+    one generates them and the others wait.
+
+    Raises:
+        InputError: No folder can be written to.
+    """
+    for cache in caches:
+        with suppress(OSError, InputError):
+            return _embedded_in(cache)
+    cache = Path(tempfile.gettempdir(), f"netpipe-cache-{os.geteuid()}")
+    try:
+        cache.mkdir(0o700, exist_ok=True)
+        if cache.lstat().st_uid != os.geteuid():
+            raise PermissionError(EPERM, "a folder of another user")
+        data = _embedded_in(cache)
+    except OSError as error:
+        way_out = "Set NETPIPE_DATA to prepared data, or XDG_CACHE_HOME to a folder"
+        raise InputError(cache, "cache folder", "be writable", error.strerror, way_out) from error
+    _report(f"no other cache folder can be written to: the default data set is {data}")
+    return data
+
+
+@functools.cache
+def _report(message: str) -> None:
+    """Tell the user once."""
+    sys.stderr.write(f"netpipe: {message}\n")
+
+
+def _embedded_in(cache: Path) -> Path:
+    target = cache / _EMBEDDED_NAME
+    if not _is_whole(target):
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f"{_EMBEDDED_NAME}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_whole(target):
+                shutil.rmtree(target, ignore_errors=True)
+                generate(target)
+    return target
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        load_index(folder)
+    except InputError:
+        return False
+    return True
+
+
+def data_of_user() -> Path:
+    """Return the data in `NETPIPE_DATA`, or the default data set in the user's cache folder."""
+    chosen = os.environ.get("NETPIPE_DATA")
+    if chosen:
+        return Path(chosen)
+    try:
+        caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")]
+    except RuntimeError:  # neither HOME nor an entry in passwd
+        caches = []
+    return embedded_data(*(cache / "netpipe" for cache in caches))
+
+
+def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
+    """Make all measurements of some probes, in time order."""
+    spread = np.exp(profile.log_sigma * rng.standard_normal(len(probes)))
+    counts = np.clip(profile.median_measurements * spread, 1, profile.max_measurements)
+    counts = counts.astype(np.int64)
+    slot = np.repeat(np.arange(len(probes)), counts)
+    turn = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
+    time_s = _times_s(rng, counts, slot, turn)
+    order = np.argsort(time_s, kind="stable")
+    slot, turn, time_s = slot[order], turn[order], time_s[order]
+    # A probe measures some of its pairs in turn. A few destinations are popular.
+    pair = slot * _PAIRS + turn % rng.integers(1, _PAIRS + 1, len(probes))[slot]
+    pairs = len(probes) * _PAIRS
+    destination = (_DESTINATIONS * rng.random(pairs) ** 3).astype(np.int64)
+    is_ipv4 = (rng.random(pairs) < profile.ipv4_fraction)[pair]
+    everywhere = np.arange(_DESTINATIONS)
+    return pa.table(
+        {
+            "event_time": pa.array((time_s * 1e6).astype(np.int64), pa.timestamp("us", "UTC")),
+            "src_addr": _addresses(probes, 0, slot, is_ipv4),
+            "dst_addr": _addresses(everywhere, 1 << 16, destination[pair], is_ipv4),
+            "ip_version": pa.array(np.where(is_ipv4, 4, 6), pa.int8()),
+            "rtt": pa.array(_rtts_ms(rng, pairs, pair, slot, time_s), pa.float32()),
+            "prb_id": pa.array(probes[slot] + 1, pa.int64()),
+        }
+    )
+
+
+def _times_s(
+    rng: np.random.Generator,
+    counts: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    turn: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Give a probe's measurements a steady interval with some jitter, over 90 days at most."""
+    interval_s = np.exp(rng.uniform(np.log(60), np.log(900), len(counts)))
+    interval_s = np.minimum(interval_s, 90 * _DAY_S / counts)
+    start_s = _START_S + rng.uniform(0, 7 * _DAY_S, len(counts))
+    jitter = rng.uniform(0, 0.2, len(slot))
+    return np.asarray(start_s[slot] + (turn + jitter) * interval_s[slot])
+
+
+def _rtts_ms(
+    rng: np.random.Generator,
+    pairs: int,
+    pair: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    time_s: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a pair's floor, queues that fill in the evening, rare spikes, and -1 for failures."""
+    # Floors reach round the world, which bounds them.
+    floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
+    rhythm_ms = rng.exponential(4, pairs)
+    evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
+    queue_ms = rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
+    spike_ms = np.where(rng.random(len(pair)) < 0.01, 20 * rng.pareto(1.5, len(pair)), 0)
+    rtt_ms = floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
+    failure_fraction = rng.uniform(0.03, 0.08, slot.max() + 1)
+    return np.where(rng.random(len(pair)) < failure_fraction[slot], -1.0, rtt_ms)
+
+
+def _addresses(
+    hosts: NDArray[np.int64], offset: int, which: NDArray[np.int64], is_ipv4: NDArray[np.bool_]
+) -> "pa.DictionaryArray[Any, Any]":
+    """Name hosts: 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849) belong to nobody."""
+    numbers = [int(host) + offset for host in hosts]
+    ipv4 = [inet_ntop(AF_INET, (0xC6120000 + n % (1 << 17)).to_bytes(4, "big")) for n in numbers]
+    ipv6 = [inet_ntop(AF_INET6, (0x20010DB8 << 96 | n + 1).to_bytes(16, "big")) for n in numbers]
+    index = np.where(is_ipv4, which, which + len(hosts))
+    return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(ipv4 + ipv6))

@@ -1,0 +1,87 @@
+"""The folder in which an interrupted preparation is found again.
+
+There is one for each output, hidden beside it. It belongs to the process that has it locked, and
+its key tells whether what is in it was made of the same sources with the same settings.
+"""
+
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from netpipe.errors import InputError
+from netpipe.temporary_folders import OWN_NAME, locked
+from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation.tasks import is_invalid_input
+
+WORK_NAME: Final = re.compile(r"\.netpipe-work-[0-9a-f]{16}")
+"""Matches the name of every work folder."""
+
+_KEY: Final = "key"
+
+
+class NewStartWarning(UserWarning):
+    """An interrupted preparation had other sources or settings, and what it did is of no use."""
+
+
+@contextmanager
+def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterator[Place]:
+    """Yield the work folder of an output, which is removed unless the block is interrupted.
+
+    Invalid input ends the block with an `InputError`, and removes the folder too, since other input
+    has another key. Whatever else ends it leaves the folder to the next run if it `is_kept`.
+
+    Raises:
+        InputError: Another process prepares this output, or the folder cannot be made.
+    """
+    identity = os.path.realpath(out.path) if out.is_local else out.name
+    folder = scratch / f".netpipe-work-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(folder, waits=False) as is_locked:
+            if is_locked is False:
+                way_out = f"Wait for it, or end it. Its work folder is {folder}"
+                raise InputError(out, "output", "be prepared by one process", "another", way_out)
+            try:
+                _begin(folder, out, key)
+                yield Place.local(folder)
+            except BaseException as error:
+                if not is_kept or is_invalid_input(error):
+                    _remove(folder)
+                raise
+            _remove(folder)
+    except OSError as error:
+        if any(OWN_NAME.fullmatch(parent.name) for parent in folder.parents):
+            raise  # The `whole_folder` around this reports the path that the user named.
+        reason = error.strerror or error
+        raise InputError(out, f"work folder {folder}", "be writable", reason) from error
+    finally:
+        with suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    # First: if this is killed halfway, no run takes what is left for its own work.
+    (folder / _KEY).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _begin(folder: Path, out: Place, key: str) -> None:
+    """Remove what an earlier run left, unless this one can use it."""
+    stored = Place.local(folder) / _KEY
+    if (found := stored.read()) == key.encode():
+        return
+    (folder / _KEY).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    stored.write(key.encode())
+    if found is not None:
+        text = f"{out}: an interrupted run had other sources or settings; this one begins anew"
+        warnings.warn(text, NewStartWarning, stacklevel=2)

@@ -1,0 +1,175 @@
+"""The order of rows and contexts, planned from counts alone without reading the data."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.workload.sampling.counter_rng import fold_key
+
+MAX_CONTEXTS = 16
+_MEASUREMENTS_PER_CONTEXT = 30
+
+
+def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the contexts of each row in an epoch: one per 30 measurements, from 1 to 16."""
+    return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
+
+
+class Epochs:
+    """The rows of every epoch: each shuffles the row groups, and the rows within them.
+
+    `row_measurements`, at least one, and `row_group` are those of a `RowSource`.
+    """
+
+    def __init__(
+        self,
+        row_measurements: NDArray[np.int64],
+        *,
+        seed: int,
+        row_group: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.contexts = contexts_per_row(row_measurements)
+        self.contexts_per_epoch = int(self.contexts.sum())
+        self._seed = seed
+        self._row_group = np.arange(len(self.contexts)) if row_group is None else row_group
+        self._latest: dict[int, _Epoch] = {}
+
+    def __getitem__(self, number: int) -> "_Epoch":
+        # Reader threads can replace the dictionary meanwhile, so it is not read twice.
+        epoch = self._latest.get(number)
+        if epoch is None:
+            row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
+            rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
+            contexts = self.contexts[rows]
+            ends = np.cumsum(contexts)
+            epoch = _Epoch(rows, ends - contexts, ends)
+            # Two epochs are kept, since a block can reach from one into the next.
+            previous = list(self._latest.items())[-1:]
+            self._latest = dict([*previous, (number, epoch)])
+        return epoch
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_latest": {}}  # Each worker process shuffles for itself.
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """Rows in the order of an epoch; their contexts are numbered from `starts` up to `ends`."""
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ContextBlock:
+    """Contexts that are made together, as three int64 (contexts,).
+
+    Attributes:
+        row: The row from which the context is drawn; contexts of one row are consecutive.
+        number: The number of the context in its row.
+    """
+
+    epoch: NDArray[np.int64]
+    row: NDArray[np.int64]
+    number: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BlockOrder:
+    """A random-access source of context blocks, for `grain.MapDataset.source`.
+
+    The endless sequence of contexts, epoch after epoch, is cut into blocks of `block_size`. A
+    block depends on the seed and its index alone. The length of the source is `blocks`.
+    """
+
+    epochs: Epochs
+    block_size: int
+    blocks: int
+
+    def __len__(self) -> int:
+        return self.blocks
+
+    def __getitem__(self, index: int) -> ContextBlock:
+        sequence = np.arange(index * self.block_size, (index + 1) * self.block_size)
+        epoch, context = np.divmod(sequence, self.epochs.contexts_per_epoch)
+        row, number = np.empty_like(context), np.empty_like(context)
+        for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
+            inside, order = epoch == epoch_number, self.epochs[epoch_number]
+            slot = np.searchsorted(order.ends, context[inside], side="right")
+            row[inside], number[inside] = order.rows[slot], context[inside] - order.starts[slot]
+        return ContextBlock(epoch, row, number)
+
+
+@dataclass(frozen=True)
+class FixedOrder:
+    """A random-access source of one host's batches of contexts, in the order of the rows.
+
+    Its length is the same on every host; blocks at the end may have fewer contexts, or none.
+
+    Attributes:
+        contexts: int64 (rows,), the contexts of each row.
+    """
+
+    contexts: NDArray[np.int64]
+    batch_size: int
+    host: int
+    hosts: int
+
+    def __len__(self) -> int:
+        return int(-(-self.contexts.sum() // (self.batch_size * self.hosts)))
+
+    def __getitem__(self, index: int) -> ContextBlock:
+        ends = np.cumsum(self.contexts)
+        first = (index * self.hosts + self.host) * self.batch_size
+        context = np.arange(first, min(first + self.batch_size, ends[-1]))
+        row = np.searchsorted(ends, context, side="right")
+        number = context - (ends - self.contexts)[row]
+        return ContextBlock(np.zeros_like(row), row, number)
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows whose contexts fill a block of sequences.
+
+    Attributes:
+        row: int64 (rows,), at least one.
+        contexts: int64 (rows,), how many contexts each row gives per round of `ContextDraws`.
+    """
+
+    epoch: int
+    row: NDArray[np.int64]
+    contexts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """A random-access source of row blocks, for `grain.MapDataset.source`.
+
+    Each epoch is cut into blocks with about equally many contexts; every row is in exactly one
+    block of an epoch. A block depends on the seed and its index alone. `blocks_per_epoch` is at
+    most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
+    """
+
+    epochs: Epochs
+    blocks_per_epoch: int
+    blocks: int
+
+    def __len__(self) -> int:
+        return self.blocks
+
+    def __getitem__(self, index: int) -> RowBlock:
+        epoch, block = divmod(index, self.blocks_per_epoch)
+        order, contexts = self.epochs[epoch], self.epochs.contexts_per_epoch
+        bounds = [-(-contexts * bound // self.blocks_per_epoch) for bound in (block, block + 1)]
+        # A row is in the block into which its first context falls.
+        first, end = np.searchsorted(order.starts, bounds)
+        row = order.rows[first:end]
+        return RowBlock(epoch, row, self.epochs.contexts[row])
+
+
+def ranges(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Concatenate `range(first, first + size)` for each pair."""
+    ends = np.cumsum(size)
+    return np.repeat(first - ends + size, size) + np.arange(ends[-1])

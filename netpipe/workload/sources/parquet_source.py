@@ -1,0 +1,77 @@
+"""Rows made from parquet measurements without preparing them (`network_parquet`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.workload.formats.addresses import AddressTable
+from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
+from netpipe.workload.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_rows, split_by_probe
+from netpipe.workload.formats.shards import SameFiles
+from netpipe.workload.preparation.split import find_eval_files, split_rows
+
+# A block can reach from one row group into the next.
+_CACHED_GROUPS = 2
+
+
+class ParquetSource:
+    """The rows of one split of a folder, made from each row group of each file on its own.
+
+    All files are read once to count their rows, since there is no index. `read` makes the rows of a
+    row group again and caches the latest groups. The split is the one that `prepare` makes.
+
+    Raises:
+        InputError: A file or a value in it is invalid, or the file names contradict each other
+            about the split.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        files = find_parquet([folder])
+        eval_files = find_eval_files(files, [folder])
+        metadata = [open_parquet(file).metadata for file in files]
+        self._files = files
+        self._same_files = SameFiles(files)
+        # The number of the file, and the row group in it.
+        self._groups = [
+            (number, group)
+            for number, file in enumerate(metadata)
+            for group in range(file.num_row_groups)
+            if file.row_group(group).num_rows
+        ]
+        self._kept: dict[int, list[ProbeRow]] = {}
+        counts = [
+            (file, number, index, row.probe, len(row))
+            for number, (file, _) in enumerate(self._groups)
+            for index, row in enumerate(self._rows(number))
+        ]
+        counted = np.array(counts, np.int64)
+        in_eval = split_rows(counted[:, 3], counted[:, 0], files, eval_files)
+        in_split = in_eval == (split == "eval")
+        self._row_indices = counted[in_split, 1:3]
+        self.fingerprint = hash_rows(counted[in_split])
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 4]
+        self.row_group: NDArray[np.int64] | None = self._row_indices[:, 0]
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order."""
+        return [self._rows(group)[index] for group, index in self._row_indices[list(rows)].tolist()]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_kept": {}}
+
+    def _rows(self, number: int) -> list[ProbeRow]:
+        if number not in self._kept:
+            while len(self._kept) >= _CACHED_GROUPS:
+                del self._kept[next(iter(self._kept))]
+            file, group = self._groups[number]
+            self._same_files.require(self._files[file])
+            addresses = AddressTable()
+            measurements = np.concatenate(list(read_parquet(self._files[file], addresses, [group])))
+            self._kept[number] = [
+                row
+                for history in split_by_probe(measurements)
+                for row in cut_rows(history, addresses, ROW_BYTES)
+            ]
+        return self._kept[number]

@@ -1,0 +1,93 @@
+"""Sequences of equal length from contexts: one context each, or as many as fill them."""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.workload.sampling.context_order import contexts_per_row, ranges
+from netpipe.workload.sampling.sampler import ContextDraws, Contexts, DrawnRows, likely_measurements
+from netpipe.workload.tokens.batches import Sequences, sequences_of
+from netpipe.workload.tokens.tokenizer import TokenStream, encode, tokens_per_measurement
+
+# The mean where 58% of the measurements are IPv4.
+_LIKELY_TOKENS_PER_MEASUREMENT = 24
+_DROPPED_CONTEXTS_PER_SEQUENCE = 0.75
+_EXTRA_CONTEXTS_FRACTION = 0.05
+
+
+def fill(stream: TokenStream, *, sequence_length: int) -> Sequences:
+    """Put each context into a sequence of its own, cut or padded."""
+    room = sequence_length + 1
+    kept = np.minimum(stream.sizes, room)
+    tokens = stream.tokens[ranges(np.cumsum(stream.sizes) - stream.sizes, kept)]
+    return sequences_of(tokens, np.ones_like(kept), kept, room=room)
+
+
+def likely_contexts(
+    row_measurements: NDArray[np.int64], *, target: int, sequences: int, sequence_length: int
+) -> int:
+    """Estimate how many contexts of at most `target` measurements fill the sequences."""
+    measurements = np.average(
+        likely_measurements(row_measurements, target), weights=contexts_per_row(row_measurements)
+    )
+    in_sequence = sequence_length / (measurements * _LIKELY_TOKENS_PER_MEASUREMENT)
+    return int(sequences * (in_sequence + _DROPPED_CONTEXTS_PER_SEQUENCE)) + 1
+
+
+def pack(
+    drawn_from: DrawnRows,
+    *,
+    seed: int,
+    target: int,
+    sequences: int,
+    sequence_length: int,
+    at_first: int,
+) -> Sequences:
+    """Fill sequences with contexts of a block's rows until none has room for another measurement.
+
+    A context that does not fit is cut before a measurement, its rest is dropped, and the next
+    context starts the next sequence. Contexts are random crops of a row, so a cut context is only
+    a smaller crop of at most `target` measurements. `at_first` is the number of contexts drawn
+    first, which affects only the speed; `sequence_length` has room for the longest measurement.
+    """
+    room = sequence_length + 1
+    draws = ContextDraws(drawn_from, seed=seed, target=target)
+    contexts = draws.take(at_first)
+    while len((cuts := cut(contexts, sequences, room)).segments) < sequences:
+        missing = 1 - len(cuts.segments) / sequences
+        more = draws.take(1 + int((missing + _EXTRA_CONTEXTS_FRACTION) * at_first))
+        contexts = Contexts.concatenate([contexts, more])
+    stream = encode(contexts.pick(np.arange(len(cuts.sizes)), cuts.sizes))
+    return sequences_of(stream.tokens, cuts.segments, stream.sizes, room=room)
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How contexts are cut to fill sequences.
+
+    Attributes:
+        segments: int64 (sequences,), the number of contexts in each full sequence.
+        sizes: int64 (segments,), the measurements kept of each of these contexts.
+    """
+
+    segments: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
+def cut(contexts: Contexts, sequences: int, room: int) -> Cuts:
+    """Cut contexts to fill up to so many sequences of `room` tokens; no measurement has more."""
+    tokens_before = [0, *np.cumsum(tokens_per_measurement(contexts)).tolist()]
+    firsts = [0, *np.cumsum(contexts.sizes).tolist()]
+    ends, stops = [0], list[int]()
+    while len(stops) < sequences:
+        limit = tokens_before[firsts[ends[-1]]] + room
+        if tokens_before[-1] < limit:
+            break
+        stops.append(bisect_right(tokens_before, limit) - 1)
+        ends.append(bisect_left(firsts, stops[-1]))
+    sizes = contexts.sizes[: ends[-1]].copy()
+    last = np.array(ends[1:], np.int64) - 1
+    sizes[last] = np.array(stops, np.int64) - np.array(firsts)[last]
+    return Cuts(np.diff(ends), sizes)

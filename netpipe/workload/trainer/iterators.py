@@ -1,0 +1,241 @@
+"""Global batches on a mesh of many hosts, made as MaxText makes its own.
+
+`netpipe.workload.trainer.maxtext` registers them with MaxText.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+import grain
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from netpipe.errors import HangError, InputError, LoaderFailedError, NetpipeError, describe_error
+from netpipe.jobs.bounded_calls import call_in_thread
+from netpipe.jobs.processes import list_workers
+from netpipe.linting.linter import lint
+from netpipe.reporting.picture.drawing import draw_svg
+from netpipe.whole_file import writable_folder, write_whole
+from netpipe.workload.pipeline import build_evaluation
+from netpipe.workload.resume import ResumableBatches
+from netpipe.workload.tokens.batches import Batch
+from netpipe.workload.trainer.network_config import take_network_config
+from netpipe.workload.trainer.state_log import StateLog
+from netpipe.workload.trainer.worker_count import choose_workers
+
+_POLL_S: Final = 1.0
+# Grain looks every second whether its workers run, and then raises an error of its own.
+_CRASH_POLLS: Final = 4
+_WAY_OUT: Final = "Start the training again from its last state"
+
+GlobalBatch = dict[str, jax.Array]
+"""The arrays of a `Batch`, int32 (global batch size, sequence length), split over the mesh."""
+
+
+def make_network_train_iterator(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
+) -> "TrainIterator":
+    """Return the training batches, of which this process loads its part.
+
+    Args:
+        config: A `NetworkConfig`, or an object with attributes of the same names.
+        mesh: The devices over which a batch is split.
+        process_indices: The processes that load, in any order.
+        process: The index of this process; by default `jax.process_index()`.
+
+    Raises:
+        InputError: A setting is impossible, or the data are damaged; the message names it.
+    """
+    sharding, (index, count) = _split(config, mesh, process_indices, process)
+    taken = take_network_config(config)
+    data, pipeline = taken.for_host(index, count, evaluates=False)
+    batches = ResumableBatches(data, pipeline, is_timed=taken.grain_debug_mode)
+    batches.config = choose_workers(taken, data, pipeline, batches.source)
+    if taken.grain_visualization_dir and index == 0:
+        _draw(batches.dataset(), Path(taken.grain_visualization_dir), batches.config.workers)
+    log = None
+    if taken.grain_debug_mode:
+        host = f"host {index + 1} of {count}"
+        log = StateLog(host, taken.grain_debug_period_s, lambda: batches.iterator)
+        log.start()
+    return TrainIterator(batches, sharding, count, taken.network_batch_limit_s, log)
+
+
+def make_network_eval_iterator(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
+) -> "EvalIterator":
+    """Return the evaluation, which each `iter` begins anew; arguments as for training.
+
+    Every process has as many batches, in which each context comes once. The last ones are filled
+    with padding, whose `targets_segmentation` is 0.
+    """
+    sharding, (index, count) = _split(config, mesh, process_indices, process)
+    taken = take_network_config(config)
+    data, pipeline = taken.for_host(index, count, evaluates=True)
+    dataset = build_evaluation(data, choose_workers(taken, data, pipeline))
+    return EvalIterator(dataset, sharding, count, taken.network_batch_limit_s)
+
+
+def _draw(dataset: grain.IterDataset, folder: Path, workers: int) -> None:
+    silences = {"map-after-mp-prefetch": "see `netpipe.workload.pipeline`"} if workers else {}
+    drawing = draw_svg(lint(dataset, silences=silences))
+    setting = "grain_visualization_dir"
+    write_whole(writable_folder(folder, setting) / "network_train.svg", drawing, setting)
+
+
+def _split(
+    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None
+) -> tuple[NamedSharding, tuple[int, int]]:
+    """Return how batches are split, and which of how many parts this process loads."""
+    axes = take_network_config(config).data_sharding
+    if unknown := set(axes).difference(mesh.axis_names):
+        constraint = f"be axes of the mesh: {', '.join(mesh.axis_names)}"
+        raise InputError("config", "data_sharding", constraint, ", ".join(sorted(unknown)))
+    here = jax.process_index() if process is None else process
+    ordered = sorted(set(process_indices))
+    if here not in ordered:
+        raise InputError("process_indices", "process", f"be one of {ordered}", here)
+    return NamedSharding(mesh, PartitionSpec(axes)), (ordered.index(here), len(ordered))
+
+
+def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch:
+    return {
+        name: jax.make_array_from_process_local_data(
+            sharding, array, (hosts * array.shape[0], array.shape[1])
+        )
+        for name, array in batch.items()
+    }
+
+
+class TrainIterator(Iterator[GlobalBatch]):
+    """Training batches, and the position after the last of them.
+
+    `next` waits for at most `limit_s` and raises as `AwaitedBatches` does.
+    """
+
+    def __init__(
+        self,
+        batches: ResumableBatches,
+        sharding: NamedSharding,
+        hosts: int,
+        limit_s: float,
+        log: StateLog | None = None,
+    ) -> None:
+        self._batches = batches
+        self._sharding = sharding
+        self._hosts = hosts
+        self._awaited = AwaitedBatches(batches, limit_s)
+        # A batch that comes after the limit is not counted, because nobody has seen it.
+        self._state = batches.get_state()
+        self._log = log
+
+    def __next__(self) -> GlobalBatch:
+        with self._log.waiting() if self._log else nullcontext():
+            batch = next(self._awaited)
+        self._state = self._batches.get_state()
+        return _to_global(batch, self._sharding, self._hosts)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the position, the same in every process; see `ResumableBatches`."""
+        return self._state.copy()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a position; see `ResumableBatches`."""
+        self._batches.set_state(state)
+        self._state = self._batches.get_state()
+
+    @property
+    def dataloader(self) -> grain.IterDataset:
+        """The batches of this host, under the name that MaxText's iterators have for it."""
+        return self._batches.dataset()
+
+    def close(self) -> None:
+        """Stop the workers."""
+        if self._log:
+            self._log.close()
+        self._batches.close()
+
+
+class EvalIterator(Iterator[GlobalBatch]):
+    """The batches of an evaluation."""
+
+    def __init__(
+        self, dataset: grain.IterDataset, sharding: NamedSharding, hosts: int, limit_s: float
+    ) -> None:
+        self._dataset = dataset
+        self._sharding = sharding
+        self._hosts = hosts
+        self._limit_s = limit_s
+        self._iterator: grain.DatasetIterator | None = None
+        self._awaited: Iterator[Batch] = iter(())
+
+    def __iter__(self) -> "EvalIterator":
+        self.reset()
+        return self
+
+    def __next__(self) -> GlobalBatch:
+        if self._iterator is None:
+            self._iterator = iter(self._dataset)
+            self._awaited = AwaitedBatches(self._iterator, self._limit_s)
+        return _to_global(next(self._awaited), self._sharding, self._hosts)
+
+    def reset(self) -> None:
+        """Begin anew with the next batch, and stop the workers until then."""
+        if self._iterator is not None:
+            self._iterator.close()
+            self._iterator = None
+
+
+class AwaitedBatches(Iterator[Batch]):
+    """Batches of a loader, of which each is waited for only as long as somebody makes it.
+
+    A worker that is killed while it sends a batch would have Grain wait for ever, and with it all
+    hosts of the training. After an error, `next` raises that error again: the thread in which the
+    loader was called may still take a batch, which nobody would see.
+    """
+
+    def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
+        self._batches = batches
+        self._limit_s = limit_s
+        self._failure: NetpipeError | None = None
+
+    def __next__(self) -> Batch:
+        """Return the next batch.
+
+        Raises:
+            LoaderFailedError: A worker process crashed, or an error ended the loader.
+            HangError: There was no batch within the limit.
+            InputError: The data are damaged.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._wait()
+        except NetpipeError as error:
+            self._failure = error
+            raise
+
+    def _wait(self) -> Batch:
+        began_s = time.monotonic()
+        batch = call_in_thread(lambda: next(self._batches))
+        crash_polls = 0
+        while not wait([batch], _POLL_S).done:
+            crashes = [worker for worker in list_workers() if worker.crash]
+            crash_polls += bool(crashes)
+            if crash_polls >= _CRASH_POLLS:
+                crash = f"worker process {crashes[0].pid} was ended {crashes[0].crash}"
+                raise LoaderFailedError(f"{crash}. {_WAY_OUT}")
+            if time.monotonic() - began_s > self._limit_s:
+                limit = f"{self._limit_s:g} s, the limit network_batch_limit_s"
+                raise HangError(f"no batch within {limit}. {_WAY_OUT}")
+        try:
+            return batch.result()
+        except (NetpipeError, StopIteration):
+            raise
+        except Exception as error:
+            failure = describe_error(error).rstrip(".")
+            raise LoaderFailedError(f"{failure}. {_WAY_OUT}") from error

@@ -1,0 +1,60 @@
+"""Choosing the number of workers of a host, and a line that says what the host loads."""
+
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+from netpipe.device.host import this_host
+from netpipe.jobs.footprint import read_pss
+from netpipe.results.measurement import Host
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.pipeline import build, build_evaluation
+from netpipe.workload.sources.kept_rows import KeptRows
+from netpipe.workload.sources.probe_rows import RowSource
+from netpipe.workload.tokens.batches import SEQUENCE_BYTES_PER_TOKEN
+from netpipe.workload.trainer.network_config import NetworkConfig
+
+
+def choose_workers(
+    config: NetworkConfig, data: Path, pipeline: PipelineConfig, source: RowSource | None = None
+) -> PipelineConfig:
+    """Return the pipeline of a host with its number of workers; print what the host loads."""
+    count, split = pipeline.shard_count, pipeline.split
+    host = f"netpipe, host {pipeline.shard_index + 1} of {count}, {split}"
+    setting = "grain_worker_count" if split == "train" else "grain_worker_count_eval"
+    if getattr(config, setting) == -1:
+        # Grain may take 25 s to stop a worker, so this starts a process of its own.
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            worker_bytes = process.submit(_measure_worker, data, pipeline, source).result()
+        workers, why = count_workers(worker_bytes, config.grain_ram_budget_mb, this_host())
+        pipeline = replace(pipeline, workers=workers)
+        sys.stderr.write(f"{host}: {setting} -1 becomes {workers} ({why})\n")
+    rows = source if isinstance(source, KeptRows) else "none"
+    sys.stderr.write(
+        f"{host}: {pipeline.batch_size} of {pipeline.batch_size * count} sequences of a batch; "
+        f"workers: {pipeline.workers}, batches ahead: {pipeline.worker_buffer_batches}; "
+        f"rows in memory: {rows}\n"
+    )
+    return pipeline
+
+
+def _measure_worker(data: Path, config: PipelineConfig, source: RowSource | None) -> int:
+    """Return the bytes of this process once it has made a batch, and of those in its buffer."""
+    alone = replace(config, workers=0)
+    dataset = build(data, alone, source=source) if source else build_evaluation(data, alone)
+    batch_tokens: int = next(iter(dataset))["inputs"].size
+    buffer_tokens = config.worker_buffer_batches * batch_tokens
+    return read_pss(os.getpid())[1] + SEQUENCE_BYTES_PER_TOKEN * buffer_tokens
+
+
+def count_workers(worker_bytes: int, budget_mb: int, host: Host) -> tuple[int, str]:
+    """Return how many workers the cores and the memory of a host allow, and the reasons."""
+    room_mb = min(budget_mb, host.memory_bytes >> 20)
+    fit = (room_mb << 20) // worker_bytes
+    memory = f"{room_mb} MiB hold {fit} workers of {worker_bytes / 2**20:.0f} MiB each"
+    way_out = "" if fit else "; raise grain_ram_budget_mb, or the training process makes batches"
+    workers = min(fit, max(1, host.cores - 1))
+    return workers, f"usable cores: {host.cores}, one for training; {memory}{way_out}"

@@ -1,0 +1,212 @@
+"""No process of a session outlives it, whatever ends it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from netpipe.errors import SessionError
+from netpipe.jobs import cleanup, parent
+from netpipe.jobs.parent import run_session
+from tests.jobs.child_programs import LINT, child, wait_until_gone
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None:
+    """Its children are killed with it, even in sessions of their own or if it ended before them."""
+    source = (
+        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'],\n"
+        f"    start_new_session={leaves})\n"
+        "answer(lint={'pid': nap.pid})"
+    )
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+ESCAPE = """
+from netpipe.jobs.child import run_job
+from netpipe.jobs.request import SessionRequest
+
+def escape():
+    end, start = os.pipe()
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            os.write(start, str(os.getpid()).encode())
+            os.execve("/bin/sleep", ["sleep", "1000"], {})
+        os._exit(0)
+    os.wait()
+    return int(os.read(end, 20))
+
+def job(_):
+    pid = escape()
+    (here / "part").write_text(str(pid))
+    (here / "part").rename(here / "pid")
+    END
+    return {"lint": {"pid": pid}}
+
+run_job(SessionRequest.from_environment(), job)
+"""
+
+
+@pytest.mark.parametrize("after", ["", "time.sleep(1000)"], ids=["ends", "lingers"])
+def test_a_daemon_without_a_trace_of_the_session_is_killed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """One that forked twice, left the Unix session and has no environment ends with it."""
+    monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
+    source = ESCAPE.replace("END", "") + after
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+def test_a_daemon_of_a_child_that_crashes_is_killed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the child was seen to have started is killed though the child cannot do it."""
+
+    def list_started(pid: int) -> set[psutil.Process]:
+        found = cleanup.list_started(pid)
+        if (here / "pid").exists() and int((here / "pid").read_text()) in {p.pid for p in found}:
+            (here / "seen").touch()
+        return found
+
+    monkeypatch.setattr(parent, "list_started", list_started)
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    end = (
+        "while not (here / 'seen').exists(): time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with pytest.raises(SessionError, match="SIGKILL"):
+        run_session(child(here, ESCAPE.replace("END", end)), LINT)
+    wait_until_gone(int((here / "pid").read_text()))
+
+
+def test_processes_that_no_session_started_live_on(here: Path) -> None:
+    """A process of this one, and one that left it before, are not touched."""
+    escape = ESCAPE.partition("def job")[0]
+    daemon = child(here, f"{escape}(here / 'left').write_text(str(escape()))")
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    subprocess.run(daemon, env=known, check=True)
+    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as own:
+        left = psutil.Process(int((here / "left").read_text()))
+        try:
+            run_session(child(here, ESCAPE.replace("END", "")), LINT)
+            assert own.poll() is None
+            assert left.is_running()
+        finally:
+            own.kill()
+            left.kill()
+
+
+STOPPED = """
+from netpipe.linting.request import LintRequest
+from netpipe.jobs.parent import run_session
+
+run_session([sys.executable, "-c", sys.argv[1]], LintRequest())
+"""
+
+
+def test_a_session_that_its_killed_parent_had_stopped_ends(here: Path) -> None:
+    """A session is stopped while its processes are killed, and does not stay so for ever."""
+    [_, _, source] = child(here, ESCAPE.replace("END", "time.sleep(1000)"))
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    with subprocess.Popen([*child(here, STOPPED), source], env=known) as waiting:
+        while not (here / "pid").exists():
+            assert waiting.poll() is None
+            time.sleep(0.01)
+        [session] = psutil.Process(waiting.pid).children()
+        session.suspend()
+        waiting.kill()
+    wait_until_gone(session.pid)
+    wait_until_gone(int((here / "pid").read_text()))
+
+
+LEFT_ALONE = """
+import os, pathlib, subprocess, sys, time
+import numpy as np
+
+def write_pids():
+    nap = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    here = pathlib.Path(__file__).parent
+    (here / "part").write_text(f"{os.getpid()} {nap.pid}")
+    (here / "part").rename(here / "pids")
+
+AT_IMPORT
+
+def loader():
+    write_pids()
+    while True:
+        yield {"x": np.zeros((2, 3), np.int32)}
+"""
+LEFT_ALONE_TEST = """
+import pytest
+
+@pytest.fixture
+def netpipe_loader():
+    return loader
+
+def test_endless(netpipe_measurement):
+    pass
+"""
+
+
+def end_while_measuring(here: Path, words: str, ended_by: signal.Signals) -> int:
+    """Start a module, end it once its session wrote its pids, return its exit code."""
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    command = subprocess.Popen(
+        [sys.executable, "-m", *words.split()], env={**environment, "TMPDIR": str(here)}
+    )
+    while not (here / "pids").exists():
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.send_signal(ended_by)
+    return command.wait()
+
+
+def assert_nothing_is_left(here: Path) -> None:
+    """Fail unless the session has ended, and its child, and its folder is gone."""
+    for pid in (here / "pids").read_text().split():
+        wait_until_gone(int(pid))
+    assert not list(here.glob("netpipe-session-*"))
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "returncode", "at_import"),
+    [
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        (signal.SIGHUP, 128 + signal.SIGHUP, ""),
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+        (signal.SIGKILL, -signal.SIGKILL, "write_pids(); time.sleep(1000)"),
+    ],
+    ids=["terminated", "hung-up", "killed", "killed-at-import"],
+)
+def test_an_ended_command_leaves_no_session(
+    here: Path, ended_by: signal.Signals, returncode: int, at_import: str
+) -> None:
+    """Whatever ends a command ends its session, all that it started, and its folder."""
+    target = here / "left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", at_import))
+    words = f"netpipe measure --loader {target}:loader --accelerator emulated:5ms --budget 600"
+    assert end_while_measuring(here, words, ended_by) == returncode
+    assert_nothing_is_left(here)
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "returncode"),
+    [(signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_an_ended_pytest_leaves_no_session(
+    here: Path, ended_by: signal.Signals, returncode: int
+) -> None:
+    """A session that pytest started ends as well when nobody waits for it any more."""
+    target = here / "test_left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", "") + LEFT_ALONE_TEST)
+    words = f"pytest {target} --rootdir={here} -p no:cacheprovider"
+    words += " --netpipe-accelerator=emulated:5ms --netpipe-budget=600"
+    assert end_while_measuring(here, words, ended_by) == returncode
+    assert_nothing_is_left(here)

@@ -1,0 +1,225 @@
+"""A session's process gives its result, or how it failed."""
+
+import json
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from netpipe.device.host import this_host
+from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, SessionError
+from netpipe.jobs import parent
+from netpipe.jobs import request as request_module
+from netpipe.jobs.parent import run_measurement, run_session
+from netpipe.linting.request import LintRequest
+from netpipe.measuring.child import child_command
+from netpipe.measuring.request import MeasureRequest
+from tests.jobs.child_programs import LINT, REQUEST, child, wait_until_gone
+from tests.jobs.session_targets import tiny_loader
+from tests.measurements import make_measurement
+
+TARGETS = Path(__file__).with_name("session_targets.py")
+
+
+def test_a_child_gives_a_measurement(here: Path) -> None:
+    """The caller gets the measurement that the child wrote."""
+    made = make_measurement()
+    (here / "made.json").write_text(json.dumps(made.to_document()))
+    source = "answer(measurement=json.loads((here / 'made.json').read_text()))"
+    assert run_measurement(child(here, source), REQUEST) == made
+
+
+def test_a_child_gets_its_request(here: Path) -> None:
+    """The child learns who waits for it, and of a result file that is removed at the end."""
+    asked = LintRequest(budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
+    found = run_session(child(here, "answer(lint=request)"), asked)
+    result = found.pop("result")
+    assert not Path(result).parent.exists()
+    assert found == {
+        "kind": "lint", "budget_s": 7.0, "batch_limit_s": 3.0, "intent": "reproducible",
+        "parent": os.getpid(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("accelerator", "platforms"), [("auto", "cuda"), ("emulated:5ms", "cpu")])
+def test_an_emulated_accelerator_leaves_the_real_one_alone(
+    accelerator: str, platforms: str
+) -> None:
+    """Its session runs on the CPU; with `auto` the user's own setting stands."""
+    base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
+    base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
+    base["NETPIPE_STORAGES"] = "object-store /proc/1/fd/7"  # of this process, not of the session
+    request = MeasureRequest(result="/some/where/result.json", accelerator=accelerator)
+    found = parent._variables(base, request)
+    assert found.pop("NETPIPE_SESSION")
+    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/tmp/mine"}
+
+
+@pytest.mark.parametrize(
+    ("source", "ending"),
+    [
+        ("print('last words'); sys.exit(3)", "ended with code 3"),
+        ("print('last words')", "ended with code 0"),
+        (
+            "print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
+            r"ended by SIGKILL \(memory may have run out: lower per_worker_buffer_size, ",
+        ),
+        ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
+    ],
+)
+def test_the_error_has_the_ending_of_a_child_without_a_result(
+    here: Path, source: str, ending: str
+) -> None:
+    """The error has the child's ending, and its last lines from both streams."""
+    with pytest.raises(SessionError, match=ending) as caught:
+        run_measurement(child(here, source), REQUEST)
+    assert "last words" in str(caught.value)
+
+
+def test_a_child_that_printed_nothing_has_no_last_lines(here: Path) -> None:
+    """The error ends with how the child ended."""
+    with pytest.raises(SessionError, match=r"ended with code 0 without a result$"):
+        run_measurement(child(here, "os._exit(0)"), REQUEST)
+
+
+def test_a_stopped_child_hangs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own watchdog is stopped with it, so the parent ends it."""
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    with pytest.raises(HangError, match="stopped by a signal"):
+        run_measurement(child(here, "os.kill(os.getpid(), signal.SIGSTOP)"), REQUEST)
+
+
+def test_a_child_that_was_stopped_for_a_moment_goes_on(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look at a stopped child proves nothing: a scheduler may continue it after its parent."""
+    looks = iter([psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING] * 1000)
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    monkeypatch.setattr(psutil.Process, "status", lambda _: next(looks, psutil.STATUS_SLEEPING))
+    assert run_session(child(here, "time.sleep(0.3); answer(lint={})"), LINT) == {}
+
+
+def test_the_log_of_a_child_is_cut(here: Path) -> None:
+    """The log of a loader that prints without end cannot fill a disk; its end is shown."""
+    source = (
+        "os.write(1, b'x\\n' * (1 << 20))\n"
+        "while os.fstat(1).st_size > 1 << 20: time.sleep(0.01)\n"
+        "print('last words', flush=True)\n"
+        "sys.exit(3)"
+    )
+    with pytest.raises(SessionError, match="ended with code 3") as caught:
+        run_measurement(child(here, source), replace(REQUEST, time_left_s=30.0))
+    assert str(caught.value).splitlines()[-2:] == ["x", "last words"]
+
+
+def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless child is ended at its limit, which the error names."""
+    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
+    for name, limit_s in limits_s.items():
+        monkeypatch.setattr(request_module, name, limit_s)
+    request = MeasureRequest(budget_s=0.1, start_limit_s=0.1)
+    with pytest.raises(SessionError, match=r"0\.6 s and was killed"):
+        run_measurement(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_the_caller_cut_short_is_out_of_time(here: Path) -> None:
+    """When the time that several sessions share is over, this session has not failed."""
+    request = MeasureRequest(time_left_s=0.1)
+    with pytest.raises(OutOfTimeError, match=r"0\.1 s and was killed"):
+        run_measurement(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
+    """A partial result counts when the session ends without a complete one."""
+    source = (
+        "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert run_session(child(here, source), LINT) == {"found": 1}
+
+
+def test_a_child_that_lingers_is_killed_with_its_result_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result counts although its process does not end."""
+    monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
+    source = "answer(lint={'pid': os.getpid()}); time.sleep(1000)"
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "result.write_text('{not json')",
+        "result.write_bytes(b'\\xff\\xfe')",
+        "result.write_text('[]')",
+        "answer()",
+        "answer(lint={})",
+        "answer(error={'kind': 'boredom', 'message': 'no'})",
+    ],
+)
+def test_garbage_is_no_result(here: Path, source: str) -> None:
+    """A result of another shape is a failed session, not a crash of the caller."""
+    with pytest.raises(SessionError, match=r"netpipe\.session/1; found"):
+        run_measurement(child(here, source), REQUEST)
+
+
+def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
+    """The result of an incompatible version of netpipe is refused."""
+    with pytest.raises(InputError, match=r"schema .*netpipe\.measurement/1"):
+        run_measurement(
+            child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
+)
+def test_an_error_keeps_its_type_and_its_message(here: Path, kind: str, error: Any) -> None:
+    """Misuse, a hang and a failure are different errors, with the child's own message."""
+    source = f"answer(error={{'kind': {kind!r}, 'message': 'words'}})"
+    with pytest.raises(error, match=r"^words$") as caught:
+        run_measurement(child(here, source), REQUEST)
+    assert type(caught.value) is error
+
+
+def test_the_command_names_its_targets() -> None:
+    """A step and a loop that are left out are left out of the command."""
+    start = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", "a:b"]
+    assert child_command("a:b", None, None) == start
+    assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
+
+
+def test_a_target_that_is_not_there_is_misuse() -> None:
+    """The child's error about a target reaches the caller with its type."""
+    with pytest.raises(MisuseError, match=r"absent\.py: .*found none"):
+        run_measurement(child_command("absent.py:loader", None, None), REQUEST)
+
+
+def test_a_loader_that_hangs_is_ended_and_named() -> None:
+    """The error has the number of batches before, and the line of the loader."""
+    request = MeasureRequest(accelerator="emulated:5ms", batch_limit_s=0.5)
+    with pytest.raises(HangError, match=r"0\.5 s after 2 batches") as caught:
+        run_measurement(child_command(f"{TARGETS}:hanging_loader", None, None), request)
+    assert "hanging_loader" in str(caught.value)
+
+
+def test_a_session_measures_from_end_to_end() -> None:
+    """A loader and an emulated accelerator give a whole measurement, as many rounds of each."""
+    found = run_measurement(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
+    assert (found.device.key, found.device.platform) == ("emulated-5ms", "emulated")
+    assert found.host == this_host()
+    assert found.batch_bytes == next(tiny_loader())["x"].nbytes
+    readers = {"array-record", "pyarrow"}
+    others = {"python", "netpipe", "grain", "jax", "jaxlib", "numpy"}
+    assert set(found.versions) == others | readers
+    rounds = {len(series) for series in asdict(found.rounds).values()}
+    assert rounds == {found.step_s.n}
+    assert found.step_s.n >= 1
+    assert found.step_s.median >= 0.005
+    assert found.compilations == 0
+    assert found.elapsed_s > 0

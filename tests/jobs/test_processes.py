@@ -1,0 +1,183 @@
+"""CPU time: of this process, of its children while they live and after, and of everything else."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+
+import pytest
+
+from netpipe.jobs.processes import (
+    LOWER_BUFFERS,
+    HostCpu,
+    ProcessTree,
+    Worker,
+    busy_elsewhere_fraction,
+    describe_activity,
+    describe_crash,
+    describe_exit,
+    is_resource_tracker,
+    list_workers,
+    read_host_cpu,
+)
+
+USED_S = 0.05
+KILLED = f"by SIGKILL (memory may have run out: {LOWER_BUFFERS})"
+BURN = (
+    f"import time\nwhile time.process_time() < {USED_S}: pass\nprint('burnt', flush=True)\ninput()"
+)
+
+
+@pytest.fixture
+def burner() -> Iterator["subprocess.Popen[str]"]:
+    """A child that has used some CPU time and waits for a line before it ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "burnt\n"
+        yield child
+        child.kill()
+
+
+def test_a_living_child_counts(burner: "subprocess.Popen[str]") -> None:
+    """The CPU time of a tree includes that of its living children."""
+    with_child, alone = ProcessTree(), ProcessTree(without=[burner.pid])
+    assert burner.pid in with_child.pids
+    assert len(with_child.pids) >= 1
+    assert with_child.cpu_s() - alone.cpu_s() >= USED_S / 2
+
+
+def test_a_child_that_ended_counts_on(burner: "subprocess.Popen[str]") -> None:
+    """CPU time is never taken back when a worker ends."""
+    tree = ProcessTree()
+    before = tree.cpu_s()
+    burner.communicate("\n")
+    assert tree.cpu_s() >= before
+    assert ProcessTree().cpu_s() >= before
+
+
+def test_a_zombie_is_no_worker(burner: "subprocess.Popen[str]") -> None:
+    """An orphan that has ended stays a zombie where its adopter waits for nobody."""
+    burner.kill()
+    os.waitid(os.P_PID, burner.pid, os.WEXITED | os.WNOWAIT)
+    assert burner.pid not in ProcessTree().pids
+
+
+HELPER = """
+import multiprocessing, sys
+from multiprocessing import forkserver, resource_tracker
+resource_tracker.ensure_running()
+forkserver.ensure_running()
+from netpipe.jobs.processes import ProcessTree
+import subprocess
+nap = subprocess.Popen(["sleep", "1000"])
+tree = ProcessTree()
+print(len(tree.pids), tree.workers, tree.worker_pids == (nap.pid,))
+nap.kill()
+"""
+
+
+def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
+    """Python's resource tracker and fork server are children, but they load nothing."""
+    done = subprocess.run([sys.executable, "-c", HELPER], capture_output=True, text=True)
+    assert done.stdout == "3 1 True\n", done.stderr
+
+
+def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
+    """Another process is none, and neither is one that is gone."""
+    assert not is_resource_tracker(burner.pid)
+    source = "'multiprocessing.resource_tracker'; print(flush=True); input()"
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracker:
+        assert tracker.stdout is not None
+        tracker.stdout.readline()  # by now its command line is that of the program
+        assert is_resource_tracker(tracker.pid)
+        tracker.communicate(b"\n")
+    assert not is_resource_tracker(tracker.pid)
+
+
+@pytest.mark.parametrize(
+    ("source", "crash"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", KILLED),
+        ("raise SystemExit(3)", "with code 3"),
+        ("", ""),
+    ],
+)
+def test_a_described_crash_can_still_be_waited_for(source: str, crash: str) -> None:
+    """Whoever started the child can still ask for its exit code; a good end is no crash."""
+    child = subprocess.Popen([sys.executable, "-c", source])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert describe_crash(child.pid) == crash
+    assert describe_crash(child.pid) == crash
+    assert describe_activity(child.pid) == "has ended"
+    assert (child.wait() != 0) == bool(crash)
+    assert describe_crash(child.pid) == ""
+    assert describe_activity(child.pid) == "is gone"
+
+
+@pytest.mark.parametrize(
+    ("target", "argument", "crash"),
+    [(os._exit, 0, ""), (os._exit, 3, "with code 3"), (signal.raise_signal, 9, KILLED)],
+)
+def test_a_worker_is_known_until_it_is_joined(
+    target: Callable[[int], object], argument: int, crash: str
+) -> None:
+    """A process of Python's multiprocessing is listed with its crash, if it crashed."""
+    process = get_context("spawn").Process(target=target, args=(argument,))
+    process.start()
+    # Its sentinel is ready a moment earlier.
+    os.waitid(os.P_PID, process.pid or 0, os.WEXITED | os.WNOWAIT)
+    assert Worker(process.pid or 0, crash) in list_workers()
+    process.join()
+    assert process.pid not in [worker.pid for worker in list_workers()]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "is_memory"),
+    [(-9, "SIGKILL", True), (-7, "SIGBUS", True), (-15, "SIGTERM", False), (-11, "SIGSEGV", False)],
+)
+def test_a_process_that_the_kernel_ended_for_its_memory_names_the_settings(
+    code: int, name: str, is_memory: bool
+) -> None:
+    """The kernel kills a process for want of memory, and one that writes to a full /dev/shm."""
+    ending = describe_exit(code)
+    assert ending.startswith(f"by {name}")
+    assert ("lower per_worker_buffer_size, worker_buffer_size or " in ending) == is_memory
+
+
+def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
+    """Its activity is described with the CPU time that it has used."""
+    assert describe_crash(burner.pid) == ""
+    assert re.fullmatch(r"[a-z-]+, \d+\.\d\d CPU seconds used", describe_activity(burner.pid))
+
+
+def test_the_host_is_as_busy_as_this_process_at_least() -> None:
+    """A reading holds this process's own time, and no more busy than total time."""
+    reading = read_host_cpu()
+    assert 0 < reading.busy_s <= reading.total_s
+    assert reading.own_s > 0
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "own_s", "total_s", "expected"),
+    [
+        (1.0, 1.0, 4.0, 0.0),
+        (3.0, 1.0, 4.0, 0.5),
+        (4.0, 0.0, 4.0, 1.0),
+        (1.0, 1.1, 4.0, 0.0),
+        (5.0, 0.0, 4.0, 1.0),
+        (0.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_busy_time_that_is_not_ours_is_elsewhere(
+    busy_s: float, own_s: float, total_s: float, expected: float
+) -> None:
+    """The fraction lies between 0 and 1, however the two clocks are rounded."""
+    before = HostCpu(10.0, 100.0, 5.0)
+    after = HostCpu(10.0 + busy_s, 100.0 + total_s, 5.0 + own_s)
+    assert busy_elsewhere_fraction(before, after) == pytest.approx(expected)

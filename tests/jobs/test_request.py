@@ -1,0 +1,86 @@
+"""Requests: what they refuse, how long their sessions may take, and what travels to a child."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netpipe.errors import MisuseError
+from netpipe.jobs.request import SessionRequest
+from netpipe.linting.request import LintRequest
+from netpipe.measuring.request import MeasureRequest
+
+REQUESTS = [
+    SessionRequest("diagnose", result="result.json", parent=7),
+    MeasureRequest(accelerator="emulated:5ms", budget_s=1.5, not_from=("/one", "/two")),
+    LintRequest(intent="reproducible", silences={"no-workers": "small data"}, proves=True),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.kind)
+def test_a_request_survives_its_way_to_the_child(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+) -> None:
+    """The child reads what the parent wrote, but for the time that only the parent enforces."""
+    monkeypatch.setenv("NETPIPE_SESSION", replace(request_, time_left_s=3.0).to_json())
+    assert type(request_).from_environment() == request_
+
+
+def test_only_values_that_differ_from_their_defaults_are_sent() -> None:
+    """Another version of netpipe may not know a new field."""
+    assert json.loads(MeasureRequest(budget_s=7.0).to_json()) == {
+        "kind": "measure",
+        "budget_s": 7.0,
+    }
+    assert json.loads(LintRequest().to_json()) == {"kind": "lint"}
+
+
+def test_unknown_values_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of another version of netpipe may hold fields that this one does not know."""
+    monkeypatch.setenv("NETPIPE_SESSION", json.dumps({"kind": "measure", "mfu": 0.5, "new": 1}))
+    assert MeasureRequest.from_environment() == MeasureRequest(mfu=0.5)
+    assert SessionRequest.from_environment() == SessionRequest("measure")
+
+
+def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was not started as a session has none."""
+    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
+    assert SessionRequest.from_environment() is None
+
+
+def test_the_limit_of_a_session_follows_from_its_job() -> None:
+    """Each of --prove and --try adds its budget to a lint; a measurement may compile for long."""
+    lints = [
+        LintRequest(budget_s=20.0, start_limit_s=300.0, proves=proves, tries=tries).limit_s
+        for proves, tries in ((False, False), (True, False), (True, True))
+    ]
+    assert lints == [305.0, 345.0, 385.0]
+    assert MeasureRequest(budget_s=20.0, start_limit_s=300.0).limit_s == 1295.0
+    assert MeasureRequest(time_left_s=3.0).limit_s == 3.0
+
+
+@pytest.mark.parametrize(
+    ("request_type", "values", "words"),
+    [
+        (SessionRequest, {"accelerator": "h100"}, "accelerator .*auto.*found 'h100'"),
+        (SessionRequest, {"budget_s": 0.0}, "budget .*above 0.* found 0"),
+        (SessionRequest, {"budget_s": float("nan")}, "budget .*above 0.* found nan"),
+        (SessionRequest, {"batch_limit_s": -1.0}, "batch limit .*above 0.* found -1"),
+        (SessionRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (MeasureRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (MeasureRequest, {"flops_per_step": 0.0}, "FLOPs .*above 0.* found 0"),
+        (MeasureRequest, {"flops_per_step": float("inf")}, "FLOPs .*finite; found inf"),
+        (MeasureRequest, {"mfu": 0.0}, "MFU .*at most 1; found 0"),
+        (MeasureRequest, {"mfu": 1.5}, "MFU .*at most 1; found 1.5"),
+        (MeasureRequest, {"mfu": float("nan")}, "MFU .*at most 1; found nan"),
+        (LintRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (LintRequest, {"intent": "speed"}, "intent .*throughput.*found 'speed'"),
+    ],
+)
+def test_a_value_outside_its_range_is_refused(
+    request_type: type[SessionRequest], values: dict[str, Any], words: str
+) -> None:
+    """The request is checked before a process is started."""
+    with pytest.raises(MisuseError, match=words):
+        request_type(kind="measure", **values)

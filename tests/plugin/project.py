@@ -1,0 +1,202 @@
+"""A project with performance tests of its own, whose sessions are recorded, not run."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.duets.parent import Side, name_failures
+from netpipe.gate.duets import Duet
+from netpipe.jobs import parent
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.jobs.progress import OnProgress
+from netpipe.jobs.request import SessionRequest
+from netpipe.results.measurement import Device, Measurement
+from netpipe.results.work_profile import WorkProfile
+from tests.plugin.recorded import CPU, make_duet, recorded
+from tests.work_profiles import make_profile
+
+HERE = ProcessEnvironment()
+
+LINT = {
+    "schema": "netpipe.lint/1",
+    "intent": "throughput",
+    "grain_version": "0.2.18",
+    "graph": [],
+    "findings": [],
+    "silenced": [],
+    "trials": [],
+}
+
+# Warnings would be errors, as in the run around it; and hypothesis takes a second to import.
+INI = """[pytest]
+filterwarnings = default
+addopts = -p no:hypothesispytest
+"""
+
+# Asking the machine and git takes half a second, and nothing here depends on the answer.
+CONFTEST = """
+    import pytest
+
+    def pytest_benchmark_generate_machine_info():
+        return {"node": "testing", "cpu": {"brand_raw": "Testing CPU"}}
+
+    def pytest_benchmark_generate_commit_info():
+        return {"id": "0123456789"}
+
+    @pytest.fixture
+    def netpipe_loader():
+        raise AssertionError("the loader belongs to a session's process")
+
+    @pytest.fixture
+    def netpipe_step():
+        raise AssertionError("the step belongs to a session's process")
+"""
+
+LOAD_TIME = """
+    def test_load_time(netpipe_benchmark):
+        netpipe_benchmark("load_s_per_batch")
+"""
+
+NO_STALL = """
+    from netpipe.plugin.expectations import expect_no_stall
+
+    def test_no_stall(netpipe_measurement, netpipe_limits):
+        expect_no_stall(netpipe_measurement, netpipe_limits)
+"""
+
+
+def line_with(result: pytest.RunResult, *values: str) -> str:
+    """Return the first line of a run's output that holds all of these values; fail without one."""
+    for line in (*result.outlines, *result.errlines):
+        if all(value in line for value in values):
+            return line
+    pytest.fail(f"no line of the output holds {values}")
+
+
+def lost(result: pytest.RunResult) -> set[str]:
+    """Return the benchmarks that a run names as held by the baseline and produced by no test."""
+    before = "in the baseline, but no test produced it: "
+    return {line.removeprefix(before) for line in result.outlines if line.startswith(before)}
+
+
+def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run within this one not take itself for a worker of this one's pytest-xdist."""
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+
+@dataclass
+class Project:
+    """Somebody's folder of performance tests, run in this process.
+
+    Attributes:
+        pytester: Its folder, and pytest in it.
+        sessions: What its sessions measure, one after the other; the last one again and again.
+        device: What is here.
+        lint: What its sessions read of the order.
+        lints: What the first of them read instead, one after the other.
+        profiles: What its sessions count, one after the other; the last one again and again.
+        commands: The commands of the sessions that were started.
+        requests: What they were asked for.
+        places: Where those that measure were started.
+    """
+
+    pytester: pytest.Pytester
+    sessions: list[Measurement] = field(default_factory=lambda: [recorded()])
+    device: Device = CPU
+    lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
+    lints: list[dict[str, Any]] = field(default_factory=list)
+    profiles: list[WorkProfile] = field(default_factory=lambda: [make_profile()])
+    commands: list[list[str]] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    places: list[ProcessEnvironment] = field(default_factory=list)
+
+    def measured(
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        place: ProcessEnvironment = HERE,
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
+    ) -> Measurement:
+        """Stand in for a session that measures."""
+        self._note(command, request)
+        self.places.append(place)
+        return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
+
+    def dueted(self, base: Side[Any], now: Side[Any]) -> Duet:
+        """Stand in for a duet: each side measures once, and every slice is equal to that."""
+
+        def measure(side: Side[Any]) -> Measurement:
+            with name_failures(side.name):
+                return parent.run_measurement(side.command, side.request, side.environment)
+
+        return make_duet(now.request.quantity, measure(base), measure(now))
+
+    def linted(
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
+    ) -> dict[str, Any]:
+        """Stand in for a session that reads the order."""
+        self._note(command, request)
+        return self.lints.pop(0) if self.lints else self.lint
+
+    def counted(
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        place: ProcessEnvironment = HERE,
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
+    ) -> WorkProfile:
+        """Stand in for the sessions that count work."""
+        self._note(command, request)
+        self.places.append(place)
+        return self.profiles.pop(0) if len(self.profiles) > 1 else self.profiles[0]
+
+    def _note(self, command: Sequence[str], request: SessionRequest) -> None:
+        self.commands.append(list(command))
+        self.requests.append(request)
+
+    def has(self, text: str, name: str = "test_perf") -> Path:
+        """Write a test file."""
+        return self.pytester.makepyfile(**{name: text})
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest on the project."""
+        return self.pytester.runpytest_inprocess(*arguments)
+
+    def compare(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest on the project and hold it against its baseline."""
+        return self.run(*arguments, "--benchmark-compare")
+
+    def record(self, *sessions: Measurement) -> None:
+        """Record a baseline that has each of these thrice, then forget what was started for it.
+
+        Of fewer than three sessions nobody knows how far they spread.
+        """
+        before, self.sessions = self.sessions, [*(sessions or [recorded()])] * 3
+        count = str(len(self.sessions))
+        result = self.run("--netpipe-record", "first", "--netpipe-sessions", count)
+        assert result.ret == pytest.ExitCode.OK
+        self.sessions = before
+        self.commands.clear()
+        self.requests.clear()
+        self.places.clear()
+
+    @property
+    def baselines(self) -> list[str]:
+        """The files below `baselines`, in order."""
+        folder = self.pytester.path / "baselines"
+        return sorted(
+            str(path.relative_to(folder)) for path in folder.glob("**/*.*") if path.is_file()
+        )
+
+    def read_json(self, name: str) -> Any:
+        """Read a JSON file of the project."""
+        return json.loads((self.pytester.path / name).read_text(encoding="utf-8"))

@@ -1,0 +1,368 @@
+"""--netpipe-against: both versions in turns, and the pairs decide."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import repeat
+from xml.etree import ElementTree
+
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.git import git
+from netpipe.jobs import parent
+from netpipe.plugin import against
+from netpipe.plugin.worktrees import Checkout
+from netpipe.results.measurement import Measurement
+from tests.fakes import FakeClock
+from tests.plugin.project import HERE, LOAD_TIME, Project, line_with
+from tests.plugin.recorded import costly, recorded
+from tests.repository import commit_files, worktrees
+
+SLOWER = "load_cpu_ratio is 1.50 x (1.48 to 1.52), 3 duets, bound 1.03"
+AGAINST = ("--netpipe-against", "HEAD")
+
+
+@pytest.fixture
+def versioned(project: Project) -> Project:
+    """A project whose tests are committed."""
+    commit_files(project.pytester.path, {})
+    return project
+
+
+def side_by_side(base: Measurement, now: Measurement, duets: int = 3) -> list[Measurement]:
+    """What the sessions measure: this version by itself, then the sides of each duet."""
+    return [now, *([base, now] * duets)]
+
+
+def is_base(project: Project) -> list[bool]:
+    """Which of the sessions ran the other version."""
+    return [place.folder is not None for place in project.places]
+
+
+def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
+    """The duets decide; the first line has the ref, the metric, the ratio and its interval."""
+    versioned.sessions = side_by_side(recorded(), costly())
+    result = versioned.run(*AGAINST, "--junitxml", "junit.xml", "--netpipe-json", "run.json")
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED against HEAD", SLOWER)
+    line_with(result, "test_load_time", "load_cpu_ratio", "1.50 x", "REGRESSED")
+    case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+    assert properties["netpipe_outcome"] == "REGRESSED"
+    assert properties["netpipe_against"] == "HEAD"
+    document = versioned.read_json("run.json")
+    assert [comparison["against"] for comparison in document["comparisons"]] == ["HEAD"] * 5
+    assert len(document["against"]["duets"]) == 3
+
+
+@pytest.mark.parametrize("flag", [AGAINST, ("--netpipe-against=HEAD", "--benchmark-compare")])
+def test_the_command_that_repeats_it_names_the_ref(
+    versioned: Project, flag: tuple[str, ...]
+) -> None:
+    """Without the ref it would compare with a baseline that need not be there, and pass."""
+    versioned.sessions = side_by_side(recorded(), costly())
+    again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
+    assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
+
+
+def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
+    """Messages shorten a full hash; what programs read does not."""
+    sha = git(versioned.pytester.path, "rev-parse", "HEAD")
+    versioned.sessions = side_by_side(recorded(), costly())
+    result = versioned.run(
+        "--netpipe-against", sha, "--junitxml", "junit.xml", "--netpipe-json", "run.json"
+    )
+    result.stdout.fnmatch_lines([f"REGRESSED against {sha[:12]}: *"])
+    case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+    assert properties["netpipe_against"] == sha
+    assert versioned.read_json("run.json")["against"]["ref"] == sha
+
+
+def test_other_checkouts_are_listed_before_anything_is_measured(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, as the last step of preparing the other version."""
+    listed: list[int] = []
+
+    def other_folders(_: Checkout) -> tuple[str, ...]:
+        listed.append(len(versioned.requests))
+        return ()
+
+    monkeypatch.setattr(Checkout, "other_folders", other_folders)
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+    assert listed == [0]
+
+
+def test_both_versions_are_timed_at_once(versioned: Project) -> None:
+    """After the measurement of this version, two duets of the ref and this version are enough."""
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+    assert is_base(versioned) == [False, True, False, True, False]
+    assert [request.kind for request in versioned.requests] == ["measure", *["duet"] * 4]
+    assert {request.duet_s for request in versioned.requests[1:]} == {10.0}
+
+
+def test_an_open_question_takes_more_duets(versioned: Project) -> None:
+    """Five duets that do not agree are inconclusive: a skipped test, or a failed one if asked."""
+    measured = [recorded()]
+    for ratio in (1.2, 0.9, 1.1, 1.15, 0.9):
+        measured += [recorded(), recorded(load_cpu_ratio=2 * ratio)]
+    versioned.sessions = list(measured)
+    versioned.run(*AGAINST).assert_outcomes(skipped=1)
+    assert len(versioned.requests) == 11
+    versioned.sessions = list(measured)
+    versioned.run(*AGAINST, "--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
+
+
+def test_the_baseline_is_held_beside_the_duets(versioned: Project) -> None:
+    """What is equal to the ref, but slower than the baseline, fails: both were asked for."""
+    versioned.record()
+    versioned.sessions = side_by_side(costly(), costly())
+    result = versioned.compare(*AGAINST)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*against HEAD*", "*1.00 x*PASS*", "*against the baseline*"])
+    line_with(result, "test_load_time", "load_cpu_ratio", "1.50 x", "REGRESSED")
+    assert len(versioned.requests) == 6
+
+
+def test_the_duets_overrule_a_baseline_that_is_fine(versioned: Project) -> None:
+    """A version that is slower than the ref fails, whatever the baseline allows."""
+    versioned.record(costly())
+    versioned.sessions = side_by_side(recorded(), costly())
+    versioned.compare(*AGAINST).assert_outcomes(failed=1)
+
+
+def test_each_quantity_has_its_own_duets(versioned: Project) -> None:
+    """Two benchmarks of one quantity share their duets; one of another quantity has its own."""
+    step = 'def test_step(netpipe_benchmark): netpipe_benchmark("step_s")'
+    versioned.has(f"{LOAD_TIME}\n    {step}\n    test_again = test_step")
+    versioned.run(*AGAINST).assert_outcomes(passed=3)
+    quantities = [request.quantity for request in versioned.requests[1:]]
+    assert quantities == ["load_s_per_batch"] * 4 + ["step_s"] * 4
+
+
+def test_each_version_must_run_its_own_code(versioned: Project) -> None:
+    """A session is told which checkout its code comes from, and from which none may."""
+    versioned.run(*AGAINST)
+    here = str(versioned.pytester.path)
+    _, base, now, *_ = versioned.requests
+    assert (now.code_from, tuple(now.not_from)) == (here, (base.code_from,))
+    assert (base.code_from, tuple(base.not_from)) == (str(versioned.places[1].folder), (here,))
+
+
+def test_the_other_version_runs_its_own_test(versioned: Project) -> None:
+    """Its command has the node, the root and the ini file of the worktree, and this cache."""
+    versioned.run(*AGAINST, "--netpipe-budget", "5")
+    there, command = versioned.places[1].folder, versioned.commands[1]
+    assert command[3:6] == [f"{there}/test_perf.py::test_load_time", f"--rootdir={there}", "-c"]
+    assert command[6] == f"{there}/tox.ini"
+    assert "--netpipe-budget" in command
+    assert "--netpipe-against" not in command
+    assert command[-1] == f"cache_dir={versioned.pytester.path}/.pytest_cache"
+
+
+def test_both_versions_need_no_cache(versioned: Project) -> None:
+    """Where pytest's cache cannot be written, each version finds its data by itself."""
+    versioned.run(*AGAINST, "-o", "cache_dir=/proc/no").assert_outcomes(passed=1)
+    assert versioned.commands[1][-1] == "cache_dir=/proc/no"
+
+
+def test_nothing_is_left(versioned: Project) -> None:
+    """The worktree is gone at the end of a run that failed."""
+    versioned.sessions = side_by_side(recorded(), costly())
+    versioned.run(*AGAINST).assert_outcomes(failed=1)
+    assert versioned.places[1].folder is not None
+    assert not versioned.places[1].folder.exists()
+    assert worktrees(versioned.pytester.path) == 1
+
+
+def test_an_interrupted_run_leaves_nothing(base_raises: Callable[[BaseException], Project]) -> None:
+    """Ctrl-C while the other version is measured: its worktree is gone all the same."""
+    project = base_raises(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        project.run(*AGAINST)
+    assert worktrees(project.pytester.path) == 1
+
+
+def test_a_ref_that_is_not_there_is_a_usage_error(versioned: Project) -> None:
+    """One sentence, before anything is measured."""
+    result = versioned.run("--netpipe-against", "nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = f"*--netpipe-against: REF *{versioned.pytester.path}; found 'nowhere'*"
+    result.stderr.fnmatch_lines([said])
+    assert not versioned.requests
+
+
+def test_a_folder_outside_git_is_a_usage_error(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, before anything is measured."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.pytester.path.parent))
+    result = project.run(*AGAINST)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR", "--netpipe-against", "folder", "git")
+    assert not project.requests
+
+
+@pytest.fixture
+def base_raises(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[BaseException], Project]:
+    """Let every session of the other version fail."""
+
+    def let(error: BaseException) -> Project:
+        measured = versioned.measured
+
+        def fails(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+            if place.folder is not None:
+                raise error
+            return measured(command, request, place, progress)
+
+        monkeypatch.setattr(parent, "run_measurement", fails)
+        return versioned
+
+    return let
+
+
+def test_a_test_that_the_ref_lacks_has_no_base(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """It says so in one sentence and passes, or fails where the flags say so."""
+    project = base_raises(NoSuchTestError("no such test"))
+    reason = "NO_BASELINE against HEAD: HEAD has no test test_perf.py::test_load_time"
+    result = project.run(*AGAINST)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([reason])
+    result = project.run(*AGAINST, "--netpipe-missing", "fail")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([reason])
+
+
+def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
+    """They pass, and say that nothing was judged; nothing of the ref is run, or fails the run."""
+    work = "def test_work(netpipe_work): netpipe_work.compare()"
+    project.has(f"{LOAD_TIME}\n    {work}")
+    own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
+    for path in own:
+        path.unlink()
+    commit_files(project.pytester.path, {"input.py": "", "README": "netpipe comes"})
+    for path, text in own.items():
+        path.write_text(text)
+    result = project.run(*AGAINST)
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["nothing was compared: HEAD has no test with netpipe at all.*"])
+    line_with(result, "test_load_time", "NO_BASELINE against HEAD")
+    assert not any(is_base(project))
+    result.stdout.no_fnmatch_line("*counting the work of HEAD*")
+    assert project.run(*AGAINST, "--netpipe-missing", "fail").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_tests_under_another_name_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """A renamed test is judged by nothing, which fails the run."""
+    result = base_raises(NoSuchTestError("no such test")).run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
+def test_tests_that_git_ignores_are_not_the_first(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """No version of them is in git, so later changes could not be compared with them either."""
+    project = base_raises(NoSuchTestError("no such test"))
+    git(project.pytester.path, "rm", "--quiet", "--cached", "-r", ".")
+    commit_files(project.pytester.path, {".gitignore": "*.py"})
+    result = project.run(*AGAINST)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
+def test_without_a_base_the_baseline_decides(
+    versioned: Project, base_raises: Callable[[BaseException], Project]
+) -> None:
+    """A test that the ref lacks is held against the baseline, alarms confirmed as ever."""
+    versioned.record()
+    project = base_raises(NoSuchTestError("no such test"))
+    project.sessions = [costly()]
+    project.compare(*AGAINST).assert_outcomes(failed=1)
+    assert len(project.requests) == 2
+
+
+def test_a_failing_session_of_the_ref_is_named(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """The failure says whose session it was; the second benchmark does not wait for it again."""
+    result = base_raises(SessionError("it crashed")).run(*AGAINST)
+    result.assert_outcomes(failed=1)
+    line_with(result, "session of HEAD", "it crashed")
+
+
+def test_other_data_have_no_base(versioned: Project) -> None:
+    """A ref that measures other data is not compared with, and no more than one duet is spent."""
+    other = replace(recorded(), fingerprint="other")
+    versioned.sessions = side_by_side(other, recorded())
+    result = versioned.run(*AGAINST)
+    line_with(result, "NOT_COMPARED against HEAD", "other data")
+    assert len(versioned.requests) == 3
+
+
+def test_a_recording_is_compared_with_nothing(versioned: Project) -> None:
+    """With --netpipe-record, the ini key may stand: no duet is measured."""
+    versioned.run(*AGAINST, "--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert len(versioned.requests) == 1
+
+
+def test_a_run_without_benchmarks_checks_nothing_out(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests of another kind need no other version."""
+    monkeypatch.setattr(against, "open_version", lambda *_: pytest.fail("checked out"))
+    versioned.has("def test_other(): pass")
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+
+
+@pytest.fixture
+def slow_sessions(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Iterable[float]], None]:
+    """Let each session take so many seconds of a clock that nothing else moves."""
+
+    def let(seconds: Iterable[float]) -> None:
+        clock, coming = FakeClock(), iter(seconds)
+        monkeypatch.setattr(MonotonicClock, "__call__", lambda _: clock())
+
+        def takes_long(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+            clock.sleep(next(coming))
+            return project.measured(command, request, place, progress)
+
+        monkeypatch.setattr(parent, "run_measurement", takes_long)
+
+    return let
+
+
+def test_duets_end_with_their_time(
+    versioned: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """Duets that slow sessions leave no time for are not measured; what is open is no PASS."""
+    slow_sessions(repeat(700.0))
+    result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [request.limit_s for request in versioned.requests] == [815.0, 815.0, 815.0]
+    line_with(result, "timed tests: 1", "20 s", "50 min")
+    line_with(result, "INCONCLUSIVE against HEAD", "1 duet", "1400", "2075 s")
+
+
+def test_a_comparison_ends_with_its_time(
+    project: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """An open comparison is INCONCLUSIVE where there is no time for another session."""
+    project.record()
+    project.sessions = [costly()]
+    slow_sessions([800.0])
+    result = project.compare("--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [request.limit_s for request in project.requests] == [815.0]
+    line_with(result, "INCONCLUSIVE", "800", "1265 s")

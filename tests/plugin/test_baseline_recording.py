@@ -1,0 +1,117 @@
+"""Recording a baseline: only when everything was fine, and so that other tools can read it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from netpipe.jobs import parent
+from netpipe.results.measurement import Measurement
+from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.recorded import costly, loader_bound, recorded
+
+FAILING = """
+    def test_failing():
+        raise ValueError("not today")
+"""
+
+
+def test_a_baseline_is_written(project: Project) -> None:
+    """A recording writes one numbered file for the device, and says where."""
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
+    assert result.ret == pytest.ExitCode.OK
+    assert project.baselines == ["cpu-testing-4/0001_first.json"]
+    line_with(result, "recorded", "/baselines/cpu-testing-4/0001_first.json")
+
+
+def test_a_baseline_has_the_next_number(project: Project) -> None:
+    """A second recording replaces nothing: it gets the next number."""
+    project.record()
+    project.run("--netpipe-record", "second", "--netpipe-sessions", "1")
+    assert project.baselines == [
+        "cpu-testing-4/0001_first.json",
+        "cpu-testing-4/0002_second.json",
+    ]
+
+
+def test_a_recording_is_not_compared(project: Project) -> None:
+    """A run that becomes the baseline is held against none: it may be slower, and is recorded."""
+    project.record()
+    project.sessions = [costly()]
+    result = project.compare("--netpipe-record", "slower", "--netpipe-sessions", "1")
+    result.assert_outcomes(passed=1)
+    assert "cpu-testing-4/0002_slower.json" in project.baselines
+
+
+def test_a_baseline_holds_one_median_for_each_session(project: Project) -> None:
+    """As many sessions are run as asked, and `stats.data` has the median of each."""
+    project.sessions = [recorded(load_s=0.009), recorded(load_s=0.010), recorded(load_s=0.012)]
+    project.run("--netpipe-record", "first", "--netpipe-sessions", "3")
+    document = project.read_json("baselines/cpu-testing-4/0001_first.json")
+    (benchmark,) = document["benchmarks"]
+    assert benchmark["fullname"] == "test_perf.py::test_load_time"
+    assert benchmark["stats"]["data"] == pytest.approx([0.009, 0.010, 0.012])
+    assert document["netpipe"]["schema"] == "netpipe.baseline/1"
+    assert document["netpipe"]["benchmarks"]["test_perf.py::test_load_time"] == [0, 1, 2]
+    assert len(project.requests) == 3
+
+
+@pytest.mark.parametrize("command", ["list", "compare"])
+def test_other_tools_read_a_baseline(project: Project, command: str) -> None:
+    """pytest-benchmark's own command line lists a baseline and shows its benchmarks."""
+    project.record()
+    tool = [sys.executable, "-m", "pytest_benchmark", "--storage=baselines", command]
+    answer = subprocess.run(
+        tool, cwd=project.pytester.path, check=True, capture_output=True, text=True
+    ).stdout
+    assert {"list": "0001_first.json", "compare": "test_load_time"}[command] in answer
+
+
+@pytest.mark.parametrize(
+    ("text", "sessions", "reason"),
+    [
+        (LOAD_TIME + FAILING, [recorded()], "test failed"),
+        (LOAD_TIME, [recorded(), loader_bound()], "cpu-testing-4 was loader-bound"),
+        ("def test_measured(netpipe_measurement): pass", [recorded()], "no benchmark"),
+    ],
+    ids=["failing test", "unhealthy verdict", "no benchmark"],
+)
+def test_a_run_that_cannot_be_a_baseline_records_nothing(
+    project: Project, text: str, sessions: list[Measurement], reason: str
+) -> None:
+    """No file is written, the run fails, and the summary says why."""
+    project.has(text)
+    project.sessions = sessions
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", str(len(sessions)))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no baseline", reason)
+    assert project.baselines == []
+
+
+def test_a_session_that_cannot_be_recorded_is_the_last(project: Project) -> None:
+    """The others would take minutes and be refused with it."""
+    project.sessions = [recorded(), loader_bound(), loader_bound(), recorded()]
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "9")
+    line_with(result, "no baseline", "cpu-testing-4 was loader-bound")
+    assert len(project.requests) == 3
+
+
+def test_an_interrupted_recording_says_so(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not said that a test failed."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        pytest.exit("enough")
+
+    monkeypatch.setattr(parent, "run_measurement", interrupted)
+    result = project.run("--netpipe-record", "first")
+    line_with(result, "no baseline was recorded: the run was interrupted")
+
+
+def test_a_name_must_be_one_of_a_file(project: Project) -> None:
+    """A name that would lead to another folder is refused before anything is measured."""
+    result = project.run("--netpipe-record", "../first")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR", "--netpipe-record", "../first")
+    assert not project.requests

@@ -1,0 +1,179 @@
+"""A pull request that changes baselines: compared with those before it, and shown."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import Project, line_with
+from tests.plugin.recorded import H200, HOST, costlier, costly, recorded
+from tests.repository import commit, git, init
+
+CHANGED = (
+    "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json is what was accepted"
+    " before"
+)
+
+
+@pytest.fixture
+def pulled(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with a baseline on main, tested as a pull request that has no commit yet."""
+    init(project.pytester.path)
+    project.record()
+    commit(project.pytester.path)
+    git(project.pytester.path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(project.pytester.path, "checkout", "--quiet", "-b", "feature")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    return project
+
+
+@pytest.fixture
+def approving(pulled: Project) -> Project:
+    """One that became slower, and brings a baseline that accepts it."""
+    pulled.record(costlier())
+    commit(pulled.pytester.path)
+    pulled.sessions = [costlier()]
+    return pulled
+
+
+def test_nobody_approves_themselves(approving: Project) -> None:
+    """What it is held against is what was accepted before; the change is shown, old and new."""
+    result = approving.compare()
+    result.assert_outcomes(failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "load_cpu_ratio", " 2 ", "2.12", "1.06 x")
+    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.06 x", "cpu-testing-4/0001_first.json")
+    line_with(result, "baselines of", "origin/main")
+    line_with(result, CHANGED)
+
+
+def test_the_accepted_one_stands_in_the_table(approving: Project) -> None:
+    """pytest-benchmark's own table shows what was compared with."""
+    result = approving.compare()
+    line_with(result, "test_load_time (0001_first)")
+    result.stdout.no_fnmatch_line("test_load_time (0002_first) *")
+
+
+def test_without_a_pull_request_the_working_tree_counts(
+    approving: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At home, where a baseline is recorded, it is compared with at once."""
+    monkeypatch.setenv("GITHUB_BASE_REF", "")
+    result = approving.compare()
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*baseline changed*")
+
+
+@pytest.mark.parametrize(("at", "failed"), [("here", 0), ("origin/main", 1), ("HEAD", 0)])
+def test_the_commit_can_be_chosen(approving: Project, at: str, failed: int) -> None:
+    """By name, or none of them, whatever is tested."""
+    result = approving.compare(f"--netpipe-baselines-at={at}")
+    result.assert_outcomes(passed=1 - failed, failed=failed)
+
+
+def test_a_baseline_that_is_gone_still_counts(pulled: Project) -> None:
+    """Deleting it hides no regression."""
+    (pulled.pytester.path / "baselines" / "cpu-testing-4" / "0001_first.json").unlink()
+    pulled.sessions = [costly()]
+    result = pulled.compare()
+    result.assert_outcomes(failed=1)
+    said = "removed cpu-testing-4/0001_first.json, which leaves cpu-testing-4 without a baseline"
+    result.stdout.fnmatch_lines([f"baseline changed: {said}"])
+
+
+def test_a_baseline_of_the_same_name_is_named(pulled: Project) -> None:
+    """Recording anew over what was accepted is a change like any other."""
+    (pulled.pytester.path / "baselines" / "cpu-testing-4" / "0001_first.json").unlink()
+    pulled.record(costly())
+    pulled.sessions = [costly()]
+    result = pulled.compare()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["baseline changed: replaced cpu-testing-4/0001_first.json*name"])
+
+
+def test_another_device_s_baseline_is_named(pulled: Project) -> None:
+    """No run on this device is compared with it, and a reviewer must see it all the same."""
+    pulled.record(recorded(device=H200))
+    result = pulled.compare()
+    result.assert_outcomes(passed=1)
+    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first that can")
+
+
+def test_other_differences_of_a_changed_baseline_are_listed(pulled: Project) -> None:
+    """A baseline of another host may have other figures for that."""
+    pulled.record(replace(recorded(), host=replace(HOST, cpu="Another CPU")))
+    result = pulled.compare()
+    line_with(result, "cpu-testing-4/0002_first.json", "host:")
+
+
+def test_equal_baselines_are_not_listed(pulled: Project) -> None:
+    """The commit alone is named."""
+    result = pulled.compare()
+    line_with(result, "baselines of", "origin/main")
+    result.stdout.no_fnmatch_line("*changed*")
+
+
+def test_the_change_is_json_too(approving: Project) -> None:
+    """With commit, files and figures."""
+    approving.compare("--netpipe-json", "run.json")
+    accepted = approving.read_json("run.json")["accepted"]
+    assert accepted["commit"] == git(approving.pytester.path, "rev-parse", "main")
+    (change,) = accepted["baseline_changes"]
+    assert (change["change"], change["file"]) == ("added", "cpu-testing-4/0002_first.json")
+    assert (change["before"], change["after"]) == ("0001_first.json", "0002_first.json")
+    assert change["figures"]["load_cpu_ratio"] == {"before": 2.0, "after": 2.12, "ratio": 1.06}
+
+
+def test_github_gets_a_changed_baseline(
+    approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A warning at the file, and both tables in the step summary."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    result = approving.compare()
+    where = "file=baselines/cpu-testing-4/0002_first.json,title=baseline changed"
+    assert f"::warning {where}::{CHANGED}" in result.outlines
+    summary = (tmp_path / "summary.md").read_text()
+    assert "| load\\_cpu\\_ratio | 2 | 2.12 | 1.06 x |" in summary
+    assert "added cpu-testing-4/0002\\_first.json" in summary
+
+
+def test_a_history_that_is_cut_off_is_a_usage_error(pulled: Project) -> None:
+    """Before anything is measured, with what to fetch."""
+    git(pulled.pytester.path, "update-ref", "-d", "refs/remotes/origin/main")
+    result = pulled.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: --netpipe-baselines-at", "fetch-depth: 0")
+    assert not pulled.requests
+
+
+def test_a_damaged_baseline_is_not_merged(pulled: Project) -> None:
+    """What would be compared with afterwards is read before."""
+    folder = pulled.pytester.path / "baselines" / "cpu-testing-4"
+    (folder / "0001_other.json").write_text((folder / "0001_first.json").read_text())
+    result = pulled.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR", "0001_first.json", "0001_other.json")
+
+
+def test_recording_writes_into_the_working_tree(pulled: Project) -> None:
+    """From wherever baselines are read, and under the number that is next there."""
+    pulled.record()
+    pulled.record()
+    assert pulled.baselines == [f"cpu-testing-4/000{number}_first.json" for number in (1, 2, 3)]
+
+
+def test_a_run_without_timed_tests_needs_no_commit(pulled: Project) -> None:
+    """Tests of correctness of a shallow clone run as they did."""
+    git(pulled.pytester.path, "update-ref", "-d", "refs/remotes/origin/main")
+    pulled.has("def test_plain(): pass")
+    assert pulled.compare().ret == pytest.ExitCode.OK
+
+
+def test_nothing_is_left_behind(
+    approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The commit's baselines live as long as the run."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    approving.compare()
+    assert list(tmp_path.glob("netpipe-*")) == []

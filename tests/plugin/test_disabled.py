@@ -1,0 +1,136 @@
+"""Benchmarks that cannot run: the run fails and says why, it never passes."""
+
+from dataclasses import replace
+
+import pytest
+
+from netpipe.gate import metrics
+from tests.plugin.project import INI, LOAD_TIME, NO_STALL, Project, line_with
+
+DISABLED = "benchmarks are disabled (--benchmark-disable): nothing was measured*"
+
+
+def test_a_disabled_benchmark_fails(project: Project) -> None:
+    """Where pytest-benchmark measures nothing, the benchmark fails and says what to run."""
+    result = project.compare("--benchmark-disable")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([DISABLED])
+
+
+def test_a_run_that_measured_nothing_fails(project: Project) -> None:
+    """When every timed test was skipped, the comparison fails: there was none."""
+    result = project.compare("--benchmark-skip")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["nothing was measured*"])
+
+
+ORDER = "def test_order(netpipe_lint): assert netpipe_lint"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--benchmark-skip",
+        "-m 'not slow'",
+        "-k 'order or stall'",
+        "--deselect=test_perf.py::test_load_time",
+        "-n2 --benchmark-skip",
+        "-n2 -m 'not slow'",
+        "--collect-only",
+        "--setup-only",
+    ],
+)
+def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None:
+    """Other tests that measure or read do not stand in for the benchmarks that addopts left out."""
+    project.record()
+    project.has(f"\n    import pytest\n    pytestmark = pytest.mark.slow\n{LOAD_TIME}")
+    project.has(NO_STALL, "test_waits_stall")
+    project.has(ORDER, "test_reads_order")
+    project.pytester.makeini(f"{INI.rstrip()} {flags}\nmarkers = slow\n")
+    result = project.compare()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "nothing was compared")
+
+
+def test_last_failed_that_skips_the_benchmarks_fails(project: Project) -> None:
+    """A file of benchmarks that --lf does not even collect is not compared either."""
+    project.record()
+    project.has("def test_order(netpipe_lint): assert False", "test_reads_order")
+    project.compare()
+    project.has(ORDER, "test_reads_order")
+    assert project.compare("--lf").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_benchmarks_that_are_all_gone_fail(project: Project) -> None:
+    """Where only baselines still know of benchmarks, there is nothing to compare."""
+    project.record()
+    project.has(NO_STALL)
+    assert project.compare().ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("text", [NO_STALL, ORDER, "def test_plain(): pass"])
+def test_a_project_without_benchmarks_has_nothing_to_compare(project: Project, text: str) -> None:
+    """Where no benchmark is, chosen or stored, --benchmark-compare asks for nothing."""
+    project.has(text)
+    assert project.compare().ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("text", [NO_STALL, ORDER])
+def test_a_chosen_file_without_benchmarks_has_nothing_to_compare(
+    project: Project, text: str
+) -> None:
+    """Where a missing baseline fails, a file that measures or reads and compares nothing passes."""
+    project.record()
+    project.has(text, "test_other")
+    result = project.compare("test_other.py", "--netpipe-missing=fail")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_deselected_comparison_with_the_baselines_commit_fails(project: Project) -> None:
+    """--netpipe-against baseline asks for a comparison, though no version was checked out yet."""
+    project.record()
+    project.has(ORDER, "test_reads_order")
+    result = project.run("--netpipe-against=baseline", "-k", "order")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "nothing was compared")
+
+
+def test_where_missing_fails_something_must_be_judged(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A metric that is reported only fails no test, but a run that judged no other one."""
+    reported = replace(metrics.STEP, is_judged_on_shared_cores=False)
+    monkeypatch.setitem(metrics.GATED, "step_s", (reported,))
+    project.has(LOAD_TIME.replace("load_s_per_batch", "step_s"), "test_step")
+    project.record()
+    result = project.compare("--netpipe-missing=fail")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.OK
+    result = project.compare("--netpipe-missing=fail", "test_step.py")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "no metric was judged")
+
+
+def test_looking_is_no_failure(project: Project) -> None:
+    """A run that was only to list its tests is not blamed for measuring nothing."""
+    result = project.compare("--collect-only")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_test_that_puts_nothing_fails(project: Project) -> None:
+    """A test that asks for the benchmark and benchmarks nothing has failed."""
+    project.has("def test_load_time(netpipe_benchmark): pass")
+    result = project.compare()
+    result.assert_outcomes(failed=1)
+    line_with(result, "netpipe_benchmark", "benchmarked nothing")
+
+
+def test_an_unknown_quantity_is_named(project: Project) -> None:
+    """A quantity that is none of those measured is refused with those that are."""
+    project.has("def test_load_time(netpipe_benchmark): netpipe_benchmark('speed')")
+    result = project.compare()
+    line_with(result, "load_s_per_batch", "step_s", "train_s_per_step", "'speed'")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED

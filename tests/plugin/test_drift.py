@@ -1,0 +1,48 @@
+"""Small steps that add up, from the oldest baseline that a run can be compared with."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.plugin.project import Project, line_with
+from tests.plugin.recorded import recorded
+
+
+def has_note(result: pytest.RunResult) -> bool:
+    """Whether a line says that small steps of the ratio were not added up, for lack of a base."""
+    note = "small steps .*no earlier baseline.* load_cpu_ratio, "
+    return any(re.match(note, line) for line in result.outlines)
+
+
+def test_other_data_at_first_hide_no_drift(project: Project) -> None:
+    """The second baseline is the oldest comparable one, so 12% since then fail."""
+    project.record(replace(recorded(), fingerprint="other data"))
+    project.record(recorded(load_cpu_ratio=2.0))
+    project.record(recorded(load_cpu_ratio=2.2))
+    project.sessions = [recorded(load_cpu_ratio=2.24)]
+    result = project.compare("--netpipe-json=run.json")
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.12 x", "0002_first.json")
+    oldest = {comparison["oldest"] for comparison in project.read_json("run.json")["comparisons"]}
+    assert oldest == {"cpu-testing-4/0002_first.json"}
+
+
+@pytest.mark.parametrize("fingerprint", ["other data", ""])
+def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerprint: str) -> None:
+    """Whether the only baselines before the latest are of other data, or there are none."""
+    if fingerprint:
+        project.record(replace(recorded(), fingerprint=fingerprint))
+    project.record()
+    result = project.compare("--netpipe-json=run.json")
+    assert result.ret == pytest.ExitCode.OK
+    assert has_note(result)
+    comparisons = project.read_json("run.json")["comparisons"]
+    assert {comparison["oldest"] for comparison in comparisons} == {None}
+
+
+def test_with_an_earlier_baseline_there_is_no_note(project: Project) -> None:
+    """A second baseline of the same data is what the next runs are added up from."""
+    project.record()
+    project.record()
+    assert not has_note(project.compare())

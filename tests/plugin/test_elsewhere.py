@@ -1,0 +1,57 @@
+"""A project that uses pytest-benchmark alone: netpipe, installed beside it, changes nothing."""
+
+import pytest
+
+from tests.plugin.project import LOAD_TIME, Project, line_with
+
+PLAIN = """
+    def test_plain(benchmark):
+        benchmark.pedantic(lambda: None, rounds=3)
+"""
+
+
+@pytest.fixture
+def plain(project: Project) -> Project:
+    """A project with a benchmark of pytest-benchmark's own and none of netpipe's."""
+    project.has(PLAIN)
+    return project
+
+
+def test_its_comparison_is_left_alone(plain: Project) -> None:
+    """--benchmark-compare compares with what --benchmark-save stored, in pytest-benchmark's way."""
+    plain.run("--benchmark-save", "mine")
+    result = plain.compare()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines_random(["test_plain (NOW) *", "test_plain (0001_mine) *"])
+    result.stdout.no_fnmatch_line("*netpipe ===*")
+
+
+def test_a_run_can_be_chosen(plain: Project) -> None:
+    """--benchmark-compare with a number compares with that run."""
+    plain.run("--benchmark-save", "mine")
+    plain.run("--benchmark-save", "newer")
+    result = plain.run("--benchmark-compare", "0001")
+    result.stdout.fnmatch_lines_random(["test_plain (NOW) *", "test_plain (0001_mine) *"])
+    result.stdout.no_fnmatch_line("*newer*")
+
+
+def test_its_warning_is_its_own(plain: Project) -> None:
+    """With nothing stored, pytest-benchmark warns as it always does."""
+    result = plain.compare()
+    assert result.ret == pytest.ExitCode.OK
+    line_with(result, "PytestBenchmarkWarning", "compare")
+
+
+def test_no_device_is_looked_for(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project without a test of netpipe's starts no process to find a device."""
+    monkeypatch.setattr("netpipe.device.detection.find_device", lambda: pytest.fail("looked"))
+    assert plain.compare().ret == pytest.ExitCode.OK
+
+
+def test_a_storage_of_ones_own_is_left_alone(project: Project) -> None:
+    """A chosen --benchmark-storage is still pytest-benchmark's, beside netpipe's baselines."""
+    project.has(LOAD_TIME + PLAIN)
+    project.run("--benchmark-storage", "file://./mine", "--benchmark-save", "mine")
+    result = project.compare("--benchmark-storage", "file://./mine")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines_random(["test_plain (NOW) *", "test_plain (0001_mine) *"])

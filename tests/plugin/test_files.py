@@ -1,0 +1,167 @@
+"""Baseline files that cannot be used or written: said before measuring, and nothing is lost."""
+
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.disk import fill, make_read_only, use_temporary_folder
+from tests.plugin.project import INI, Project, line_with
+from tests.plugin.recorded import H200, recorded
+
+RECORD = ("--netpipe-record=second", "--netpipe-sessions=1")
+KEY = "cpu-testing-4"
+FIRST, SECOND = f"{KEY}/0001_first.json", f"{KEY}/0002_second.json"
+
+
+@pytest.fixture
+def baselined(project: Project) -> Project:
+    """A project with a baseline."""
+    project.record()
+    return project
+
+
+@pytest.fixture
+def folder(baselined: Project) -> Path:
+    """Its folder of baselines."""
+    return baselined.pytester.path / "baselines"
+
+
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's folder for temporary files."""
+    made = tmp_path_factory.mktemp("temporary")
+    use_temporary_folder(monkeypatch, made)
+    return made
+
+
+def _empty(path: Path) -> None:
+    path.write_text("")
+
+
+def _cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-700])
+
+
+def _corrupt(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"0.01", b"0.02", 1))
+
+
+def _take_the_number(path: Path) -> None:
+    path.rename(path.with_name("first.json"))
+
+
+def _put_a_file_for_the_folder(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("not a folder")
+
+
+def _link_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "values"),
+    [
+        (_empty, "0001_first.json: file *JSON*Record it again"),
+        (_cut_off, "0001_first.json: file *JSON*Record it again"),
+        (_corrupt, "0001_first.json: netpipe.digest *Record it again"),
+        (_take_the_number, "first.json: name *NNNN_<name>.json*"),
+        (_put_a_file_for_the_folder, f"{KEY}: folder *Not a directory"),
+        (_link_nowhere, "0001_first.json: file *No such file*"),
+    ],
+)
+def test_what_cannot_be_used_ends_the_run(
+    baselined: Project, folder: Path, spoil: Callable[[Path], None], values: str
+) -> None:
+    """One sentence names the file; nothing is measured, and nothing passes for no baseline."""
+    spoil(folder / FIRST)
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line]
+    assert fnmatch(line, f"ERROR: *{values}*")
+    assert not baselined.requests
+
+
+def test_a_baseline_that_is_gone_is_missed(baselined: Project, folder: Path) -> None:
+    """Without its file a device has no baseline, which is said and fails where that is asked."""
+    (folder / FIRST).unlink()
+    result = baselined.compare("--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "NO_BASELINE:", KEY)
+
+
+def test_pytest_benchmark_reads_the_latest_alone(baselined: Project) -> None:
+    """Its table shows the latest baseline, and it warns of none of the others."""
+    baselined.record()
+    strict = "filterwarnings = error::pytest_benchmark.logger.PytestBenchmarkWarning"
+    baselined.pytester.makeini(INI.replace("filterwarnings = default", strict))
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines_random(["test_load_time (0002_first) *"])
+
+
+@pytest.mark.parametrize("number", ["0001", "0002"])
+def test_every_baseline_must_be_whole(baselined: Project, folder: Path, number: str) -> None:
+    """Any of them may hold what small steps are added up from, or a benchmark that no other has."""
+    baselined.record()
+    baselined.record()
+    damaged = FIRST.replace("0001", number)
+    (folder / damaged).write_text("")
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR", damaged, "JSON")
+    assert not baselined.requests
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_recording_that_cannot_be_written_is_refused(
+    baselined: Project, folder: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is measured, whether or not its folder would have to be made."""
+    make_read_only(monkeypatch, folder.parent)
+    result = baselined.run(*RECORD, f"--netpipe-accelerator={'emulated:5ms' if is_new else 'auto'}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: ", "/baselines", "--netpipe-record", "Read-only file system")
+    assert not baselined.requests
+    assert baselined.baselines == [FIRST]
+
+
+def test_any_folder_may_lie_beside_that_of_the_baselines(project: Project) -> None:
+    """A folder `baseline` of the project is not in the way of its first recording."""
+    project.pytester.mkdir("baseline")
+    project.record()
+
+
+def test_a_recording_that_fits_no_longer_is_kept(
+    baselined: Project, folder: Path, temporary: Path
+) -> None:
+    """The run fails, the earlier baseline is untouched, and the file that is named is whole."""
+    before = (folder / FIRST).read_bytes()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        fill(monkeypatch, folder)
+        result = baselined.run(*RECORD)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (kept,) = temporary.glob("*/0002_second.json")
+    found = "No space left on device"
+    line_with(result, "no baseline", f"/baselines/{KEY}: folder", found, str(kept))
+    assert baselined.baselines == [FIRST]
+    assert (folder / FIRST).read_bytes() == before
+    kept.rename(folder / SECOND)
+    assert baselined.compare().ret == pytest.ExitCode.OK
+
+
+def test_one_device_that_is_refused_is_no_others_loss(
+    baselined: Project, folder: Path, temporary: Path
+) -> None:
+    """What can be written is, and the message tells of both."""
+    (folder / "h200-x1").write_text("not a folder")
+    baselined.sessions = [recorded(device=H200), recorded()]
+    result = baselined.run(*RECORD, "--netpipe-accelerator=emulated:5ms,auto")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert SECOND in baselined.baselines
+    (kept,) = temporary.glob("*/0001_second.json")
+    line_with(result, "no baseline", "/h200-x1: ", str(kept), "recorded ", SECOND)

@@ -1,0 +1,60 @@
+"""What the baselines of a device held: the like of what was measured now, the oldest first."""
+
+from dataclasses import replace
+from typing import Any
+
+from netpipe.results.measurement import Host, Measurement
+from tests.plugin.project import Project
+from tests.plugin.recorded import HOST, recorded
+
+
+def history(project: Project) -> dict[str, list[float]]:
+    """The values of each metric in the baselines, as the run's document has them."""
+    project.compare("--netpipe-json", "run.json")
+    document: dict[str, Any] = project.read_json("run.json")
+    return {
+        result["metric"] or result["quantity"]: [past["value"] for past in result["history"]]
+        for result in document["comparisons"]
+    }
+
+
+def test_every_baseline_of_the_device_is_there(project: Project) -> None:
+    """The median over its sessions, under its name, the oldest first."""
+    for ratio in (1.9, 2.0):
+        project.record(recorded(load_cpu_ratio=ratio))
+    assert history(project)["load_cpu_ratio"] == [1.9, 2.0]
+    (first, _) = project.read_json("run.json")["comparisons"][0]["history"]
+    assert first["baseline"] == "0001_first.json"
+    assert first["recorded"]
+
+
+def test_other_data_are_not_the_like(project: Project) -> None:
+    """A baseline of another fingerprint is left out."""
+    project.record(replace(recorded(load_cpu_ratio=9.0), fingerprint="other data"))
+    project.record(recorded(load_cpu_ratio=2.0))
+    assert history(project)["load_cpu_ratio"] == [2.0]
+
+
+def test_times_of_another_host_are_not_the_like(project: Project) -> None:
+    """Its ratios of the step to the loop are, its seconds are not."""
+    project.has(
+        """
+        def test_load_time(netpipe_benchmark):
+            netpipe_benchmark("train_s_per_step")
+        """
+    )
+    project.record(on(Host("Other CPU", cores=64, memory_bytes=2**40)))
+    project.record(on(HOST))
+    found = history(project)
+    assert len(found["train_s_per_step"]) == 1
+    assert len(found["sync_probe_fraction"]) == 2
+
+
+def on(host: Host) -> Measurement:
+    """A measurement on a host."""
+    return replace(recorded(), host=host)
+
+
+def test_without_a_baseline_there_is_no_history(project: Project) -> None:
+    """The comparison says so, and its history is empty."""
+    assert history(project) == {"load_s_per_batch": []}

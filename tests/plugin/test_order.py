@@ -1,0 +1,74 @@
+"""What the end of a run says of the order of its pipelines."""
+
+from typing import Any
+
+import pytest
+
+from tests.plugin.project import LINT, Project, line_with
+
+ERROR = {
+    "rule": "nested-mp-prefetch", "severity": "error", "nodes": [0], "proof": "",
+    "message": "it is nested", "cost": "no batch", "fix": "remove it",
+}  # fmt: skip
+UNUSED = {**ERROR, "rule": "unused-silence", "severity": "warning", "message": "is silenced"}
+GRAPH = [{"made_at": "mine.py:3"}]
+TWO_LOADERS = """
+    import pytest
+
+    class TestOne:
+        @pytest.fixture
+        def netpipe_loader(self): ...
+
+        def test_order(self, netpipe_lint): ...
+
+    class TestOther:
+        @pytest.fixture
+        def netpipe_loader(self): ...
+
+        def test_order(self, netpipe_lint): ...
+"""
+
+
+def lint(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What a session says of a pipeline."""
+    return {**LINT, "graph": GRAPH, "findings": list(findings), **more}
+
+
+def test_an_error_is_a_failure_with_its_line(project: Project) -> None:
+    """The message has the rule, the line of code, the cost and the mend; so has the summary."""
+    project.has(
+        """
+        from netpipe.plugin.expectations import expect_order
+
+        def test_order(netpipe_lint):
+            expect_order(netpipe_lint)
+        """
+    )
+    project.lint = lint(ERROR)
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    for value in ("order: nested-mp-prefetch", "at: mine.py:3", "cost: no batch", "fix: remove it"):
+        line_with(result, value)
+    line_with(result, "order: error: nested-mp-prefetch")
+    result.stdout.no_fnmatch_line("nothing was measured*")
+
+
+def test_what_is_silenced_is_listed(project: Project) -> None:
+    """With its reason."""
+    project.has("def test_order(netpipe_lint): pass")
+    project.lint = lint(silenced=[{**ERROR, "reason": "we know"}])
+    line_with(project.run(), "silenced", "nested-mp-prefetch", "we know")
+
+
+def test_a_silence_that_one_pipeline_needs_is_used(project: Project) -> None:
+    """The project's silences are for all of its pipelines together."""
+    project.has(TWO_LOADERS)
+    project.lints = [lint(UNUSED), lint()]
+    project.run().stdout.no_fnmatch_line("*unused-silence*")
+
+
+def test_an_unused_silence_is_listed(project: Project) -> None:
+    """It is unused when every pipeline says so."""
+    project.has(TWO_LOADERS)
+    project.lint = lint(UNUSED)
+    line_with(project.run(), "warning", "unused-silence")

@@ -1,0 +1,109 @@
+"""Recordings of some benchmarks, which take none of the others out of the gate."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import LOAD_TIME, Project, line_with, lost
+from tests.plugin.recorded import costly, recorded
+
+OTHER = "test_other.py::test_load_time"
+CARRIED = f"0002_second.json does not hold {OTHER}: {OTHER} is compared with 0001_first.json"
+
+
+@pytest.fixture
+def partly(project: Project) -> Project:
+    """A project of two benchmarks, only one of which was recorded again."""
+    project.has(LOAD_TIME, "test_other")
+    project.record()
+    record(project, "test_perf.py")
+    return project
+
+
+def record(project: Project, *arguments: str) -> None:
+    """Record what such a run benchmarks."""
+    result = project.run("--netpipe-record=second", "--netpipe-sessions=3", *arguments)
+    assert result.ret == pytest.ExitCode.OK
+    project.requests.clear()
+
+
+def benchmarks(project: Project, file: str) -> dict[str, list[int]]:
+    """Return the benchmarks of a baseline, with the places of their sessions."""
+    path = Path(project.pytester.path, "baselines", "cpu-testing-4", file)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, list[int]] = document["netpipe"]["benchmarks"]
+    return found
+
+
+def test_what_was_not_recorded_again_is_held_against_the_older_one(partly: Project) -> None:
+    """A slowdown of a benchmark that only an older baseline holds fails, and the file is named."""
+    partly.sessions = [costly()]
+    result = partly.compare("test_other.py")
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.50 x", "0001_first.json")
+    assert CARRIED in result.outlines
+
+
+@pytest.mark.parametrize("deselect", [("-k", "perf"), ("--ignore=test_other.py",)], ids=" ".join)
+def test_a_recording_of_a_choice_drops_nothing(project: Project, deselect: tuple[str, ...]) -> None:
+    """Neither what was deselected nor what was ignored counts as gone."""
+    project.has(LOAD_TIME, "test_other")
+    project.record()
+    record(project, *deselect)
+    assert set(benchmarks(project, "0002_second.json")) == {"test_perf.py::test_load_time"}
+    assert CARRIED in project.compare().outlines
+
+
+def test_each_class_of_host_has_its_own_baseline(project: Project) -> None:
+    """A baseline of another CPU leaves the one before it in use, and the run says which."""
+    project.record()
+    slower = costly()
+    project.sessions = [replace(slower, host=replace(slower.host, cpu_model="family 6, model 167"))]
+    record(project)
+    project.sessions = [costly()]
+    result = project.compare()
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.50 x", "0001_first.json")
+    line_with(result, "0002_second.json", "host", "test_perf.py::test_load_time", "0001_")
+
+
+def test_a_test_that_is_deleted_later_is_missed(partly: Project) -> None:
+    """A benchmark that only an older baseline holds is lost when its test is gone."""
+    (partly.pytester.path / "test_other.py").unlink()
+    result = partly.compare("--netpipe-missing=fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert lost(result) == {OTHER}
+
+
+def test_recording_without_the_test_lets_the_benchmark_go(partly: Project) -> None:
+    """A recording that covers the deleted test says that it was gone, and it is missed no more."""
+    (partly.pytester.path / "test_other.py").unlink()
+    record(partly)
+    assert benchmarks(partly, "0003_second.json")[OTHER] == []
+    result = partly.compare("--netpipe-missing=fail")
+    assert result.ret == pytest.ExitCode.OK
+    partly.has(LOAD_TIME, "test_other")
+    result = partly.compare()
+    line_with(result, "NO_BASELINE:", "cpu-testing-4/0003_second.json")
+
+
+def test_a_changed_baseline_names_what_it_lacks(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pull request, a benchmark that was not recorded again stands in the message."""
+    from tests.repository import commit, git, init
+
+    project.has(LOAD_TIME, "test_other")
+    project.record()
+    init(project.pytester.path)
+    commit(project.pytester.path)
+    git(project.pytester.path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    record(project, "test_perf.py")
+    project.sessions = [recorded()]
+    result = project.compare("--netpipe-json=run.json")
+    line_with(result, "baseline changed: added", OTHER)
+    (change,) = project.read_json("run.json")["accepted"]["baseline_changes"]
+    assert any(OTHER in difference for difference in change["differences"])

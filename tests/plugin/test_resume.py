@@ -1,0 +1,159 @@
+"""Tests of exact resume, and what a run with them says."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netpipe.errors import InconclusiveError, PipelineElementsError
+from netpipe.plugin.expectations import expect_complete_epoch, expect_exact_resume
+from netpipe.resuming import checking
+from netpipe.resuming.checking import Restored, ResumeReport, ResumeRequest
+from tests.plugin.project import INI, Project, leave_xdist, line_with
+from tests.resuming import resume_targets
+
+EXACT = Restored(1, None, "", 30, 0.001, 0.5)
+SKIPPED = Restored(6, None, "skipped: batch 7 came in place of batch 6", 30, 0.001, 0.5)
+TEST = """
+    from netpipe.plugin.expectations import expect_exact_resume
+
+    def test_resume(netpipe_resume):
+        expect_exact_resume(netpipe_resume)
+
+    def test_again(netpipe_resume):
+        assert netpipe_resume.batches == 12
+"""
+SKIPPING = """
+    import pytest
+    from loaders import Skipping
+
+    @pytest.fixture
+    def netpipe_loader():
+        return Skipping
+"""
+
+
+def test_an_exact_resume_passes() -> None:
+    """When every state goes on exactly."""
+    expect_exact_resume(ResumeReport(12, True, "", [EXACT]))
+
+
+def test_a_difference_fails() -> None:
+    """The message has a line for each state."""
+    with pytest.raises(
+        PipelineElementsError, match=r"(?s)from batch 1 .*exact.*from batch 6 .*skipped"
+    ):
+        expect_exact_resume(ResumeReport(12, True, "", [EXACT, SKIPPED]))
+
+
+@pytest.mark.parametrize("why", ["it gives other batches each time", ""])
+def test_what_is_undecided_does_not_pass(why: str) -> None:
+    """Nor does a report of nothing that was restored."""
+    with pytest.raises(InconclusiveError, match=f"undecided: {why}"):
+        expect_exact_resume(ResumeReport(12, True, why))
+
+
+@pytest.mark.parametrize(
+    ("state", "outcomes", "words"),
+    [
+        (EXACT, {"passed": 2}, ["2 passed"]),
+        (SKIPPED, {"failed": 1, "passed": 1}, ["from batch 6 on: skipped: batch 7 came"]),
+    ],
+)
+def test_tests_share_one_check(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    state: Restored,
+    outcomes: dict[str, int],
+    words: list[str],
+) -> None:
+    """Its sessions run the node of the first of them, with the limits of the run."""
+    requests: list[ResumeRequest] = []
+
+    def check(command: Sequence[str], request: ResumeRequest, _: object) -> ResumeReport:
+        assert any("test_perf.py::test_resume" in word for word in command)
+        requests.append(request)
+        return ResumeReport(12, True, "", [state])
+
+    monkeypatch.setattr(checking, "check_resume", check)
+    project.has(TEST)
+    result = project.compare("--netpipe-start-limit", "7")
+    result.assert_outcomes(**outcomes)
+    line_with(result, *words)
+    assert [request.start_limit_s for request in requests] == [7.0]
+    result.stdout.no_fnmatch_line("nothing was measured*")
+
+
+def test_a_session_runs_the_loader_of_the_fixture(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fresh processes take the fixture's factory, here of a loader that skips a batch."""
+    leave_xdist(monkeypatch)
+    pytester.makeini(INI)
+    pytester.makepyfile(loaders=Path(resume_targets.__file__).read_text(encoding="utf-8"))
+    pytester.makeconftest(SKIPPING)
+    pytester.makepyfile(test_perf=TEST)
+    result = pytester.runpytest_subprocess("-k", "test_resume")
+    result.assert_outcomes(failed=1, deselected=1)
+    line_with(result, "from batch 6 on: skipped: batch 7 came in place of batch 6")
+
+
+def shard(*numbers: int) -> list[dict[str, np.ndarray]]:
+    """Return batches of two rows with these numbers."""
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return [{"id": np.array(pair), "row": np.outer(pair, [1, 1])} for pair in pairs]
+
+
+def test_a_complete_epoch() -> None:
+    """Each element is on one shard, and each shard has as many batches."""
+    expect_complete_epoch([shard(0, 3, 1, 4), shard(2, 5, 6, 7)], 8)
+    expect_complete_epoch(iter([iter(shard(0, 1))]), 2)
+
+
+@pytest.mark.parametrize(
+    ("restored", "found"),
+    [
+        ([shard(4, 5), shard(6, 7), shard(8, 9)], None),
+        ([shard(4, 5), shard(6, 7), shard(2, 9)], "found 9 and 1 repetitions"),
+        ([shard(4, 5), shard(6, 7)], "found 8 and 0 repetitions"),
+    ],
+    ids=["complete", "repeated", "lost"],
+)
+def test_two_shards_become_others(
+    restored: list[list[dict[str, np.ndarray]]], found: str | None
+) -> None:
+    """Batches that came before count; they need not be as many on each shard as afterwards."""
+    before = [*shard(0, 1), *shard(2, 3)]
+    with pytest.raises(PipelineElementsError, match=found) if found else nullcontext():
+        expect_complete_epoch(restored, 10, before=before)
+
+
+@pytest.mark.parametrize(
+    ("shards", "found"),
+    [
+        ([shard(0, 1), shard(2, 2)], "found 3 and 1 repetitions"),
+        ([shard(0, 1), shard(2, 1)], "found 3 and 1 repetitions"),
+        ([shard(0, 1)], "found 2 and 0 repetitions"),
+        ([shard(0, 1, 2, 3), []], "found 4 and 0 repetitions, .* and 2, 0 batches"),
+        ([shard(0, 1, 2, 3, 4, 5)], "found 6 and 0 repetitions"),
+        ([], "found 0 and 0 repetitions"),
+    ],
+)
+def test_an_incomplete_epoch(shards: list[list[dict[str, np.ndarray]]], found: str) -> None:
+    """A missing, repeated or unknown element fails, and so do shards of different lengths."""
+    with pytest.raises(PipelineElementsError, match=found):
+        expect_complete_epoch(shards, 4)
+
+
+def test_elements_have_names() -> None:
+    """Rows may be equal if their names differ, and the other way round; padding has none."""
+    same = [{"id": np.array([1, 2, 0]), "row": np.ones((3, 2))}]
+
+    def name(batch: dict[str, np.ndarray]) -> list[int]:
+        return [number for number in batch["id"].tolist() if number]
+
+    expect_complete_epoch([same], 2, key=name)
+    with pytest.raises(PipelineElementsError, match="found 2 and 2 repetitions"):
+        expect_complete_epoch([same, same], 2, key=name)

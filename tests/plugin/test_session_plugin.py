@@ -1,0 +1,170 @@
+"""The process of a session: it finds the test that its run has collected, and refuses nonsense."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.project import INI, LOAD_TIME, Project, line_with
+
+MARKED = f"\n    import pytest\n    pytestmark = pytest.mark.perf\n{LOAD_TIME}"
+DESELECTING = """
+    def pytest_collection_modifyitems(config, items):
+        if config.option.markexpr != "perf":
+            config.hook.pytest_deselected(items=list(items))
+            items.clear()
+"""
+SKIPPING = """
+    import pytest
+
+    def pytest_collection_modifyitems(config, items):
+        if "perf" not in config.option.markexpr.split():
+            for item in items:
+                item.add_marker(pytest.mark.skip(reason="slow"))
+"""
+PREFETCHING = """
+    import grain
+    import pytest
+
+    @pytest.fixture
+    def pipeline():
+        return grain.MapDataset.range(9).mp_prefetch()
+"""
+Serve = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Serve:
+    """Return a function that runs a project's tests, then its last session in this process."""
+    module = "netpipe.plugin.session_plugin"
+    monkeypatch.setattr(f"{module}.serve", lambda *_: print("the test was measured"))  # noqa: T201
+    monkeypatch.setattr(f"{module}.Factories", lambda *_: None)
+    monkeypatch.setattr(f"{module}.SUBJECT_FIXTURES", ())
+
+    def serve(*flags: str) -> pytest.RunResult:
+        project.run(*flags)
+        request = replace(project.requests[-1], result=str(tmp_path / "result.json"))
+        with monkeypatch.context() as process:
+            process.setenv("NETPIPE_SESSION", request.to_json())
+            return project.run(*project.commands[-1][3:], "-s")
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("addopts", "flags"),
+    [
+        ('-m "not perf"', "-m perf"),
+        ("-k nothing", "-k load"),
+        ("-m nothing -k nothing", "-m perf perf -k test_load_time or test_nothing"),
+        ("--strict-markers -n 1 --dist loadgroup", ""),
+        ("-n 1 --benchmark-only", "-n 0"),
+        ("-p no:randomly -x --sw", ""),
+        ("--lf", "--cache-clear"),
+        ("--junitxml=run.xml --ignore=perf", "perf"),
+    ],
+)
+def test_a_session_finds_the_test_of_its_run(
+    project: Project, session: Serve, addopts: str, flags: str
+) -> None:
+    """What addopts would leave out without the flags of the run is measured all the same."""
+    project.pytester.makeini(f"{INI.rstrip()} {addopts}\nmarkers = perf\n")
+    project.pytester.path.joinpath("test_perf.py").unlink()
+    folder = project.pytester.mkdir("perf")
+    folder.joinpath("test_perf.py").write_text(MARKED.replace("\n    ", "\n"))
+    words = flags.split(" -k ")
+    expression = ["-k", words[1]] if words[1:] else []
+    result = session(*words[0].split(), *expression)
+    line_with(result, "the test was measured")
+
+
+@pytest.mark.parametrize("hook", [DESELECTING, SKIPPING], ids=["deselects", "skips"])
+def test_a_conftest_that_wants_a_marker_leaves_the_session_its_test(
+    project: Project, session: Serve, hook: str
+) -> None:
+    """A conftest sees the -m of the run, and cannot deselect what the run has selected."""
+    project.has(MARKED)
+    project.has(hook, "plugin_of_the_project")
+    project.pytester.makeini(f"{INI.rstrip()} -p plugin_of_the_project\nmarkers = perf\n")
+    project.pytester.syspathinsert()
+    line_with(session("-m", "perf"), "the test was measured")
+
+
+def test_a_deselected_test_is_served(project: Project, session: Serve) -> None:
+    """A conftest that deselects by a variable of the run, for instance, does not end a session."""
+    hook = DESELECTING.replace('config.option.markexpr != "perf"', '"NETPIPE_SESSION" in environ')
+    project.has(f"\n    from os import environ\n{hook}", "plugin_of_the_project")
+    project.pytester.makeini(f"{INI.rstrip()} -p plugin_of_the_project\n")
+    project.pytester.syspathinsert()
+    line_with(session(), "the test was measured")
+
+
+def test_a_name_with_two_slashes_is_found(project: Project, session: Serve) -> None:
+    """The name of a parametrized test is no path: gs://bucket stays what it is."""
+    project.has("""
+        import pytest
+
+        @pytest.mark.parametrize("url", ["gs://bucket/./a"])
+        def test_load_time(netpipe_benchmark, url):
+            netpipe_benchmark("load_s_per_batch")
+    """)
+    line_with(session(), "the test was measured")
+
+
+def test_a_session_leaves_the_log_file_of_its_run(project: Project, session: Serve) -> None:
+    """Neither a flag nor an ini key lets it start that file anew."""
+    project.has("""
+        import logging
+
+        def test_load_time(netpipe_benchmark):
+            netpipe_benchmark("load_s_per_batch")
+            logging.warning("of the run")
+    """)
+    project.pytester.makeini(f"{INI.rstrip()}\nlog_file = ini.log\n")
+    session()
+    session("--log-file=flag.log")
+    for name in ("ini.log", "flag.log"):
+        assert "of the run" in (project.pytester.path / name).read_text()
+
+
+def test_the_command_that_repeats_a_comparison_selects_its_test(project: Project) -> None:
+    """It has the -m of the run, because another one in addopts would deselect the test."""
+    project.has(MARKED)
+    project.pytester.makeini(f'{INI.rstrip()} -m "not perf"\nmarkers = perf\n')
+    project.run("-m", "perf", "--netpipe-record=first", "--netpipe-sessions=3")
+    project.sessions = [replace(project.sessions[0], load_s_per_batch=replace(
+        project.sessions[0].load_s_per_batch, median=9.0, low=9.0, high=9.0))]  # fmt: skip
+    line_with(project.compare("-m", "perf"), "--benchmark-compare -m perf")
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "nonsense", "[]", "{}", '{"kind": "measure"}', '{"kind": "dance", "result": "x"}',
+             '{"kind": "measure", "budget_s": "long"}', "[" * 99_999],
+)  # fmt: skip
+def test_a_session_set_by_hand_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A variable NETPIPE_SESSION that netpipe has not set is a usage error of one line."""
+    monkeypatch.setenv("NETPIPE_SESSION", text)
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert len(result.errlines) <= 2
+    line_with(result, "ERROR: NETPIPE_SESSION", "Unset it")
+
+
+def test_a_fixture_that_fails_is_described_as_a_loader_that_fails(
+    project: Project, session: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A pipeline that a fixture makes is answered in the first line, without pytest's output."""
+    monkeypatch.setattr("netpipe.plugin.session_plugin.SUBJECT_FIXTURES", ("pipeline",))
+    project.has(PREFETCHING + LOAD_TIME)
+    session()
+    error = json.loads((tmp_path / "result.json").read_text())["error"]
+    assert error["kind"] == "failed"
+    first, *lines = error["message"].splitlines()
+    assert re.search(r"; write .to_iter_dataset\(.*\).mp_prefetch\(", first)
+    assert "test_perf.py" in lines[-2]
+    assert lines[-1].strip() == "return grain.MapDataset.range(9).mp_prefetch()"

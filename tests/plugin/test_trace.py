@@ -1,0 +1,45 @@
+"""--netpipe-trace DIR: every measurement's trace, called after its test."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.plugin.project import Project, line_with
+from tests.plugin.recorded import recorded
+
+
+def test_every_measurement_is_asked_for_its_trace(project: Project) -> None:
+    """In one folder, from where pytest was started, each named after the test that asked first."""
+    project.has("def test_a(netpipe_measurement): pass\ndef test_b(netpipe_measurement): pass")
+    project.run("--netpipe-trace", "traces")
+    folder = project.pytester.path / "traces"
+    assert folder.is_dir()
+    assert [(request.trace, request.trace_name) for request in project.requests] == [
+        (str(folder), "test_perf.py::test_a")
+    ]
+
+
+def test_the_trace_is_listed(project: Project) -> None:
+    """The summary says where it is, and what opens it."""
+    project.has("def test_a(netpipe_measurement): pass")
+    project.sessions = [replace(recorded(), trace="/traces/cpu_test-a.trace.json.gz")]
+    result = project.run("--netpipe-trace", "traces")
+    line_with(result, "trace: /traces/cpu_test-a.trace.json.gz")
+
+
+def test_no_trace_is_asked_for_by_default(project: Project) -> None:
+    """It takes seconds, and megabytes."""
+    project.has("def test_a(netpipe_measurement): pass")
+    result = project.run()
+    assert [request.trace for request in project.requests] == [""]
+    result.stdout.no_fnmatch_line("*trace:*")
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_usage_error(project: Project) -> None:
+    """Nothing is measured."""
+    project.has("def test_a(netpipe_measurement): pass")
+    (project.pytester.path / "traces").touch()
+    result = project.run("--netpipe-trace", "traces")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "traces: --netpipe-trace", "folder")
+    assert project.requests == []

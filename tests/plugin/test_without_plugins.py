@@ -1,0 +1,96 @@
+"""Performance tests where other plugins are switched off, or where tests are only listed."""
+
+import pytest
+
+from tests.plugin.project import NO_STALL, Project, line_with
+
+OTHERS = ("cacheprovider", "terminal", "junitxml", "xdist", "logging", "capture", "doctest")
+
+
+@pytest.mark.parametrize("name", [*OTHERS, " -p no:".join(OTHERS)])
+def test_a_benchmark_needs_no_other_plugin(project: Project, name: str) -> None:
+    """Without any one of these plugins, and without all of them, a benchmark is measured."""
+    result = project.run(*f"-p no:{name}".split(), "--netpipe-json=run.json")
+    assert result.ret == pytest.ExitCode.OK
+    assert project.read_json("run.json")["measurements"]
+    assert "INTERNALERROR" not in str(result.outlines)
+
+
+@pytest.mark.parametrize("flags", ["", "-n1"])
+def test_a_benchmark_needs_pytest_benchmark(project: Project, flags: str) -> None:
+    """Without it, one line names the plugin, the test and the way out."""
+    project.pytester.makeconftest("")  # The project's own has hooks of that plugin.
+    result = project.run("-p", "no:benchmark", *flags.split())
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: test_perf.py::test_load_time", "pytest-benchmark", "-p no:benchmark")
+    assert not project.requests
+
+
+@pytest.mark.parametrize("flags", ["", "-n1"])
+def test_a_measurement_needs_no_pytest_benchmark(project: Project, flags: str) -> None:
+    """A test that measures and benchmarks nothing runs without that plugin."""
+    project.has(NO_STALL)
+    project.pytester.makeconftest("")  # The project's own has hooks of that plugin.
+    result = project.run("-p", "no:benchmark", *flags.split())
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("flag", ["--fixtures", "--fixtures-per-test", "--co", "--markers"])
+def test_listing_writes_and_says_nothing(project: Project, flag: str) -> None:
+    """What only lists tests or fixtures writes no file, and has no summary of netpipe."""
+    result = project.compare(flag, "--netpipe-json=run.json")
+    assert result.ret == pytest.ExitCode.OK
+    assert not (project.pytester.path / "run.json").exists()
+    result.stdout.no_fnmatch_line("*netpipe: *")
+    result.stdout.no_fnmatch_line("*netpipe ===*")
+
+
+@pytest.mark.parametrize("flag", ["--netpipe-json=run.json", "--netpipe-report=run.html"])
+def test_outputs_of_a_run_without_performance_tests(project: Project, flag: str) -> None:
+    """They are written all the same, and the run passes."""
+    project.has("def test_plain(): pass")
+    assert project.run(flag).ret == pytest.ExitCode.OK
+    assert (project.pytester.path / flag.partition("=")[2]).stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("conftest", "code"),
+    [
+        ("def pytest_sessionstart(): raise ValueError('no session')", 3),
+        ("def pytest_collection_modifyitems(): raise KeyboardInterrupt", 2),
+        ("import nothing_of_this_name", 4),
+    ],
+)
+def test_a_run_that_cannot_start_ends_as_usual(project: Project, conftest: str, code: int) -> None:
+    """A conftest that fails has pytest's own exit code, also beside outputs and a comparison."""
+    project.has(conftest, "conftest")
+    flags = ("--benchmark-compare", "--netpipe-json=run.json", "--netpipe-missing=fail")
+    result = project.pytester.runpytest_inprocess(*flags, no_reraise_ctrlc=True)
+    assert result.ret == code
+    assert "netpipe/" not in str(result.outlines + result.errlines)
+
+
+def test_a_test_may_request_a_fixture_by_name(project: Project) -> None:
+    """The first use of netpipe in a run may be in the middle of a test."""
+    project.has("def test_late(request): request.getfixturevalue('netpipe_measurement')")
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert len(project.requests) == 1
+
+
+@pytest.mark.parametrize("flags", ["", "-n1"])
+def test_a_bad_table_of_the_project_is_a_usage_error(project: Project, flags: str) -> None:
+    """Also where the first test that needs netpipe reads it, in a worker or not."""
+    project.pytester.makepyprojecttoml("[tool.netpipe.lint]\nintent = 'speed'\n")
+    result = project.run(*flags.split())
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: ", "pyproject.toml", "intent", "'speed'")
+
+
+def test_an_output_of_pytest_on_a_full_disk_does_not_hide_the_verdict(project: Project) -> None:
+    """A JUnit file that cannot be written fails the run; the verdict is there all the same."""
+    result = project.run("--junitxml=/dev/full")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "an output of another plugin", "No space left")
+    result.stdout.fnmatch_lines(["*why training waits*"])

@@ -1,0 +1,215 @@
+"""Tests that count work: compared with the baseline of work, or with another version."""
+
+from dataclasses import replace
+from textwrap import dedent
+from xml.etree import ElementTree
+
+import pytest
+
+from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.work_counts import counting
+from tests.plugin.project import LOAD_TIME, Project, line_with, lost
+from tests.plugin.recorded import recorded
+from tests.repository import commit_files
+from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
+
+TEST = """
+    from netpipe.plugin.expectations import expect_no_more_work
+
+    def test_work(netpipe_work):
+        assert netpipe_work.profile.batches == 16
+        expect_no_more_work(netpipe_work)
+"""
+KEY = "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
+MORE_SENT = with_count("sent_bytes", total=3_100_000.0)
+WAIVER = """
+[[waiver]]
+benchmark = "test_perf.py::test_work"
+metric = "sent_bytes"
+bound = {bound}
+reason = "wider batches, on purpose"
+expires = 2999-12-31
+"""
+
+
+@pytest.fixture
+def working(project: Project) -> Project:
+    """A project with a test of work, and a recorded baseline of it."""
+    project.has(TEST)
+    result = project.run("--netpipe-record", "first")
+    assert result.ret == pytest.ExitCode.OK
+    project.commands.clear()
+    return project
+
+
+def test_a_recording_holds_on_any_host(working: Project) -> None:
+    """It lies in a folder that names versions, not a device."""
+    assert working.baselines == [f"work/{KEY}/0001_first.json"]
+
+
+def test_equal_work_passes(working: Project) -> None:
+    """One row stands for all kinds of work; one count serves all of them."""
+    result = working.compare("--netpipe-json", "run.json")
+    result.assert_outcomes(passed=1)
+    line_with(result, "test_work", "4 kinds of work", "PASS")
+    line_with(result, "work per batch: calls 387")
+    assert len(working.commands) == 1
+    document = working.read_json("run.json")
+    assert {row["quantity"] for row in document["comparisons"]} == {"work"}
+    assert document["comparisons"][0]["device"] is None
+    assert document["work"] == [PROFILE.to_document()]
+
+
+def test_more_work_fails_and_names_its_cause(working: Project) -> None:
+    """The message has the figures, and JUnit has the kind."""
+    working.profiles = [MORE_SENT]
+    result = working.compare("--junitxml", "junit.xml")
+    result.assert_outcomes(failed=1)
+    line_with(result, "a batch crosses processes as 3.1 MB instead of 260 kB")
+    line_with(result, "test_work", "sent_bytes", "11.92 x", "REGRESSED")
+    case = next(ElementTree.parse(working.pytester.path / "junit.xml").iter("testcase"))
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+    assert properties["netpipe_metric"] == "sent_bytes"
+    assert properties["netpipe_outcome"] == "REGRESSED"
+    assert properties["netpipe_unit"] == "B"
+
+
+@pytest.mark.parametrize(("bound", "passed"), [(12.0, 1), (11.0, 0)])
+def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int) -> None:
+    """As far as the waiver's bound goes."""
+    waivers = working.pytester.path / "baselines" / "waivers.toml"
+    waivers.write_text(WAIVER.format(bound=bound))
+    working.profiles = [MORE_SENT]
+    working.compare().assert_outcomes(passed=passed, failed=1 - passed)
+
+
+def test_the_message_names_every_kind_that_rose(working: Project) -> None:
+    """Each with its causes on lines of their own, then the command that compares again."""
+    counts = {**MORE_SENT.counts, "batch_bytes": {"tokens": 1_048_576.0}}
+    working.profiles = [make_profile(counts=counts)]
+    result = working.compare()
+    lines = [line.strip() for line in result.outlines]
+    causes = (
+        "a batch crosses processes as 3.1 MB instead of 260 kB",
+        "tokens takes 1.05 MB of a batch instead of 524 kB",
+    )
+    first, second = map(lines.index, causes)
+    assert first < second
+    assert lines[second + 1].startswith("again:")
+
+
+def test_a_waiver_that_nothing_needs_must_go(working: Project) -> None:
+    """A waiver of work that is no more is reported, and fails the run."""
+    waivers = working.pytester.path / "baselines" / "waivers.toml"
+    waivers.write_text(WAIVER.format(bound=12.0))
+    result = working.compare()
+    line_with(result, "delete the waiver of sent_bytes", "without it, it is PASS on any host")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "outcomes"),
+    [((), {"passed": 1}), (("--netpipe-missing", "fail"), {"failed": 1})],
+)
+def test_other_versions_have_no_baseline(
+    working: Project, arguments: tuple[str, ...], outcomes: dict[str, int]
+) -> None:
+    """It is NO_BASELINE, which fails where a missing baseline fails."""
+    working.profiles = [make_profile(versions={"python": "3.13.1"})]
+    result = working.compare(*arguments)
+    result.assert_outcomes(**outcomes)
+    line_with(result, "NO_BASELINE", "there is no baseline of work for python3.13.1")
+
+
+def test_other_data_are_not_compared(working: Project) -> None:
+    """Every kind is NOT_COMPARED, and never PASS."""
+    working.profiles = [make_profile(fingerprint="other")]
+    result = working.compare("--netpipe-missing", "fail")
+    result.assert_outcomes(failed=1)
+    line_with(result, "NOT_COMPARED", "other data or another configuration")
+
+
+def test_a_run_that_does_not_compare_only_counts(working: Project) -> None:
+    """Without --benchmark-compare the counts are printed, and nothing fails."""
+    working.profiles = [MORE_SENT]
+    result = working.run()
+    result.assert_outcomes(passed=1)
+    line_with(result, "compared with no baseline")
+
+
+def test_another_version_is_counted_too(working: Project) -> None:
+    """--netpipe-against counts the ref in its checkout, and compares without any baseline."""
+    commit_files(working.pytester.path, {})
+    doubled = with_calls({"rows.batch": {"": 1.0}, "rows.encode": {"rows.batch": 800.0}})
+    working.profiles = [doubled, PROFILE]
+    result = working.run("--netpipe-against", "HEAD")
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED against HEAD", "801 calls per batch instead of 387")
+    line_with(result, "rows.encode: 800 calls per batch instead of 128")
+    assert [place.folder is not None for place in working.places[-2:]] == [False, True]
+
+
+def test_a_version_without_the_test_has_nothing_to_compare(
+    working: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test is new: that is said, and fails a run that judged nothing."""
+    commit_files(working.pytester.path, {})
+    count = working.counted
+
+    def count_here(command: list[str], request: object, *place: object, **_: object) -> object:
+        if place:
+            raise NoSuchTestError("there is no such test")
+        return count(command, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(counting, "count_work", count_here)
+    result = working.run("--netpipe-against", "HEAD")
+    line_with(result, "NO_BASELINE against HEAD", "HEAD has no test test_perf.py::test_work")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_judged_pair_needs_no_baseline(working: Project) -> None:
+    """Where the other version was compared with, a missing baseline does not fail the test."""
+    commit_files(working.pytester.path, {})
+    working.profiles = [make_profile(versions={"python": "3.13.1"})]
+    result = working.compare("--netpipe-against", "HEAD", "--netpipe-missing", "fail")
+    result.assert_outcomes(passed=1)
+    line_with(result, "NO_BASELINE")
+
+
+def test_work_does_not_stand_in_for_times(working: Project) -> None:
+    """A run fails whose times were all left unjudged, although its work was compared."""
+    commit_files(working.pytester.path, {})
+    other_data = replace(recorded(), fingerprint="other data")
+    working.has(f"{dedent(LOAD_TIME)}{dedent(TEST)}")
+    working.sessions = [recorded(), other_data, recorded(), recorded()]
+    result = working.run("--netpipe-against", "HEAD")
+    line_with(result, "4 kinds of work", "PASS")
+    line_with(result, "load_cpu_ratio", "NOT_COMPARED")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_removed_test_of_work_is_missed(working: Project) -> None:
+    """The baseline holds it, and no test of the run produced it."""
+    working.has(f"{dedent(TEST)}{dedent(TEST).replace('test_work', 'test_other')}")
+    working.run("--netpipe-record", "both")
+    working.has(TEST)
+    result = working.compare("--netpipe-missing", "fail")
+    assert lost(result) == {"test_perf.py::test_other"}
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_failure_of_the_other_version_is_said_to_be_its_own(
+    working: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the ref."""
+    commit_files(working.pytester.path, {})
+    count = working.counted
+
+    def count_here(command: list[str], request: object, *place: object, **_: object) -> object:
+        if place:
+            raise SessionError("it crashed")
+        return count(command, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(counting, "count_work", count_here)
+    result = working.run("--netpipe-against", "HEAD")
+    line_with(result, "the session of HEAD failed: it crashed")

@@ -1,0 +1,184 @@
+"""Beside pytest-xdist: correctness in its workers, whatever is timed alone, in one call."""
+
+import pytest
+
+from tests.plugin.project import INI, NO_STALL, Project, line_with
+from tests.plugin.recorded import recorded
+
+WHERE = """
+    import os
+
+    def test_correctness():
+        assert os.environ["PYTEST_XDIST_WORKER"].startswith("gw")
+"""
+TIMED_ALONE = """
+    import os
+
+    def test_load_time(netpipe_benchmark):
+        assert "PYTEST_XDIST_WORKER" not in os.environ
+        netpipe_benchmark("load_s_per_batch")
+"""
+
+
+@pytest.mark.parametrize("flags", [("-n2",), ("-n2", "--dist=loadfile"), ("-n1", "--dist=each")])
+def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None:
+    """One call runs both, each where it belongs, and counts all of them."""
+    project.has(WHERE, "test_correct")
+    project.has(TIMED_ALONE)
+    result = project.run(*flags)
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=2)
+    assert len(project.requests) == 1
+
+
+def test_a_project_may_always_use_workers(project: Project) -> None:
+    """With `-n` in its addopts, a run of timed tests alone measures and compares them."""
+    project.record()
+    project.pytester.makeini(INI.rstrip() + " -n2\n")
+    result = project.compare()
+    assert result.ret == pytest.ExitCode.OK
+    line_with(result, "against the baseline")
+    line_with(result, "test_load_time", "1.00 x", "PASS")
+
+
+def test_a_regression_fails_beside_workers(project: Project) -> None:
+    """It is not lost because something else ran in parallel."""
+    project.record()
+    project.has(WHERE, "test_correct")
+    project.sessions = [recorded(load_s=0.05), recorded(load_s=0.05)]
+    result = project.compare("-n2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*REGRESSED*"])
+
+
+def test_a_failure_in_a_worker_stays_one(project: Project) -> None:
+    """The run fails for a test of correctness too, and the timed ones are run all the same."""
+    project.has("def test_wrong(): assert False", "test_correct")
+    result = project.run("-n2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_nothing_timed_is_collected_once(project: Project) -> None:
+    """Without a timed test, the run is pytest-xdist's alone."""
+    project.has(WHERE, "test_perf")
+    result = project.run("-n2")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*netpipe*==*")
+
+
+def test_what_was_not_chosen_is_not_run(project: Project) -> None:
+    """`-k` holds for timed tests too."""
+    project.has(WHERE, "test_correct")
+    result = project.run("-n2", "-k", "correctness")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert not project.requests
+
+
+def test_nothing_chosen_is_no_test(project: Project) -> None:
+    """A run whose choice leaves none ends as it would without workers."""
+    assert project.run("-n2", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_the_first_failure_ends_the_run(project: Project) -> None:
+    """After `-x` and a failure in a worker, nothing is measured."""
+    project.has("def test_wrong(): assert False", "test_correct")
+    result = project.run("-n1", "-x")
+    assert result.ret != pytest.ExitCode.OK
+    result.assert_outcomes(failed=1)
+    assert not project.requests
+
+
+STRICT = (
+    "filterwarnings =\n    default\n    error::pytest_benchmark.logger.PytestBenchmarkWarning\n"
+)
+TWO_TIMED = """
+    import pytest
+
+    @pytest.fixture(scope="module")
+    def once():
+        print("made once")
+
+    def test_first(netpipe_measurement, once):
+        assert FINE
+
+    def test_second(netpipe_measurement, once):
+        pass
+"""
+
+
+def test_the_first_timed_failure_ends_the_run(project: Project) -> None:
+    """`-x` holds among the timed tests too."""
+    project.has(TWO_TIMED.replace("FINE", "False"))
+    result = project.run("-n1", "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+
+
+def test_timed_tests_share_fixtures(project: Project) -> None:
+    """A fixture of a module is made once for all of its timed tests, and all are counted."""
+    project.has(WHERE, "test_correct")
+    project.has(TWO_TIMED.replace("FINE", "True"))
+    result = project.run("-n1", "-s")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=3)
+    assert result.stdout.str().count("made once") == 1
+
+
+def test_no_warning_comes_of_workers(project: Project) -> None:
+    """What pytest-benchmark warns of where there are workers does not hold for timed tests."""
+    project.pytester.makeini(INI.replace("filterwarnings = default\n", STRICT))
+    result = project.compare("-n2")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert "Can't compare" not in result.stderr.str()
+
+
+def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> None:
+    """The process above collects what is timed, not all again."""
+    project.has("import absent", "test_broken")
+    result = project.run("-n1", "--continue-on-collection-errors")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, errors=1)
+
+
+def test_only_benchmarks_go_without_workers(project: Project) -> None:
+    """`--benchmark-only` beside workers is refused, by pytest-benchmark."""
+    result = project.compare("-n2", "--benchmark-only")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: ", "--benchmark-only", "xdist is on")
+    assert project.run("-n2", "--benchmark-only", "-n0").ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("ask", ["netpipe_measurement", "netpipe_lint"])
+def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
+    """One that asks by name while it runs got into a worker: it fails and says what to do."""
+    project.has(f"def test_hidden(request): request.getfixturevalue({ask!r})")
+    result = project.compare("-n1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+    line_with(result, "timed test", "as arguments", "-n0")
+
+
+def test_a_worker_skips_what_is_inconclusive(project: Project) -> None:
+    """An assertion on a stored measurement runs in a worker, and leaves its test open there."""
+    project.has("""
+        from netpipe.errors import InconclusiveError
+
+        def test_stored():
+            raise InconclusiveError("undecided")
+    """)
+    project.run("-n1").assert_outcomes(skipped=1)
+
+
+def test_each_timed_test_reports_once(project: Project) -> None:
+    """JUnit holds both tests, one time each."""
+    project.has(WHERE, "test_correct")
+    project.has(NO_STALL)
+    project.run("-n2", "--junitxml=run.xml")
+    written = (project.pytester.path / "run.xml").read_text()
+    assert written.count("<testcase") == 2
+    assert 'tests="2"' in written

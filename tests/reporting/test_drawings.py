@@ -1,0 +1,117 @@
+"""Drawings: no colours of their own, no ids of others, the right axes."""
+
+import re
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from netpipe.reporting.plots.canvas import Ink
+from netpipe.reporting.plots.rows import (
+    Row,
+    draw_amounts,
+    draw_factors,
+    draw_sparkline,
+    draw_stage_bars,
+)
+from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
+from netpipe.reporting.rendering import inline_svg
+from netpipe.results.measurement import Interval
+from netpipe.results.step_times import StepTimes
+from netpipe.results.units import format_amount
+from netpipe.verdict.tones import Tone
+from tests.reporting import examples
+from tests.reporting.examples import HOSTILE, findings, near
+from tests.reporting.parsed import parsed
+
+UNBOUNDED = Interval(0.01, -inf, inf, 2)
+STEPS = tuple(StepTimes(**step) for step in examples.timeline())
+PERCENTILES = examples.distributions()
+
+DRAWINGS = {
+    "timeline": draw_timeline(build_timeline(STEPS)),
+    "distributions": draw_distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
+    "durations": draw_amounts([Row("a", near(0.01)), Row("b", UNBOUNDED)], 0.02),
+    "amounts": draw_amounts([Row("a", near(2e7))], write=format_amount),
+    "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], "keeps up"),
+    "stages": draw_stage_bars(findings("tokenize").stages, ".map(tokenize)"),
+    "sparkline": draw_sparkline([1.0, 1.1], 1.5, Tone.BAD),
+}
+
+
+def texts(svg: str) -> list[str]:
+    """What is written in a drawing."""
+    return parsed(inline_svg(svg, "a-", "title")).texts
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
+    """What is not a CSS variable is transparent, or none."""
+    found = inline_svg(DRAWINGS[name], "a-", "title")
+    assert not re.findall(r"#[0-9a-f]{6}", found)
+    assert set(re.findall(r"var\((--\w+)\)", found)) <= {ink.variable for ink in Ink}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
+    """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
+    found = inline_svg(DRAWINGS[name], "mine-", "title")
+    assert not re.search(r"<style|<metadata|http", found)
+    ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}
+    referred = set(re.findall(r'(?:href="|url\()#([\w-]+)', found))
+    assert referred <= ids
+    assert all(id_.startswith("mine-") for id_ in ids)
+
+
+def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
+    """They are written as they are, without a warning; mathematics in a name is not set."""
+    name = "漢 🎉 $x_1$ <b>"
+    assert name in texts(draw_amounts([Row(name, near(0.01))]))
+
+
+def test_a_long_name_is_shortened() -> None:
+    """It does not run into the figure at its right."""
+    (found,) = (text for text in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in text)
+    assert len(found) < 40
+    assert "…" in found
+
+
+def test_durations_begin_at_zero() -> None:
+    """So that twice as long is twice as far; each tick has its unit."""
+    found = texts(DRAWINGS["durations"])
+    assert "0 s" in found
+    assert {"10 ms", "20 ms"} <= set(found)
+
+
+def test_factors_go_by_halves_and_doubles() -> None:
+    """1 is on the axis, and the line at it has its name."""
+    found = texts(DRAWINGS["factors"])
+    assert {"1/4 x", "1 x", "keeps up", "0.30 x", "40 x"} <= set(found)
+
+
+def test_a_headroom_of_nothing_is_drawn() -> None:
+    """0 has no place among factors; its figure is told all the same."""
+    assert "0.00 x" in texts(draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], "even"))
+
+
+def test_times_of_nothing_are_drawn() -> None:
+    """A loader that took no time at all is no reason to fail."""
+    assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
+    assert draw_distributions([0.0] * 101, [0.0] * 101)
+    assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
+    idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
+    assert draw_stage_bars(idle, None)
+    assert draw_sparkline([0.0], 0.0, Tone.GOOD)
+
+
+def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
+    """Its name has a sign before it, and no other has."""
+    assert [text for text in texts(DRAWINGS["stages"]) if "▶" in text] == ["▶ .map(tokenize)"]
+
+
+def test_a_hostile_name_is_a_name() -> None:
+    """In a drawing too it breaks out of nothing."""
+    found = draw_stage_bars(
+        findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None
+    )
+    assert not parsed(inline_svg(found, "a-", "title")).named("img")

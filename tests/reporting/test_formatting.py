@@ -1,0 +1,58 @@
+"""Figures in the words of a page."""
+
+from math import inf
+
+import pytest
+
+from netpipe.reporting.formatting import (
+    format_size,
+    strip_modules,
+)
+from netpipe.results.measurement import Interval
+from netpipe.results.units import format_bounds
+from netpipe.verdict.tables import format_ratio
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        (Interval(2.0, 1.0, 3.0, 9), "1 s to 3 s"),
+        (Interval(2.0, -inf, inf, 2), "too few rounds to bound it"),
+        (Interval(2.0, 1.0, inf, 3), "1 s or more"),
+        (Interval(2.0, -inf, 3.0, 3), "3 s or less"),
+    ],
+)
+def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> None:
+    """Infinity is no figure."""
+    assert format_bounds(interval) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("Map of mine.input.tokenize twice as fast", "Map of tokenize twice as fast"),
+        (".map(mine.tokenize)", ".map(tokenize)"),
+        (".batch(64)", ".batch(64)"),
+        ("1.5 times", "1.5 times"),
+        ("Tokenizer.encode", "encode"),
+    ],
+)
+def test_where_a_function_comes_from_is_left_out(name: str, short: str) -> None:
+    """Only where there is no room for it; figures and methods' dots stay."""
+    assert strip_modules(name) == short
+
+
+def test_figures_are_short() -> None:
+    """Three digits, with a unit that people know."""
+    assert [format_ratio(0.876), format_ratio(20.09)] == ["0.88", "20.1"]
+    assert [format_size(49_152), format_size(12)] == ["48 KiB", "12 bytes"]
+
+
+def test_no_figure_has_an_exponent() -> None:
+    """A figure that is rounded up to the next unit has that unit, others all their digits."""
+    assert [format_ratio(999.9), format_ratio(1234.0)] == ["1000", "1230"]
+    assert [format_size(1000), format_size(1_047_000), format_size(2**20)] == [
+        "1000 bytes",
+        "1020 KiB",
+        "1 MiB",
+    ]

@@ -1,0 +1,343 @@
+"""The parts of a page that each kind of document gives: tone, headline, facts and cards."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from netpipe.reporting.content import Card, Drawing, Fact, Facts, Notes, Part
+from netpipe.reporting.parts import build_parts
+from netpipe.reporting.rendering import replace_unprintable
+from netpipe.verdict.tables import Table
+from netpipe.verdict.tones import Tone
+from tests.measurements import CPU, EMULATED
+from tests.reporting import examples
+from tests.reporting.examples import (
+    comparison,
+    diagnosis,
+    lint,
+    measurement,
+    measurements,
+    near,
+    run,
+    work,
+)
+
+STEPS = ["Who waits for whom", "All steps, not only the median"]
+
+
+def build(document: dict[str, Any]) -> tuple[Part, ...]:
+    """Build the parts of a document."""
+    return build_parts(replace_unprintable(document))
+
+
+def headings(part: Part) -> list[str]:
+    """Return the headings of a part's cards."""
+    return [card.heading for card in part.cards]
+
+
+def find_card(part: Part, heading: str) -> Card:
+    """Return the card with a heading."""
+    return next(card for card in part.cards if card.heading == heading)
+
+
+def find_table(part: Part, heading: str) -> Table:
+    """Return the table with a heading, or beside the drawing with that heading."""
+    card = find_card(part, heading)
+    table = card.table if isinstance(card, Drawing) else card
+    assert isinstance(table, Table)
+    return table
+
+
+def test_a_measurement_leads_with_its_verdict() -> None:
+    """The headline has the kind and the message without it; the figures and the steps follow."""
+    (part,) = build(measurement())
+    assert (part.headline.tone, part.headline.word) == (Tone.BAD, "Loader-bound")
+    assert "40 ms" in part.headline.sentence
+    assert "oader-bound:" not in part.headline.sentence
+    assert part.headline.next
+    assert part.facts[0].value == "40 ms"
+    assert headings(part)[:2] == STEPS
+
+
+def test_unknown_fields_of_a_verdict_are_ignored() -> None:
+    """The schema allows a later netpipe to add fields."""
+    document = measurement()
+    document["verdict"]["confidence"] = 0.9
+    assert build(document) == build(measurement())
+
+
+@pytest.mark.parametrize(
+    ("kind", "device", "tone"),
+    [
+        ("healthy", "gpu", Tone.GOOD),
+        ("at-risk", "gpu", Tone.WARN),
+        ("contention", "gpu", Tone.BAD),
+        ("contention", "cpu", Tone.WARN),
+        ("inconclusive", "gpu", Tone.OPEN),
+        ("jitter", "gpu", Tone.BAD),
+    ],
+)
+def test_the_tone_of_a_verdict_agrees_with_the_exit_code(
+    kind: str, device: str, tone: Tone
+) -> None:
+    """A verdict that passes is not bad news; an inconclusive one is neither good nor bad."""
+    document = measurement()
+    document["verdict"]["kind"] = kind
+    document["device"]["platform"] = device
+    (part,) = build(document)
+    assert part.headline.tone is tone
+
+
+def test_nothing_is_advised_without_a_verdict() -> None:
+    """An inconclusive measurement needs an unknown number of workers and cores."""
+    (part,) = build(measurement(drained=False))
+    assert part.headline.word == "Inconclusive"
+    assert not [fact for fact in part.facts if "needed" in fact.label]
+    both = examples.measurements()
+    both["measurements"][1] = measurement(device=CPU, drained=False)
+    table = find_table(build(both)[0], "Headroom of each accelerator")
+    assert [row["workers needed"].text for row in table.rows] == ["2", ""]
+
+
+def test_the_rates_are_shown_or_why_not() -> None:
+    """The page says why a rate is not known; accelerators are compared by the others."""
+    both = [
+        measurement(device=EMULATED, tokens_per_s=near(52345.0), mfu=near(0.15)),
+        measurement(not_known={"mfu": "no peak"}),
+    ]
+    overview, first, second = build({"schema": "netpipe.measurements/1", "measurements": both})
+    assert Fact("tokens/s", "52.3 k", "49.7 k to 55 k") in first.facts
+    assert Fact("MFU", "15%", "14% to 16%") in first.facts
+    assert Fact("MFU", "not known", "no peak") in second.facts
+    rows = find_table(overview, "Headroom of each accelerator").rows
+    assert [row["tokens/s"].text for row in rows] == ["52.3 k", "not known"]
+    assert [row["MFU"].text for row in rows] == ["15%", "not known"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [examples.plain_measurement(), measurement() | {"timeline": [], "distributions": None}],
+    ids=["missing", "empty"],
+)
+def test_a_measurement_without_single_steps_draws_none(document: dict[str, Any]) -> None:
+    """Older documents have no timeline and no distributions."""
+    (part,) = build(document)
+    assert not set(STEPS) & set(headings(part))
+
+
+def test_a_kept_trace_is_named() -> None:
+    """The page says where the file is; without one it says nothing."""
+    (part,) = build(measurement() | {"trace": "kept.json.gz"})
+    assert "kept.json.gz" in [fact.value for fact in further_figures(part)]
+    (part,) = build(measurement() | {"trace": ""})
+    assert not any("trace" in fact.label for fact in further_figures(part))
+
+
+def further_figures(part: Part) -> Sequence[Fact]:
+    """Return the figures below the drawings of a measurement."""
+    card = find_card(part, "Further figures")
+    assert isinstance(card, Facts)
+    return card.facts
+
+
+def test_several_accelerators_begin_with_an_overview() -> None:
+    """The overview says how many are fed; each has its own part."""
+    overview, *parts = build(measurements())
+    assert (overview.headline.tone, overview.headline.word) == (Tone.BAD, "1 of 2 fed")
+    assert [part.title for part in parts] == ["emulated-30ms (derived)", "cpu-intel-xeon-2"]
+
+
+def test_a_lint_leads_with_its_most_severe_finding() -> None:
+    """An error comes before a warning; the pipeline is drawn, findings and silences are listed."""
+    (part,) = build(lint())
+    assert (part.headline.tone, part.headline.word) == (Tone.BAD, "1 error, 1 warning, 1 remark")
+    assert part.headline.sentence.startswith("shuffle-after-batch:")
+    expected = ["The pipeline", "Findings", "Proposals, tried", "Silenced"]
+    assert headings(part) == expected
+
+
+def test_a_lint_without_findings_is_good() -> None:
+    """A loader without a graph has no drawing."""
+    (part,) = build(examples.empty_lint())
+    assert (part.headline.tone, part.headline.word) == (Tone.GOOD, "In order")
+    assert not part.cards
+
+
+def test_a_diagnosis_leads_with_the_bottleneck() -> None:
+    """Its tone is the measurement's; only the diagnosis shows the steps."""
+    first, measured, order = build(diagnosis())
+    assert first.headline.word.startswith(".map(tokenize): ")
+    assert first.headline.tone is Tone.BAD
+    assert headings(first) == [
+        *STEPS, "Tried: 3 workers", "What each stage takes", "Reads at the same time", "What if",
+        "What was changed, to learn from it", "Headroom of each accelerator", "Start-up", "Where",
+        "Versions",
+    ]  # fmt: skip
+    assert not set(STEPS) & set(headings(measured))
+    assert order.title == "The order of the calls"
+
+
+@pytest.mark.parametrize(("kind", "word"), [("healthy", "Healthy"), ("jitter", "Jitter")])
+def test_a_loader_that_training_does_not_wait_for_is_not_blamed(kind: str, word: str) -> None:
+    """Where the verdict is another, the page leads with that, and not with the slowest stage."""
+    document = diagnosis()
+    document["measurement"]["verdict"]["kind"] = kind
+    assert build(document)[0].headline.word == word
+
+
+def test_a_stage_too_short_to_see_is_only_in_the_table() -> None:
+    """The caption says how many stages the drawing leaves out."""
+    document = diagnosis()
+    document["stages"][1]["fraction"] = 0.001
+    drawing = find_drawing(build(document)[0], "What each stage takes")
+    assert "source Probes" not in drawing.svg
+    assert drawing.caption.endswith(": 1.")
+    assert drawing.table is not None
+    assert len(drawing.table.rows) == 2
+
+
+def test_a_prediction_that_was_not_tried_says_why() -> None:
+    """A diagnosis with hardly any findings has no empty cards."""
+    (part,) = build(examples.plain_diagnosis())
+    assert headings(part) == ["No prediction was tried", "Where", "Versions"]
+    assert (part.headline.tone, part.headline.word) == (Tone.PLAIN, "Bottleneck unknown")
+
+
+def test_predictions_are_compared_with_the_step() -> None:
+    """With a step, the drawing has a line at its time."""
+    with_step, *_ = build(diagnosis())
+    assert "a step" in find_drawing(with_step, "What if").svg
+    alone, *_ = build(diagnosis() | {"measurement": None})
+    assert "a step" not in find_drawing(alone, "What if").svg
+
+
+def find_drawing(part: Part, heading: str) -> Drawing:
+    """Return the drawing with a heading."""
+    card = find_card(part, heading)
+    assert isinstance(card, Drawing)
+    return card
+
+
+def find_comparisons(document: dict[str, Any]) -> Table:
+    """Return the table of a run's comparisons with baselines."""
+    return find_table(build(document)[0], "Against the baseline")
+
+
+def test_a_run_leads_with_its_worst_comparison() -> None:
+    """The last measurement of each device and the lints follow."""
+    first, *others = build(run())
+    assert (first.headline.tone, first.headline.word) == (Tone.BAD, "1 of 2 REGRESSED")
+    assert "load_s_per_batch" in first.headline.sentence
+    assert [part.title for part in others] == ["h200-x1", "The order of the calls"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tone"),
+    [
+        ("PASS", Tone.GOOD),
+        ("IMPROVED", Tone.GOOD),
+        ("NO_BASELINE", Tone.OPEN),
+        ("NOT_COMPARED", Tone.OPEN),
+        ("INCONCLUSIVE", Tone.OPEN),
+        ("REGRESSED", Tone.BAD),
+    ],
+)
+def test_the_tone_of_an_outcome_agrees_with_the_suite(outcome: str, tone: Tone) -> None:
+    """The headline names the outcome."""
+    alone = run(measurements=[], lints=[], comparisons=[comparison(outcome, "step_s")])
+    (part,) = build(alone)
+    assert part.headline.tone is tone
+    assert part.headline.word == f"1 of 1 {outcome.replace('_', ' ')}"
+
+
+def test_a_metric_that_is_only_reported_is_plain() -> None:
+    """A metric that is not judged on this device does not outweigh one that passed."""
+    reported = comparison("NOT_COMPARED", "train_s_per_step", is_reported_only=True)
+    (part,) = build(run(measurements=[], lints=[], comparisons=[reported]))
+    assert part.headline.tone is Tone.PLAIN
+    both = [reported, comparison("PASS", "step_s")]
+    (part,) = build(run(measurements=[], lints=[], comparisons=both))
+    assert (part.headline.tone, part.headline.word) == (Tone.GOOD, "1 of 2 PASS")
+
+
+WAIVER = {"benchmark": "a", "metric": "step_s", "bound": 2, "reason": "known",
+          "expires": "2027-01-01", "device": "", "is_added": True}  # fmt: skip
+
+
+def test_a_waived_regression_is_a_warning() -> None:
+    """It fails nothing, but it is no PASS; the table gives the reason."""
+    waived = comparison("REGRESSED", "step_s", waiver=WAIVER)
+    document = run(measurements=[], lints=[], comparisons=[waived])
+    (part,) = build(document)
+    assert part.headline.tone is Tone.WARN
+    assert find_comparisons(document).rows[0]["outcome"].note == "waived: known"
+
+
+def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
+    """A run that passes its gate but is loader-bound is bad news."""
+    first, *_ = build(run(comparisons=[comparison("PASS", "step_s")]))
+    assert first.headline.tone is Tone.BAD
+    assert "h200-x1: Loader-bound." in first.headline.sentence
+
+
+def test_a_metric_has_its_history() -> None:
+    """One drawing in its row has its values as text; figures have their units."""
+    first, _ = find_comparisons(run()).rows
+    assert first["history"].svg
+    assert first["history"].text.split(", ") == ["0001 10 ms", "0002 20 ms", "now 36 ms"]
+    figures = [first[heading].text for heading in ("times worse", "now", "before")]
+    assert figures == ["1.80 x", "36 ms", "20 ms"]
+
+
+def test_without_histories_the_table_has_no_column_for_them() -> None:
+    """Older documents have no history."""
+    old = comparison("PASS", "step_s")
+    del old["history"], old["device"]
+    (row,) = find_comparisons(run(comparisons=[old])).rows
+    assert "history" not in row
+
+
+def test_comparisons_with_a_git_ref_have_their_own_table() -> None:
+    """What was measured in turns is not mixed with baselines."""
+    pairs = [comparison("PASS", "step_s"), comparison("PASS", "step_s", against="main")]
+    against = {"ref": "main", "commit": "0123456789abcdef", "pairs": []}
+    part, *_ = build(run(comparisons=pairs, against=against))
+    assert headings(part) == ["Against the baseline", "Against main"]
+    assert ("main", "0123456789ab") in [(fact.value, fact.note) for fact in part.facts]
+
+
+def test_accepted_changes_are_shown() -> None:
+    """The page lists the baselines that a change replaces and the slowdowns that it accepts."""
+    figures = {"load_s_per_batch": {"before": 0.01, "after": 0.02, "ratio": 2.0}}
+    change: dict[str, Any] = {
+        "change": "replaced", "file": "h200-x1/0002_a.json", "before": None, "after": None,
+        "differences": [], "figures": figures,
+    }  # fmt: skip
+    accepted = {"commit": "abc", "baseline_changes": [change], "waivers": [WAIVER]}
+    part, *_ = build(run(accepted=accepted))
+    table = find_table(part, "Baselines that this change replaces")
+    assert [table.rows[0][heading].text for heading in ("before", "after")] == ["10 ms", "20 ms"]
+    assert "Accepted slowdowns" in headings(part)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "word", "tone"),
+    [
+        ((), "Counted", Tone.PLAIN),
+        (("PASS",), "No more work", Tone.GOOD),
+        (("PASS", "NOT_COMPARED"), "Not compared", Tone.OPEN),
+        (("NOT_COMPARED", "REGRESSED"), "More work", Tone.BAD),
+    ],
+)
+def test_work_leads_with_what_rose(outcomes: tuple[str, ...], word: str, tone: Tone) -> None:
+    """Where nothing rose, with what was not compared."""
+    document = work()
+    document["comparisons"] = [{"outcome": each, "reason": f"is {each}"} for each in outcomes]
+    [part] = build(document)
+    assert (part.headline.word, part.headline.tone) == (word, tone)
+    [table, notes] = part.cards
+    assert isinstance(table, Table)
+    assert {row["kind"].text for row in table.rows} == set(document["counts"])
+    assert isinstance(notes, Notes)
+    assert "not counted: rows.encode cannot be counted" in [note.text for note in notes.notes]

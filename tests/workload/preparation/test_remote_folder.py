@@ -1,0 +1,123 @@
+"""Sources and outputs on another file system, here fsspec's memory."""
+
+from pathlib import Path
+
+import fsspec
+import pytest
+from click.testing import CliRunner
+
+from netpipe.cli import main
+from netpipe.errors import InputError
+from netpipe.workload.formats.index import INDEX_NAME
+from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation.prepare import prepare
+from netpipe.workload.preparation.work_folder import WORK_NAME
+from tests.workload.factories import make_pings, write_probes
+
+OUT, FOLDER = "memory://bucket/out", "/bucket/out"
+
+
+@pytest.fixture
+def files(parquet: Path) -> fsspec.AbstractFileSystem:
+    """Files in memory; `in` has the measurements."""
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    for path in parquet.iterdir():
+        memory.pipe(f"/bucket/in/{path.name}", path.read_bytes())
+    return memory
+
+
+def listed(memory: fsspec.AbstractFileSystem) -> dict[str, bytes]:
+    """The files of the output, without the list of an upload, which is empty after it."""
+    found = {path.removeprefix("/bucket/out/"): memory.cat(path) for path in memory.find(FOLDER)}
+    if INDEX_NAME in found:
+        assert found.pop(".netpipe-replacing.txt") == b""
+    return found
+
+
+def test_the_bytes_are_those_of_a_local_output(
+    files: fsspec.AbstractFileSystem, parquet: Path, tmp_path: Path
+) -> None:
+    """Wherever the sources and the output are; nothing else is left there."""
+    prepare([parquet], tmp_path / "local")
+    expected = {path.name: path.read_bytes() for path in (tmp_path / "local").iterdir()}
+    for source in (parquet, "memory://bucket/in", "memory://bucket/in/measured.parquet"):
+        prepare([source], OUT)
+        assert listed(files) == expected
+        files.rm("/bucket/out", recursive=True)
+    prepare(["memory://bucket/in"], tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
+
+
+def test_another_data_set_replaces_the_first(files: fsspec.AbstractFileSystem) -> None:
+    """Its files are gone when those of the new one are there."""
+    prepare(["memory://bucket/in"], OUT)
+    index = prepare(["memory://bucket/in"], OUT, seed=1, shards=2)
+    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
+
+
+def test_the_index_is_the_last_file(
+    files: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An upload that fails leaves no index, and the next run uploads what is missing."""
+    put, count = Place.put, 0
+
+    def put_or_fail(place: Place, file: Path) -> None:
+        nonlocal count
+        count += not place.is_local
+        if count == 3:
+            raise OSError("connection lost")
+        put(place, file)
+
+    monkeypatch.setattr(Place, "put", put_or_fail)
+    monkeypatch.setattr("netpipe.workload.preparation.output_folder._UPLOADED_AT_ONCE", 1)
+    with pytest.raises(InputError, match=rf"^{OUT}: .*be writable; found connection lost"):
+        prepare(["memory://bucket/in"], OUT, shards=3, scratch=tmp_path)
+    assert len([name for name in listed(files) if name.endswith(".arrayrecord")]) > 1
+    assert INDEX_NAME not in listed(files)
+    index = prepare(["memory://bucket/in"], OUT, seed=1, shards=3, scratch=tmp_path)
+    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_somebody_else_are_not_touched(files: fsspec.AbstractFileSystem) -> None:
+    """A folder with a file that no index lists is refused."""
+    files.pipe("/bucket/out/notes.txt", b"mine")
+    with pytest.raises(InputError, match=rf"^{OUT}: .*nothing but.*found {OUT}/notes\.txt"):
+        prepare(["memory://bucket/in"], OUT)
+    assert listed(files) == {"notes.txt": b"mine"}
+
+
+def test_a_folder_without_parquet_files(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    """The error names the URI."""
+    assert files.find("/bucket/in")
+    with pytest.raises(InputError, match=r"^memory://bucket/none: source .*found none"):
+        prepare(["memory://bucket/none"], tmp_path / "out")
+
+
+def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    """As those of local files do."""
+    for number, name in enumerate(("train", "eval")):
+        write_probes(tmp_path / "made.parquet", {number: make_pings(9, seed=number)})
+        files.pipe(f"/bucket/stated/{name}/0.parquet", (tmp_path / "made.parquet").read_bytes())
+    index = prepare(["memory://bucket/stated"], tmp_path / "out")
+    assert index.train.probes == index.eval.probes == 1
+    index = prepare(["memory://bucket/stated/train/0.parquet"], tmp_path / "other")
+    assert (index.train.probes, index.eval.probes) == (1, 0)
+
+
+def test_the_command_takes_uris(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+    """And says where the data are, without a command that could not read them there."""
+    words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert f"in {OUT}; copy them" in result.output
+    assert INDEX_NAME in listed(files)
+    assert not [path for path in tmp_path.iterdir() if WORK_NAME.fullmatch(path.name)]
+
+
+def test_the_summary_names_the_folder_of_a_file_uri(parquet: Path, tmp_path: Path) -> None:
+    """`--netpipe-data` takes a path."""
+    out = tmp_path / "out"
+    result = CliRunner().invoke(main, ["prepare", str(parquet), "--out", f"file://{out}"])
+    assert f"in {out}; measure with them: pytest perf_tests --netpipe-data={out}" in result.output

@@ -1,0 +1,76 @@
+"""What `netpipe inspect` says of data."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from netpipe.cli import main
+from netpipe.errors import InputError
+from netpipe.workload.formats.index import load_index
+from netpipe.workload.formats.rtt import decode_rtt, encode_rtt
+from netpipe.workload.inspection import inspect
+from tests.workload.layout_v0 import encode_row_v0, write_records
+from tests.workload.reference import Ping
+
+
+def test_a_prepared_folder(prepared: Path, histories: dict[int, list[Ping]]) -> None:
+    """Counts are those of the index and of the measurements that it was made of."""
+    found, index = inspect(prepared), load_index(prepared)
+    everything = [ping for pings in histories.values() for ping in pings]
+    assert found["format"] == "arrayrecord"
+    assert found["measurements"] == len(everything) == found["read"]["measurements"]
+    assert found["rows"] == len(histories) == found["read"]["rows"]
+    assert {name: split["probes"] for name, split in found["splits"].items()} == {
+        "train": index.train.probes, "eval": index.eval.probes,
+    }  # fmt: skip
+    failed = np.mean([ping.rtt_ms < 0 for ping in everything])
+    assert found["read"]["failed_fraction"] == pytest.approx(failed)
+    assert found["example"]["probe"] in histories
+    shown = found["example"]["shown"][0]
+    assert shown["destination"] in {
+        ping.destination for ping in histories[found["example"]["probe"]]
+    }
+
+
+def test_files_and_folders_of_every_format(
+    prepared: Path, parquet: Path, tmp_path: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """A file alone, parquet, and inherited files are described too."""
+    measurements = sum(map(len, histories.values()))
+    inherited = tmp_path / "old.arrayrecord"
+    write_records(inherited, [encode_row_v0(pings, probe) for probe, pings in histories.items()])
+    for path in (parquet, next(parquet.iterdir()), inherited, tmp_path):
+        assert inspect(path)["measurements"] == measurements
+    shard = next(prepared.glob("train-*"))
+    assert 0 < inspect(shard)["measurements"] < measurements
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nothing", "found nothing"), ("text.txt", "found text.txt"), ("x.arrayrecord", "be a whole")],
+)
+def test_what_holds_no_data_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    """With what would be accepted."""
+    if "." in name:
+        (tmp_path / name).write_bytes(b"text")
+    with pytest.raises(InputError, match=message):
+        inspect(tmp_path / name)
+
+
+def test_the_command_prints_both_forms(prepared: Path) -> None:
+    """Lines for people, or the document."""
+    text = CliRunner().invoke(main, ["inspect", str(prepared)], catch_exceptions=False)
+    assert text.exit_code == 0
+    assert "a row, probe" in text.output
+    as_json = CliRunner().invoke(main, ["inspect", str(prepared), "--json"], catch_exceptions=False)
+    assert json.loads(as_json.output) == inspect(prepared)
+
+
+def test_decoded_times_are_close_to_the_encoded() -> None:
+    """Within 1/1024 from 1024 us on; below, whole microseconds."""
+    times_ms = np.array([0.001, 0.5, 1.023, 1.025, 33.3, 250.0, 4000.0], np.float32)
+    decoded = decode_rtt(encode_rtt(times_ms))
+    assert np.all(np.abs(decoded - times_ms) <= np.maximum(0.001, times_ms / 1024))

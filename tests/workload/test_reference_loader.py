@@ -1,0 +1,63 @@
+"""The plain reference path as a loader."""
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.pipeline import build
+from netpipe.workload.preparation.synthetic import generate
+from netpipe.workload.sources.probe_rows import ArrayRecordSource
+from tests.workload import reference_loader
+from tests.workload.reference import Ping, result_field
+from tests.workload.reference_loader import pings_of, reference_batches
+
+
+def test_its_batches_are_those_of_the_unpacked_pipeline(prepared: Path) -> None:
+    """Every array of the first batches is equal, until well into the second epoch."""
+    config = PipelineConfig(seed=3, sequence_length=256, batch_size=8, packing=False, workers=0)
+    ours = iter(build(prepared, config))
+    try:
+        for theirs in islice(reference_batches(prepared, 256, 8, seed=3), 16):
+            expected = next(ours)
+            assert theirs.keys() == expected.keys()
+            for key, value in theirs.items():
+                assert value.dtype == np.int32
+                np.testing.assert_array_equal(value, expected[key])
+    finally:
+        ours.close()
+
+
+def test_the_target_reads_the_default_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`loader` gives 32 sequences of 1024 tokens of the user's data, as the pipeline does."""
+    monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
+    generate(tmp_path / "data", probes=30)
+    config = PipelineConfig(sequence_length=1024, batch_size=32, packing=False, workers=0)
+    ours = iter(build(tmp_path / "data", config))
+    try:
+        np.testing.assert_array_equal(
+            next(reference_loader.loader())["inputs"], next(ours)["inputs"]
+        )
+    finally:
+        ours.close()
+
+
+def test_rows_become_the_measurements_they_were(
+    prepared: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """Seconds, addresses and the tokens of the result are those that were written down."""
+    source = ArrayRecordSource(prepared, "train")
+    rows = list(source.read(range(len(source.row_measurements))))
+    assert rows
+    for row in rows:
+        written = histories[row.probe]
+        assert [_comparable(ping) for ping in pings_of(row)] == [
+            _comparable(ping) for ping in written
+        ]
+
+
+def _comparable(ping: Ping) -> tuple[int, str, str, int, list[int]]:
+    second = ping.time_us // 1_000_000
+    return second, ping.source, ping.destination, ping.ip_version, result_field(ping.rtt_ms)

@@ -1,0 +1,165 @@
+"""Trainings of MaxText itself on our batches. `tox -e maxtext` has it."""
+
+import re
+import subprocess
+import sys
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netpipe.workload.resume import ResumableBatches
+from netpipe.workload.trainer.network_config import NetworkConfig
+from tests.command import Netpipe, document
+
+pytestmark = pytest.mark.skipif(
+    find_spec("maxtext") is None, reason="tox -e maxtext runs these tests"
+)
+
+CONFIG = """
+base_config: base.yml
+run_name: tiny
+hardware: cpu
+skip_jax_distributed_system: true
+dataset_type: network
+network_train_files: {data}
+data_shuffle_seed: 3
+num_epoch: 0
+vocab_size: 320
+max_target_length: 64
+per_device_batch_size: 2
+ici_fsdp_parallelism: 4
+base_emb_dim: 32
+base_mlp_dim: 64
+base_num_query_heads: 2
+base_num_kv_heads: 2
+base_num_decoder_layers: 1
+head_dim: 16
+attention: dot_product
+learning_rate: 0.01
+learning_rate_schedule_steps: 60
+enable_checkpointing: false
+base_output_directory: {folder}/out
+jax_cache_dir: ""
+log_config: false
+"""
+# As docs/maxtext.md writes it; it does something with the first batch too.
+LAUNCHER = """
+from absl import app
+
+from netpipe.workload.trainer.maxtext import register
+
+if __name__ == "__main__":
+    register()
+    import os
+
+    import numpy as np
+    from netpipe.jobs.processes import list_workers
+    from maxtext.common.data_loader import DataLoader
+    from maxtext.trainers.pre_train import train
+
+    load = DataLoader.load_next_batch
+
+    def load_first(self, *words, **named):
+        batch = load(self, *words, **named)
+        DataLoader.load_next_batch = load
+        {action}
+        return batch
+
+    DataLoader.load_next_batch = load_first
+    app.run(train.main)
+"""
+OURS = "-m", "netpipe.workload.trainer.maxtext"
+
+
+@pytest.fixture
+def config(many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the configuration of a tiny model on four devices, and stand in its folder."""
+    file = tmp_path / "tiny.yml"
+    file.write_text(CONFIG.format(data=many, folder=tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    return file
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    """Run Python; return its exit code and all its output."""
+    finished = subprocess.run(
+        [sys.executable, *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    return finished.returncode, finished.stdout
+
+
+def losses(*words: str | Path) -> list[float]:
+    """Train, and return the loss of each step."""
+    code, output = run(*words)
+    assert code == 0, output
+    return [float(loss) for loss in re.findall(r"completed step: .*, loss: ([\d.]+),", output)]
+
+
+def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path) -> None:
+    """The first are those of our iterator, the loss falls, and the evaluation runs as well."""
+    (tmp_path / "train_network.py").write_text(
+        LAUNCHER.format(action='np.savez("first.npz", **batch)')
+    )
+    evaluated = "eval_interval=30", "eval_steps=2"
+    code, output = run("train_network.py", config, "steps=60", *evaluated)
+    assert code == 0, output
+    found = [float(loss) for loss in re.findall(r"completed step: .*, loss: ([\d.]+),", output)]
+    assert len(found) == 60
+    # Guessing among 320 tokens costs ln(320) = 5.8.
+    assert min(found[:3]) > 5
+    assert max(found[-10:]) < 3
+    assert len(re.findall("Completed eval after train step", output)) == 2
+    wanted = NetworkConfig(
+        str(many), data_shuffle_seed=3, max_target_length=64, global_batch_size_to_load=8,
+        grain_worker_count=0,
+    )  # fmt: skip
+    trained_on = np.load("first.npz")
+    with closing(ResumableBatches(*wanted.for_host(0, 1, evaluates=False))) as batches:
+        first = next(batches)
+    assert set(trained_on) == set(first)
+    for name, array in first.items():
+        np.testing.assert_array_equal(trained_on[name], array)
+
+
+def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
+    """Its losses are those of an uninterrupted training, also with other workers."""
+    kept = "enable_checkpointing=true", "checkpoint_period=2"
+    first = losses(*OURS, config, "steps=3", *kept)
+    second = losses(*OURS, config, "steps=6", *kept, "grain_worker_count=2")
+    assert len(first) == len(second) == 3
+    assert first + second == losses(*OURS, config, "steps=6")
+
+
+def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> None:
+    """With our error, and an exit code by which a scheduler starts it again."""
+    killing = "[os.kill(worker.pid, 9) for worker in list_workers()]"
+    (tmp_path / "train_network.py").write_text(LAUNCHER.format(action=killing))
+    code, output = run("train_network.py", config, "steps=1000")
+    assert code == 1
+    assert "netpipe.errors.LoaderFailedError: " in output, output
+
+
+def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
+    """MaxText's own command knows neither it nor its settings."""
+    code, output = run("-m", "maxtext.trainers.pre_train.train", config, "steps=1")
+    assert code != 0
+    assert "'network_train_files' not in" in output
+    assert "completed step" not in output
+
+
+def test_a_configuration_with_our_type_is_measured(config: Path, netpipe: Netpipe) -> None:
+    """And its dataset linted, as those of MaxText's own types."""
+    result = netpipe(
+        "measure", "--maxtext", config, "--accelerator", "emulated:20ms", "--budget", 2, "--quiet",
+        "--json",
+    )  # fmt: skip
+    assert result.stdout, result.stderr
+    assert document(result, "measurement.1.json")["batch_bytes"] == 6 * 8 * 64 * 4
+    result = netpipe("lint", f"netpipe.maxtext:dataset {config}", "--quiet", "--json")
+    assert "read_block" in str(document(result, "lint.1.json")["graph"])

@@ -1,0 +1,110 @@
+"""A training of two real processes, which are killed and go on."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.workload.trainer import training_process
+
+STEPS = 6
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
+
+
+def run_processes(
+    processes: int, data: Path, folder: Path, workers: int, killed_at: int | None = None
+) -> list[list[dict[str, Any]]]:
+    """Train in some processes; return what each has printed. Kill all at a step of the first."""
+    port = free_port()
+    command = [sys.executable, str(training_process.__file__), str(port), str(processes)]
+    started = []
+    for number in range(processes):
+        words = [str(number), str(data), str(folder), str(STEPS), str(workers)]
+        with (folder / f"errors-{number}").open("w") as errors:
+            started.append(
+                subprocess.Popen(
+                    [*command, *words], stdout=subprocess.PIPE, stderr=errors, text=True,
+                    start_new_session=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+                )
+            )  # fmt: skip
+    try:
+        printed = [_read(started[0], killed_at)]
+        if killed_at is not None:
+            _kill(started)
+            return printed
+        printed += [_read(process, None) for process in started[1:]]
+        codes = [process.wait(60) for process in started]
+    finally:
+        _kill(started)
+    assert codes == [0] * processes, (folder / "errors-0").read_text()[-2000:]
+    return printed
+
+
+def _read(process: "subprocess.Popen[str]", until: int | None) -> list[dict[str, Any]]:
+    assert process.stdout is not None
+    found = []
+    for line in process.stdout:
+        if not line.startswith("{"):  # Gloo prints here too.
+            continue
+        found.append(json.loads(line))
+        if until is not None and found[-1].get("step") == until:
+            break
+    return found
+
+
+def _kill(started: Sequence["subprocess.Popen[str]"]) -> None:
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def by_step(printed: Sequence[Sequence[dict[str, Any]]]) -> dict[int, tuple[str, list[str]]]:
+    """Return the loss of each step, and the sequences of all processes in order."""
+    steps: dict[int, tuple[str, list[str]]] = {}
+    for lines in printed:
+        for line in lines:
+            if "step" in line:
+                loss, rows = steps.get(line["step"], (line["loss"], []))
+                assert loss == line["loss"]
+                steps[line["step"]] = loss, rows + line["rows"]
+    return steps
+
+
+def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
+    """They come to the same losses, bit for bit; one process goes on with the same sequences."""
+    whole, killed, alone = (tmp_path / name for name in ("whole", "killed", "alone"))
+    for folder in (whole, killed):
+        folder.mkdir()
+    printed = run_processes(2, many, whole, workers=0)
+    steps = by_step(printed)
+    assert sorted(steps) == list(range(STEPS))
+    assert all(len(set(rows)) == training_process.GLOBAL_BATCH for _, rows in steps.values())
+    losses = [float.fromhex(steps[number][0]) for number in range(STEPS)]
+    assert losses[-1] < losses[0]
+    evaluated = [lines[-1] for lines in printed]
+    assert evaluated[0]["evaluated"] > 0
+    assert evaluated[0] == evaluated[1]
+    run_processes(2, many, killed, workers=1, killed_at=2)
+    shutil.copytree(killed, alone)
+    resumed = by_step(run_processes(2, many, killed, workers=0))
+    assert min(resumed) in (2, 3)  # Killed before or after the state of the step was kept.
+    assert resumed == {number: steps[number] for number in resumed}
+    by_one = by_step(run_processes(1, many, alone, workers=0))
+    assert {number: sorted(rows) for number, (_, rows) in by_one.items()} == {
+        number: sorted(steps[number][1]) for number in resumed
+    }
