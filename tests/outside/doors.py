@@ -13,11 +13,11 @@ from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.what_if import list_changes, model_loader
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
-from netpipe.page.rendering import read_document
+from netpipe.jobs import parent
+from netpipe.reporting.rendering import read_document
 from netpipe.results.measurement import Interval
 from netpipe.results.work_profile import parse_work_profile
 from netpipe.resuming import checking
-from netpipe.session import parent
 from netpipe.verdict.report import parse_printed
 from netpipe.work_counts import counting
 from tests.diagnosis import examples

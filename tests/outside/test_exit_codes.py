@@ -11,7 +11,7 @@ from tests.command import Netpipe
 from tests.outside import doors
 from tests.outside.golden import HERE, ROOT, check_lines
 
-MEASURED: Final = ROOT / "tests" / "data" / "measurements"
+MEASURED: Final = ROOT / "tests" / "results" / "measurements"
 # Each line is a code and its call; a comment marks a known defect. Add a call with any code.
 CALLS: Final = (HERE / "exit_codes.txt").read_text("utf-8").splitlines()
 

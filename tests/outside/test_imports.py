@@ -16,7 +16,7 @@ from tests.outside.golden import HERE, ROOT, WRITES, check_lines
 PUBLIC: Final = ("README.md", "docs/**/*.md", "examples/**/*.md", "examples/**/*.py",
                  "netpipe/cli/templates/*.jinja")  # fmt: skip
 OWN: Final = ("fixtures/*.py", "perf_tests/*.py")
-WORKLOAD: Final = re.compile(r"netpipe\.(workload\.)?(data|step|config|trainer)\b")
+WORKLOAD: Final = re.compile(r"netpipe\.workload\b")
 _IMPORT: Final = re.compile(
     r"^ *(?:from (netpipe[\w.]*) import (\([^)]*\)|[\w, ]+)|import (netpipe[\w.]*)$)", re.MULTILINE
 )

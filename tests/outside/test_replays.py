@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from netpipe.page.rendering import render_page
+from netpipe.reporting.rendering import render_page
 from perf_tests.studies.gate_power.__main__ import KEPT
 from perf_tests.studies.gate_power.decisions import replay_decisions
 from perf_tests.studies.gate_power.live import read_sessions
@@ -17,11 +17,11 @@ from perf_tests.studies.records import read_records
 from tests.command import Netpipe
 from tests.outside import doors
 from tests.outside.golden import ROOT, check_lines, figures, page_figures
-from tests.page.examples import every_document
-from tests.suite.project import Project
-from tests.suite.recorded import costlier, loader_bound, recorded
+from tests.plugin.project import Project
+from tests.plugin.recorded import costlier, loader_bound, recorded
+from tests.reporting.examples import every_document
 
-MEASURED: Final = sorted((ROOT / "tests" / "data" / "measurements").glob("*.json"))
+MEASURED: Final = sorted((ROOT / "tests" / "results" / "measurements").glob("*.json"))
 BASELINES: Final = sorted((ROOT / "baselines").glob("cpu-*/*.json"))
 WORK: Final = sorted((ROOT / "baselines" / "work").glob("*/*.json"))
 SESSIONS: Final = {each.__name__: each for each in (recorded, costlier, loader_bound)}
