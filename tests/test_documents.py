@@ -159,7 +159,7 @@ def test_the_figures_for_symptoms_are_those_of_the_rules() -> None:
         for pair in re.findall(r"(\d[\d,.]*)[^;.\d]*\sinstead\sof\s(\d[\d,.]*\d)", part):
             assert set(pair) <= set(costs), (linked, pair)
             cited += 1
-    assert cited > 9
+    assert cited > 3
 
 
 def test_every_flag_of_pytest_exists() -> None:
