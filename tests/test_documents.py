@@ -27,7 +27,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *(
             path
-            for folder in ("baselines", "docs", "examples")
+            for folder in ("baselines", "docs", "examples", "perf_tests", "tests")
             for path in (ROOT / folder).rglob("*.md")
         ),
     }
