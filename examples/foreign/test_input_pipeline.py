@@ -2,7 +2,7 @@
 
 import pytest
 
-from netpipe.plugin.expectations import expect_loading_below_step, expect_no_stall, expect_order
+from netpipe.testing import expect_loading_below_step, expect_no_stall, expect_order
 
 
 def test_load_time(netpipe_benchmark):

@@ -2,5 +2,5 @@
 
 Start with `run.py`, the state of a run, and `fixtures.py`, which tests request; the hooks that use
 both are in `run_plugin.py`. In the process of a session, those of `session_plugin.py` take
-their place; `activation.py` loads either. `expectations.py` is the interface for tests.
+their place. `netpipe.testing` is the interface for tests.
 """

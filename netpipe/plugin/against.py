@@ -18,13 +18,13 @@ from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.git import GitError, git
 from netpipe.measuring.request import MeasureRequest
+from netpipe.other_version import Version, open_version
 from netpipe.plugin.gate_results import GateResult
-from netpipe.plugin.other_version import Version, open_version
 from netpipe.plugin.time_limit import LongPhases, TimeLimit, limit_s
-from netpipe.plugin.worktrees import Commit
 from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest
+from netpipe.worktrees import Commit
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
 """The most sessions, each of both versions at once, that one subject takes."""

@@ -20,11 +20,11 @@ from netpipe.results.measurement import Measurement
 
 # Every pytest run loads this module, also where no test needs what these hold.
 if TYPE_CHECKING:
-    from netpipe.plugin.expectations import CountedWork, Limits
     from netpipe.plugin.gate_results import GateResult
     from netpipe.plugin.run import Run
     from netpipe.plugin.session_nodes import Subject
     from netpipe.resuming.checking import ResumeReport
+    from netpipe.testing import CountedWork, Limits
 
 RUN: Final = pytest.StashKey["Run"]()
 """The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
@@ -121,7 +121,7 @@ def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
     """Return the limits that the `netpipe` markers of this test set."""
-    from netpipe.plugin.expectations import Limits
+    from netpipe.testing import Limits
 
     chosen: dict[str, float] = {}
     for marker in reversed(list(request.node.iter_markers("netpipe"))):
@@ -181,7 +181,7 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
 @pytest.fixture
 def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "CountedWork":
     """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
-    from netpipe.plugin.expectations import CountedWork
+    from netpipe.testing import CountedWork
 
     run = run_of(request.config)
     with _without_traceback():

@@ -23,11 +23,11 @@ from netpipe.plugin.fixtures import RUN, is_benchmark, is_compared, is_timed, re
 from netpipe.plugin.options import BASELINE, Options, as_usage_error
 from netpipe.plugin.outputs import run_document, write_outputs
 from netpipe.plugin.run import Run
-from netpipe.plugin.worktrees import find_commit
 from netpipe.printable import make_loggable
 from netpipe.signals import signals_as_errors
 from netpipe.temporary_folders import temporary_folder
 from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
+from netpipe.worktrees import find_commit
 
 _T = TypeVar("_T")
 _COMPARE = pytest.StashKey[object]()

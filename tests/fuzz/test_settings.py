@@ -13,8 +13,8 @@ from netpipe.gate import waivers
 from netpipe.jobs.code_origin import _project_name
 from netpipe.linting.request import INTENTS
 from netpipe.linting.settings import read_lint_settings
-from netpipe.plugin.worktrees import _read_dependencies
 from netpipe.workload.config import load_config
+from netpipe.worktrees import _read_dependencies
 from tests.fuzz.mutations import damaged, mutated_lines, read_or_refuse
 
 WAIVERS = """\

@@ -63,7 +63,7 @@ LOAD_TIME = """
 """
 
 NO_STALL = """
-    from netpipe.plugin.expectations import expect_no_stall
+    from netpipe.testing import expect_no_stall
 
     def test_no_stall(netpipe_measurement, netpipe_limits):
         expect_no_stall(netpipe_measurement, netpipe_limits)

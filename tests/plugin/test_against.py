@@ -12,8 +12,8 @@ from netpipe.errors import NoSuchTestError, SessionError
 from netpipe.git import git
 from netpipe.jobs import parent
 from netpipe.plugin import against
-from netpipe.plugin.worktrees import Checkout
 from netpipe.results.measurement import Measurement
+from netpipe.worktrees import Checkout
 from tests.fakes import FakeClock
 from tests.plugin.project import HERE, LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, recorded

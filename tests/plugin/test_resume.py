@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from netpipe.errors import InconclusiveError, PipelineElementsError
-from netpipe.plugin.expectations import expect_complete_epoch, expect_exact_resume
 from netpipe.resuming import checking
 from netpipe.resuming.checking import Restored, ResumeReport, ResumeRequest
+from netpipe.testing import expect_complete_epoch, expect_exact_resume
 from tests.plugin.project import INI, Project, leave_xdist, line_with
 from tests.resuming import resume_targets
 
 EXACT = Restored(1, None, "", 30, 0.001, 0.5)
 SKIPPED = Restored(6, None, "skipped: batch 7 came in place of batch 6", 30, 0.001, 0.5)
 TEST = """
-    from netpipe.plugin.expectations import expect_exact_resume
+    from netpipe.testing import expect_exact_resume
 
     def test_resume(netpipe_resume):
         expect_exact_resume(netpipe_resume)

@@ -14,7 +14,7 @@ from tests.repository import commit_files
 from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
 
 TEST = """
-    from netpipe.plugin.expectations import expect_no_more_work
+    from netpipe.testing import expect_no_more_work
 
     def test_work(netpipe_work):
         assert netpipe_work.profile.batches == 16

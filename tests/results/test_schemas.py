@@ -21,13 +21,13 @@ from netpipe.plugin.against import Against
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.outputs import write_json
 from netpipe.plugin.run import Run
-from netpipe.plugin.worktrees import Commit
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.results.statistics import median_interval
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
+from netpipe.worktrees import Commit
 from tests.jobs.session_targets import failing_loader, no_loader, tiny_loader
 from tests.measurements import CPU, EMULATED, make_measurement
 from tests.plugin.recorded import make_duet

@@ -18,8 +18,8 @@ from netpipe.git import git
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.jobs.request import SessionRequest
 from netpipe.paths import exists
-from netpipe.plugin.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 from netpipe.temporary_folders import temporary_folder
+from netpipe.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
 _NO_DATA: Final = re.compile(
     r"\..*|__pycache__|build|dist|node_modules|.*\.(egg-info|py|pyc|so)", re.IGNORECASE
