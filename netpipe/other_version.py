@@ -21,6 +21,9 @@ from netpipe.paths import exists
 from netpipe.temporary_folders import temporary_folder
 from netpipe.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
+TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
+"""Holds the ref as the user of `netpipe ab` typed it, because the flag gets its hash."""
+
 _NO_DATA: Final = re.compile(
     r"\..*|__pycache__|build|dist|node_modules|.*\.(egg-info|py|pyc|so)", re.IGNORECASE
 )

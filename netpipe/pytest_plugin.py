@@ -89,7 +89,10 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     result = yield
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
-        run.say(f"the workers left out {len(run.left_to_run)} timed tests, which now run alone")
+        count = len(run.left_to_run)
+        run.measurer.report_progress(
+            f"the workers left out {count} timed tests, which now run alone"
+        )
         other_plugins.run_alone(session, list(run.left_to_run))
     return result
 

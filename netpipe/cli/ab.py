@@ -39,8 +39,7 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     after BASE is HEAD unless it is a flag or names a file or folder. With HEAD, pytest runs in
     another folder: give absolute paths for files that it writes. No baseline is needed.
     """
-    from netpipe.other_version import open_version
-    from netpipe.plugin.against import TYPED_VARIABLE
+    from netpipe.other_version import TYPED_VARIABLE, open_version
     from netpipe.worktrees import find_commit
 
     refuse_unwritable(results, "--netpipe-json")

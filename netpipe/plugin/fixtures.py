@@ -159,9 +159,8 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subje
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    run = run_of(request.config)
     with _without_traceback():
-        measured = run.measure(_netpipe_subject)[-1]
+        measured = run_of(request.config).measurer.measure(_netpipe_subject)[-1]
     _add_verdict_properties(request.node, measured)
     return measured
 
@@ -183,15 +182,15 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
     """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
     from netpipe.testing import CountedWork
 
-    run = run_of(request.config)
+    run, test = run_of(request.config), request.node.nodeid
     with _without_traceback():
-        profile = run.count_work(request.node.nodeid, _netpipe_subject)
+        profile = run.measurer.count_work(test, _netpipe_subject)
 
     def compare() -> None:
         __tracebackhide__ = True
-        if run.compares or run.against:
+        if run.gate.compares:
             with _without_traceback():
-                results = run.decide_work(request.node.nodeid, _netpipe_subject)
+                results = run.gate.decide_work(test, _netpipe_subject)
             _report(run, request.node, results)
 
     return CountedWork(profile, compare)
@@ -201,14 +200,14 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
     with _without_traceback():
-        return run_of(request.config).lint(_netpipe_subject)
+        return run_of(request.config).measurer.lint(_netpipe_subject)
 
 
 @pytest.fixture
 def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
     """Return how `netpipe_loader` goes on from its saved states, each in a fresh process."""
     with _without_traceback():
-        return run_of(request.config).check_resume(_netpipe_subject)
+        return run_of(request.config).measurer.check_resume(_netpipe_subject)
 
 
 @contextmanager
@@ -240,12 +239,12 @@ def netpipe_benchmark(
     The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
     compared with the baseline; a regression fails the test.
     """
-    run = run_of(request.config)
-    request.node.stash[UNUSED] = benchmark.enabled
+    run, node = run_of(request.config), request.node
+    node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
         __tracebackhide__ = True
-        request.node.stash[UNUSED] = False
+        node.stash[UNUSED] = False
         if quantity not in GATED:
             raise pytest.UsageError(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
@@ -255,15 +254,17 @@ def netpipe_benchmark(
                 "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
                 "pytest perf_tests --benchmark-compare"
             )
-        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
+        sessions = run.measurer.benchmark(node.nodeid, _netpipe_subject)
         measured = sessions[-1]
-        _add_verdict_properties(request.node, measured)
+        _add_verdict_properties(node, measured)
         durations_s = list(getattr(measured.rounds, quantity))
         if run.options.record:  # A recording stores one median for each session.
             durations_s = [getattr(session, quantity).median for session in sessions]
         _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
-        if run.compares or run.against:
-            _gate(run, request.node, quantity, _netpipe_subject)
+        if run.gate.compares:
+            with _without_traceback():
+                results = run.gate.decide(node.nodeid, quantity, _netpipe_subject)
+            _report(run, node, results)
         return measured
 
     yield put
@@ -290,35 +291,27 @@ def _replay_durations(
     )
 
 
-def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> None:
-    """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
-    __tracebackhide__ = True
-    with _without_traceback():
-        results = run.decide(node.nodeid, quantity, subject)
-    _report(run, node, results)
-
-
 def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> None:
+    """Fail a regression; fail, skip or pass other results as the options say."""
     from netpipe.plugin import gate_results, session_nodes
 
     __tracebackhide__ = True
-    worst = gate_results.find_worst(results)
+    worst, against = gate_results.find_worst(results), run.measurer.against
     node.user_properties += gate_results.junit_properties(worst.comparison)
     for result in results:
         if result.waiver:
             node.user_properties.append(("netpipe_waiver", result.waiver.remark))
         if result.comparison.outcome in UNJUDGED:
             node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
-    if worst.against and run.against:
-        node.user_properties.append(("netpipe_against", run.against.commit.ref))
+    if worst.against and against:
+        node.user_properties.append(("netpipe_against", against.commit.ref))
     if worst.fails:
         ref = run.options.against if worst.against else ""
         command = session_nodes.repeating_command(node.config, node.nodeid, ref)
-        if worst.now is None:
-            raise make_failure(gate_results.render_work_failure(results, command))
-        baselines = run.baselines_of(worst.device) if run.compares else ()
-        raise make_failure(gate_results.render_failure(worst, baselines, command))
+        baselines = run.gate.baselines_of(worst.device) if run.measurer.compares else ()
+        raise make_failure(gate_results.render_failure(results, baselines, command))
+    message = f"{worst.outcome}: {worst.comparison.reason}"
     if worst.is_missing and run.options.fail_when_missing:
-        raise make_failure(f"{worst.outcome}: {worst.comparison.reason}")
+        raise make_failure(message)
     if worst.comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"{worst.outcome}: {worst.comparison.reason}")
+        raise InconclusiveError(message)

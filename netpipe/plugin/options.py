@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -67,21 +67,21 @@ class Options:
             in a run that is recorded.
     """
 
-    device: str
-    against: str
-    against_extras: str
-    accelerators: tuple[str, ...]
-    request: MeasureRequest
-    lint_request: LintRequest
-    fail_when_missing: bool
-    fail_when_inconclusive: bool
-    storage: str
-    record: str
-    sessions: int
-    baselines: Path
-    baselines_at: str
-    json: Path | None
-    report: Path | None
+    device: str = ""
+    against: str = ""
+    against_extras: str = ""
+    accelerators: tuple[str, ...] = ("auto",)
+    request: MeasureRequest = field(default_factory=MeasureRequest)
+    lint_request: LintRequest = field(default_factory=LintRequest)
+    fail_when_missing: bool = False
+    fail_when_inconclusive: bool = False
+    storage: str = ""
+    record: str = ""
+    sessions: int = 10
+    baselines: Path = Path("baselines")
+    baselines_at: str = "auto"
+    json: Path | None = None
+    report: Path | None = None
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":

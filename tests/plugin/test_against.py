@@ -10,7 +10,6 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.errors import NoSuchTestError, SessionError
 from netpipe.git import git
-from netpipe.jobs import parent
 from netpipe.plugin import against
 from netpipe.results.measurement import Measurement
 from netpipe.worktrees import Checkout
@@ -206,20 +205,16 @@ def test_a_folder_outside_git_is_a_usage_error(
 
 
 @pytest.fixture
-def base_raises(
-    versioned: Project, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[BaseException], Project]:
+def base_raises(versioned: Project) -> Callable[[BaseException], Project]:
     """Let every session of the other version fail."""
 
     def let(error: BaseException) -> Project:
-        measured = versioned.measured
-
         def fails(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
             if place.folder is not None:
                 raise error
-            return measured(command, request, place, progress)
+            return versioned.measured(command, request, place, progress)
 
-        monkeypatch.setattr(parent, "run_measurement", fails)
+        versioned.uses(measure=fails)
         return versioned
 
     return let
@@ -338,7 +333,7 @@ def slow_sessions(
             clock.sleep(next(coming))
             return project.measured(command, request, place, progress)
 
-        monkeypatch.setattr(parent, "run_measurement", takes_long)
+        project.uses(measure=takes_long)
 
     return let
 

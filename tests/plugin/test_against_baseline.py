@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from netpipe.jobs import parent
 from netpipe.results.measurement import Measurement
 from tests.plugin.project import CONFTEST, HERE, NO_STALL, Project, line_with
 from tests.plugin.recorded import H200, recorded
@@ -77,7 +76,7 @@ def versions(project: Project, monkeypatch: pytest.MonkeyPatch) -> Versions:
         project.measured(command, request, place, progress)
         return made.base if place.folder is not None else made.now
 
-    monkeypatch.setattr(parent, "run_measurement", measured)
+    project.uses(measure=measured)
     monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
     return made
 

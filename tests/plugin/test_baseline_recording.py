@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from netpipe.jobs import parent
 from netpipe.results.measurement import Measurement
 from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, loader_bound, recorded
@@ -96,15 +95,13 @@ def test_a_session_that_cannot_be_recorded_is_the_last(project: Project) -> None
     assert len(project.requests) == 3
 
 
-def test_an_interrupted_recording_says_so(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_recording_says_so(project: Project) -> None:
     """It is not said that a test failed."""
 
     def interrupted(*_: object, **__: object) -> None:
         pytest.exit("enough")
 
-    monkeypatch.setattr(parent, "run_measurement", interrupted)
+    project.uses(measure=interrupted)
     result = project.run("--netpipe-record", "first")
     line_with(result, "no baseline was recorded: the run was interrupted")
 

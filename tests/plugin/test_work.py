@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from textwrap import dedent
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from netpipe.errors import NoSuchTestError, SessionError
-from netpipe.work_counts import counting
 from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import recorded
 from tests.repository import commit_files
@@ -149,19 +149,17 @@ def test_another_version_is_counted_too(working: Project) -> None:
     assert [place.folder is not None for place in working.places[-2:]] == [False, True]
 
 
-def test_a_version_without_the_test_has_nothing_to_compare(
-    working: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> None:
     """The test is new: that is said, and fails a run that judged nothing."""
     commit_files(working.pytester.path, {})
     count = working.counted
 
-    def count_here(command: list[str], request: object, *place: object, **_: object) -> object:
+    def count_here(command: list[str], request: Any, *place: object, **_: object) -> object:
         if place:
             raise NoSuchTestError("there is no such test")
-        return count(command, request)  # type: ignore[arg-type]
+        return count(command, request)
 
-    monkeypatch.setattr(counting, "count_work", count_here)
+    working.uses(count_work=count_here)
     result = working.run("--netpipe-against", "HEAD")
     line_with(result, "NO_BASELINE against HEAD", "HEAD has no test test_perf.py::test_work")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -198,18 +196,16 @@ def test_a_removed_test_of_work_is_missed(working: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_a_failure_of_the_other_version_is_said_to_be_its_own(
-    working: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_of_the_other_version_is_said_to_be_its_own(working: Project) -> None:
     """The message names the ref."""
     commit_files(working.pytester.path, {})
     count = working.counted
 
-    def count_here(command: list[str], request: object, *place: object, **_: object) -> object:
+    def count_here(command: list[str], request: Any, *place: object, **_: object) -> object:
         if place:
             raise SessionError("it crashed")
-        return count(command, request)  # type: ignore[arg-type]
+        return count(command, request)
 
-    monkeypatch.setattr(counting, "count_work", count_here)
+    working.uses(count_work=count_here)
     result = working.run("--netpipe-against", "HEAD")
     line_with(result, "the session of HEAD failed: it crashed")

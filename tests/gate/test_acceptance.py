@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.plugin.acceptance import AcceptedCommit, find_accepted_commit, write_tree
+from netpipe.gate.acceptance import AcceptedCommit, find_accepted_commit, write_tree
 from tests.repository import commit, git, init
 
 PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
