@@ -39,8 +39,8 @@ class Against:
     commit: Commit
     config: pytest.Config
     extras: str
+    jobs: Jobs
     report_progress: Callable[[str], None]
-    jobs: Jobs = field(default_factory=Jobs)
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _missing: set[tuple[str, ...]] = field(default_factory=set)

@@ -83,8 +83,8 @@ def _check_options(run: Run, config: pytest.Config) -> None:
 def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
     typed = os.environ.get(TYPED_VARIABLE, "")
     commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
-    measurer = run.measurer
-    measurer.against = Against(commit, config, run.options.against_extras, measurer.report_progress)
+    extras, measurer = run.options.against_extras, run.measurer
+    measurer.against = Against(commit, config, extras, measurer.jobs, measurer.report_progress)
 
 
 def _report_progress(config: pytest.Config, text: str) -> None:

@@ -24,6 +24,7 @@ from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import Options
 from netpipe.plugin.outputs import write_json
 from netpipe.plugin.run import Run
+from netpipe.plugin.sessions import Jobs
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.results.statistics import median_interval
@@ -194,7 +195,7 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
         ("subject", "step_s"): [make_duet("step_s", MEASUREMENTS[0], MEASUREMENTS[1])]
     }
     commit = Commit(tmp_path, "main", "0123456789")
-    measurer.against = Against(commit, cast(Any, None), "", lambda _: None, duets=duets)
+    measurer.against = Against(commit, cast(Any, None), "", Jobs(), lambda _: None, duets)
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)
