@@ -1,4 +1,4 @@
-"""What this project asks of its input: fast enough, in the right order, never waited for."""
+"""The input is fast enough, in the right order, and training never waits for it."""
 
 import pytest
 
