@@ -1,4 +1,4 @@
-"""The plugin's fixtures, which a project overrides or its tests request; they start the run."""
+"""The fixtures that a project overrides or its tests request; they activate the plugin."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from netpipe.plugin import other_plugins
 from netpipe.printable import make_loggable
 from netpipe.results.measurement import Measurement
 
-# Every pytest run loads this module, also where no test needs what these hold.
+# Every pytest run loads this module, and most runs need none of these.
 if TYPE_CHECKING:
     from netpipe.plugin.gate_results import GateResult
     from netpipe.plugin.run import Run
@@ -30,11 +30,11 @@ RUN: Final = pytest.StashKey["Run"]()
 """The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
 
 UNUSED: Final = pytest.StashKey[bool]()
-"""Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
+"""Whether a test requested `netpipe_benchmark` and has benchmarked nothing so far."""
 
 
 def activate(config: pytest.Config) -> None:
-    """Register the plugin of a run, or that of a session in its process, if it is not there."""
+    """Register the plugin of a run, or of a session in its process, if it is not registered."""
     is_session = bool(os.environ.get(REQUEST_VARIABLE))
     # By name: the import is slow, and the plugin of a run is above this package.
     name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
@@ -43,7 +43,7 @@ def activate(config: pytest.Config) -> None:
 
 
 def run_of(config: pytest.Config) -> "Run":
-    """Return the run, of which this may be the first use."""
+    """Return the run; activate the plugin if this is its first use."""
     activate(config)
     return config.stash[RUN]
 
@@ -63,7 +63,7 @@ is_timed = partial(requests, fixture="netpipe_accelerator")
 
 
 def is_compared(item: pytest.Item) -> bool:
-    """Return whether a test compares with a baseline or with another version, where a run does."""
+    """Return whether a run that compares would compare this test."""
     return is_benchmark(item) or requests(item, "netpipe_work")
 
 
@@ -84,19 +84,19 @@ def netpipe_step() -> Callable[[], Any] | None:
 
 @pytest.fixture
 def netpipe_loop() -> Callable[..., object] | None:
-    """Override this with a fixture that returns your training loop; else the harness's is used."""
+    """Override this with a fixture that returns your training loop; netpipe's is the default."""
     return None
 
 
 @pytest.fixture
 def netpipe_synthetic() -> Callable[[], Any] | None:
-    """Override this with a factory of two or more random batches, on which the step is timed."""
+    """Override this with a factory of at least two random batches to time the step on."""
     return None
 
 
 @pytest.fixture
 def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; only equal ones are compared."""
+    """Override this with a name for data and configuration; results are compared if it is equal."""
     return ""
 
 

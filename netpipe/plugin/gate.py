@@ -1,4 +1,4 @@
-"""The gate of a run: results compared with baselines and another version, and what is missing."""
+"""The gate of a run: comparisons with baselines and another version, and missing benchmarks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
