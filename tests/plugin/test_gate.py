@@ -12,6 +12,7 @@ from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
+from netpipe.plugin.against import dismiss_machine_alarm
 from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.gate_results import WORK, GateResult
 from netpipe.plugin.measurer import Measurer
@@ -146,3 +147,25 @@ def test_a_waived_regression_does_not_fail() -> None:
     gate = gated(costly(), costly(), baselines=[stored()], waivers=[WAIVER])
     assert decide(gate)["load_cpu_ratio"] is Outcome.REGRESSED
     assert not any(found.fails for found in gate.results)
+
+
+@pytest.mark.parametrize(
+    ("changes", "base", "duet", "outcome"),
+    [
+        ({}, "0001_a.json", Outcome.PASS, Outcome.NOT_COMPARED),
+        ({}, "0001_a.json", Outcome.REGRESSED, Outcome.REGRESSED),
+        ({}, "0002_b.json", Outcome.PASS, Outcome.REGRESSED),
+        ({"dirty": True}, "0001_a.json", Outcome.PASS, Outcome.REGRESSED),
+        ({"commit": "def"}, "0001_a.json", Outcome.PASS, Outcome.REGRESSED),
+    ],
+    ids=["machine", "code", "another baseline", "changed tree", "another commit"],
+)
+def test_duets_with_the_commit_of_a_baseline_dismiss_its_alarm(
+    changes: dict[str, Any], base: str, duet: Outcome, outcome: Outcome
+) -> None:
+    """The machine has changed if the commit of that baseline is as slow now."""
+    alarm = Comparison(Outcome.REGRESSED, "step_s", 3.0, 1.0, "why", baseline=f"{CPU.key}/{base}")
+    beside = Comparison(duet, "step_s", 3.0, 3.0, "why")
+    both = [GateResult(TEST, "step_s", found, recorded()) for found in (alarm, beside)]
+    found = dismiss_machine_alarm(both[0], both[1:], "abc", [replace(stored(), **changes)])
+    assert found.comparison.outcome is outcome
