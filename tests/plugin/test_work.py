@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.errors import NoSuchTestError
 from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import recorded
 from tests.repository import commit_files
@@ -40,11 +40,6 @@ def working(project: Project) -> Project:
     assert result.ret == pytest.ExitCode.OK
     project.commands.clear()
     return project
-
-
-def test_a_recording_holds_on_any_host(working: Project) -> None:
-    """It lies in a folder that names versions, not a device."""
-    assert working.baselines == [f"work/{KEY}/0001_first.json"]
 
 
 def test_equal_work_passes(working: Project) -> None:
@@ -81,30 +76,6 @@ def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int)
     waivers.write_text(WAIVER.format(bound=bound))
     working.profiles = [MORE_SENT]
     working.compare().assert_outcomes(passed=passed, failed=1 - passed)
-
-
-def test_the_message_names_every_kind_that_rose(working: Project) -> None:
-    """Each with its causes on lines of their own, then the command that compares again."""
-    counts = {**MORE_SENT.counts, "batch_bytes": {"tokens": 1_048_576.0}}
-    working.profiles = [make_profile(counts=counts)]
-    result = working.compare()
-    lines = [line.strip() for line in result.outlines]
-    causes = (
-        "a batch crosses processes as 3.1 MB instead of 260 kB",
-        "tokens takes 1.05 MB of a batch instead of 524 kB",
-    )
-    first, second = map(lines.index, causes)
-    assert first < second
-    assert lines[second + 1].startswith("again:")
-
-
-def test_a_waiver_that_nothing_needs_must_go(working: Project) -> None:
-    """A waiver of work that is no more is reported, and fails the run."""
-    waivers = working.pytester.path / "baselines" / "waivers.toml"
-    waivers.write_text(WAIVER.format(bound=12.0))
-    result = working.compare()
-    line_with(result, "delete the waiver of sent_bytes", "without it, it is PASS on any host")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.parametrize(
@@ -175,7 +146,7 @@ def test_a_judged_pair_needs_no_baseline(working: Project) -> None:
 
 
 def test_work_does_not_stand_in_for_times(working: Project) -> None:
-    """A run fails whose times were all left unjudged, although its work was compared."""
+    """A run fails if no time was judged, although its work was compared."""
     commit_files(working.pytester.path, {})
     other_data = replace(recorded(), fingerprint="other data")
     working.has(f"{dedent(LOAD_TIME)}{dedent(TEST)}")
@@ -194,18 +165,3 @@ def test_a_removed_test_of_work_is_missed(working: Project) -> None:
     result = working.compare("--netpipe-missing", "fail")
     assert lost(result) == {"test_perf.py::test_other"}
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-
-
-def test_a_failure_of_the_other_version_is_said_to_be_its_own(working: Project) -> None:
-    """The message names the ref."""
-    commit_files(working.pytester.path, {})
-    count = working.counted
-
-    def count_here(command: list[str], request: Any, *place: object, **_: object) -> object:
-        if place:
-            raise SessionError("it crashed")
-        return count(command, request)
-
-    working.uses(count_work=count_here)
-    result = working.run("--netpipe-against", "HEAD")
-    line_with(result, "the session of HEAD failed: it crashed")
