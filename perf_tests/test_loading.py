@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from netpipe.plugin.expectations import Limits, expect_loading_below_step
 from netpipe.results.measurement import Measurement
+from netpipe.testing import Limits, expect_loading_below_step
 
 Benchmark = Callable[[str], Measurement]
 

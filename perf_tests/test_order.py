@@ -6,7 +6,7 @@ from typing import Any
 
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.linting.linter import lint
-from netpipe.plugin.expectations import expect_order
+from netpipe.testing import expect_order
 
 MOST_LINT_CPU_S = 1.0  # beyond this nobody would wait for it before every run
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.plugin.expectations import expect_exact_resume
 from netpipe.resuming.checking import ResumeReport
+from netpipe.testing import expect_exact_resume
 from netpipe.workload.config import Config
 from netpipe.workload.resume import ResumableBatches
 

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from netpipe import other_version
 from netpipe.errors import InputError
-from netpipe.plugin import other_version
-from netpipe.plugin.other_version import Version, open_version
-from netpipe.plugin.worktrees import Commit, find_commit
+from netpipe.other_version import Version, open_version
 from netpipe.temporary_folders import locked, remove_abandoned
+from netpipe.worktrees import Commit, find_commit
 from tests.repository import commit_files, git, worktrees
 
 ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
@@ -201,8 +201,8 @@ def test_nothing_is_left(repository: Path, before: AbstractContextManager[Versio
 _KILLED = """
 import os, sys
 from pathlib import Path
-from netpipe.plugin.other_version import open_version
-from netpipe.plugin.worktrees import find_commit
+from netpipe.other_version import open_version
+from netpipe.worktrees import find_commit
 
 here = Path(sys.argv[1])
 with open_version(find_commit(here, "HEAD~1", "--netpipe-against"), here, "", str):

@@ -18,13 +18,16 @@ from netpipe.git import git
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.jobs.request import SessionRequest
 from netpipe.paths import exists
-from netpipe.plugin.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 from netpipe.temporary_folders import temporary_folder
+from netpipe.worktrees import Checkout, Commit, check_out, declares_other_dependencies
+
+TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
+"""Holds the ref as the user of `netpipe ab` typed it, because the flag gets its hash."""
 
 _NO_DATA: Final = re.compile(
     r"\..*|__pycache__|build|dist|node_modules|.*\.(egg-info|py|pyc|so)", re.IGNORECASE
 )
-"""Names of ignored files and folders that hold code or what tools make of it, or are hidden."""
+"""Matches ignored files and folders that are hidden, hold code, or are made by tools."""
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -36,8 +39,9 @@ _Request = TypeVar("_Request", bound=SessionRequest)
 class Version:
     """Another version of the project, and the interpreter that runs it.
 
-    The folders in `path` go before the interpreter's own `sys.path`. `others` are the folders of
-    all other checkouts of the repository when this one was made.
+    Attributes:
+        path: Folders that go before the interpreter's own `sys.path`.
+        others: The other checkouts of the repository when this one was made.
     """
 
     checkout: Checkout
@@ -63,10 +67,10 @@ class Version:
         return replace(request, code_from=str(self.checkout.folder), not_from=self.others)
 
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
-        """Return words of a pytest command with every path in this checkout moved into the other.
+        """Return the words of a command with each path in this checkout moved into the other.
 
-        A file that the other version lacks (data that git does not know) is used from here; a test
-        never is. Relative paths start from `folder` here.
+        A file that only this version has, such as data, stays; a test is always moved. Relative
+        paths start from `folder`.
         """
         return [self._move_path(word, folder.resolve()) for word in words]
 
@@ -86,22 +90,24 @@ class Version:
 
 @contextmanager
 def open_version(
-    commit: Commit, project: Path, extras: str, say: Callable[[str], None]
+    commit: Commit, project: Path, extras: str, report_progress: Callable[[str], None]
 ) -> Iterator[Version]:
     """Check a commit out and find its environment; both are removed at the end.
 
-    `project` is the folder of the project here, `extras` what to install with it where it needs an
-    environment of its own, and `say` tells the user what happens.
+    `project` is the folder of the project here; `extras` are installed with it if it needs an
+    environment of its own.
 
     Raises:
         InputError: It cannot be checked out, or its environment cannot be made.
     """
     with temporary_folder("against") as made, check_out(commit, made / "checkout") as checkout:
         if declares_other_dependencies(checkout, project):
-            say(f"{commit.label} declares other dependencies: making an environment for it")
+            report_progress(
+                f"{commit.label} declares other dependencies: making an environment for it"
+            )
             version = _install(checkout, project, made / "environment", extras)
         else:
-            say(f"{commit.label} runs its own checkout, in this environment")
+            report_progress(f"{commit.label} runs its own checkout, in this environment")
             path = _moved_path(checkout, [*sys.path, *_editable_roots()])
             version = Version(checkout, sys.executable, path)
         _link_data(checkout)
@@ -137,7 +143,7 @@ def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Ve
 
 
 def _own_requirement() -> str:
-    """Return what pip installs this very netpipe from."""
+    """Return the requirement that installs this netpipe."""
     found = metadata.distribution("netpipe")
     direct = json.loads(found.read_text("direct_url.json") or "{}")
     if vcs := direct.get("vcs_info"):
@@ -146,7 +152,7 @@ def _own_requirement() -> str:
 
 
 def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
-    """Run a command that makes the environment; an InputError shows its last lines."""
+    """Run a command for the environment; raise an InputError with its last lines if it fails."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

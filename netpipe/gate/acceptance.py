@@ -1,7 +1,7 @@
-"""What a run is compared with: accepted baselines and waivers, and how the change alters both.
+"""The accepted baselines and waivers that a run is compared with, and how a change alters them.
 
-Where a pull or merge request is tested, the baselines are read from the commit that it branched
-off from, so that a change cannot accept its own regressions unseen.
+In a pull or merge request, the baselines are read from the commit that it branched off from, so
+that a change cannot accept its own regressions unseen.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,6 @@ from netpipe.gate import waivers
 from netpipe.gate.baseline_changes import FileChange, file_changes
 from netpipe.gate.waivers import Waiver
 from netpipe.git import GitError, git, git_bytes
-from netpipe.plugin.options import Options
 
 _HERE: Final = "here"
 _OPTION: Final = "--netpipe-baselines-at"
@@ -58,23 +57,26 @@ class Acceptance:
 
 
 def read_acceptance(
-    options: Options, root: Path, environment: Mapping[str, str], temporary: Callable[[], Path]
+    here: Path, at: str, root: Path, environment: Mapping[str, str], temporary: Callable[[], Path]
 ) -> Acceptance:
     """Read the baselines and waivers that a run is compared with.
 
-    `environment` holds the variables of GitHub Actions and GitLab; `temporary`, called when a
-    commit is read, makes a folder that lives as long as the run.
+    Args:
+        here: The folder of baselines in the working tree.
+        at: As for `find_accepted_commit`.
+        root: The folder of the project.
+        environment: Has the variables of GitHub Actions and GitLab.
+        temporary: Makes a folder that lives as long as the run.
 
     Raises:
         InputError: The commit is missing, or a baseline that the change adds is damaged.
     """
-    here = options.baselines
     acceptance = Acceptance(
         baselines=here,
         shown=here.relative_to(root).as_posix() if here.is_relative_to(root) else str(here),
         waivers=waivers.load(here / waivers.FILE),
     )
-    commit = find_accepted_commit(options.baselines_at, root, environment)
+    commit = find_accepted_commit(at, root, environment)
     if commit is None:
         return acceptance
     accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # Error messages show this path.
@@ -97,8 +99,8 @@ def find_accepted_commit(
 ) -> AcceptedCommit | None:
     """Find the commit whose baselines a run is compared with; None for the working tree.
 
-    `at` is a commit, `here` for none, or `auto`: where a pull or merge request is tested, the
-    commit that it branched off from.
+    `at` is a commit, `here` for none, or `auto`: in a pull or merge request, the commit that it
+    branched off from.
 
     Raises:
         InputError: The commit is not in the local history.

@@ -1,4 +1,4 @@
-"""Baselines of a commit: which commit, and what it held."""
+"""The commit that baselines are read from, and their files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.plugin.acceptance import AcceptedCommit, find_accepted_commit, write_tree
+from netpipe.gate.acceptance import AcceptedCommit, find_accepted_commit, write_tree
 from tests.repository import commit, git, init
 
 PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
@@ -15,13 +15,7 @@ NO_PULL_REQUEST = {"GITHUB_BASE_REF": ""}
 
 @dataclass(frozen=True)
 class Branched:
-    """A clone on a branch of its own, while its origin went on.
-
-    Attributes:
-        clone: Its folder.
-        base: Where it branched off.
-        main: The origin's last commit.
-    """
+    """A clone with a branch: its folder, the merge base, and the last commit of its origin."""
 
     clone: Path
     base: str
@@ -63,29 +57,16 @@ def found(at: str, root: Path, environment: dict[str, str]) -> str | None:
     return None if accepted is None else accepted.sha
 
 
-def test_a_pull_request_is_held_against_its_merge_base(branched: Branched) -> None:
-    """Neither against itself, nor against what the target branch became meanwhile."""
-    accepted = find_accepted_commit("auto", branched.clone, PULL_REQUEST)
-    assert accepted is not None
-    assert accepted.sha == branched.base
-    assert "origin/main" in accepted.description
-
-
-def test_a_merged_pull_request_is_held_against_the_target(branched: Branched) -> None:
-    """GitHub tests a merge of both, whose merge base is the target's last commit."""
-    git(branched.clone, "merge", "--quiet", "--no-edit", "origin/main")
-    assert found("auto", branched.clone, PULL_REQUEST) == branched.main
-
-
-def test_a_merge_request_names_its_base(branched: Branched) -> None:
-    """GitLab says which commit it is."""
-    environment = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": branched.base}
-    assert found("auto", branched.clone, environment) == branched.base
-
-
-def test_a_commit_can_be_named(branched: Branched) -> None:
-    """By whatever git takes for one, and whatever is tested."""
-    assert found("origin/main", branched.clone, PULL_REQUEST) == branched.main
+def test_the_accepted_commit(branched: Branched) -> None:
+    """It is the base of a pull or merge request, or the one that is named."""
+    clone, merge_request = branched.clone, {"CI_MERGE_REQUEST_DIFF_BASE_SHA": branched.base}
+    accepted = find_accepted_commit("auto", clone, PULL_REQUEST)
+    assert accepted == AcceptedCommit(branched.base, "the merge base of HEAD and origin/main")
+    assert found("auto", clone, merge_request) == branched.base
+    assert found("origin/main", clone, PULL_REQUEST) == branched.main
+    # GitHub tests a merge of both, whose merge base is the target's last commit.
+    git(clone, "merge", "--quiet", "--no-edit", "origin/main")
+    assert found("auto", clone, PULL_REQUEST) == branched.main
 
 
 @pytest.mark.parametrize(
@@ -93,8 +74,10 @@ def test_a_commit_can_be_named(branched: Branched) -> None:
     [("auto", {}), ("auto", NO_PULL_REQUEST), ("here", PULL_REQUEST)],
     ids=["at home", "a push", "asked for"],
 )
-def test_else_the_working_tree_counts(at: str, environment: dict[str, str], tmp_path: Path) -> None:
-    """No repository is needed for that."""
+def test_the_working_tree_needs_no_repository(
+    at: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """No commit is looked for."""
     assert find_accepted_commit(at, tmp_path, environment) is None
 
 
@@ -110,7 +93,7 @@ def test_else_the_working_tree_counts(at: str, environment: dict[str, str], tmp_
 def test_a_shallow_clone_says_what_to_fetch(
     branched: Branched, tmp_path: Path, at: str, environment: dict[str, str]
 ) -> None:
-    """As a checkout of depth 1, which has no merge base, and perhaps no target."""
+    """A checkout of depth 1 has no merge base, and perhaps no target."""
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--depth", "1", branched.clone.as_uri(), str(shallow))
     environment = {
@@ -120,34 +103,8 @@ def test_a_shallow_clone_says_what_to_fetch(
         find_accepted_commit(at.replace("BASE", branched.base), shallow, environment)
 
 
-def test_a_cut_history_has_no_merge_base(branched: Branched, tmp_path: Path) -> None:
-    """Where the target is fetched too, but not as far back as where the branch began."""
-    shallow = tmp_path / "shallow"
-    git(tmp_path, "clone", "--quiet", "--depth", "1", branched.clone.as_uri(), str(shallow))
-    target = f"{branched.main}:refs/remotes/origin/main"
-    origin = tmp_path / "origin"
-    git(shallow, "fetch", "--quiet", "--depth", "1", origin.as_uri(), target)
-    with pytest.raises(InputError, match=r"merge base.*fetch-depth: 0"):
-        find_accepted_commit("auto", shallow, PULL_REQUEST)
-
-
-def test_without_a_repository_a_pull_request_is_an_error(tmp_path: Path) -> None:
-    """What git says of it, and the way out."""
-    with pytest.raises(InputError, match=r"not a git.*--netpipe-baselines-at here"):
-        find_accepted_commit("auto", tmp_path, PULL_REQUEST)
-
-
-def test_without_git_a_pull_request_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is named."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="git cannot"):
-        find_accepted_commit("auto", tmp_path, PULL_REQUEST)
-
-
 def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> None:
-    """Byte for byte, whatever the working tree has, and neither links nor other folders."""
+    """Only plain files of the folder are written, byte for byte, from the commit."""
     root, into = branched.clone / "sub folder", tmp_path / "into"
     git(branched.clone, "rm", "-r", "--quiet", "sub folder/baselines/h200-x1")
     write_tree(AcceptedCommit(branched.base, ""), root / "baselines", root, into)
@@ -158,16 +115,8 @@ def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> N
     assert (into / "cpu" / "0001_first.json").read_bytes() == b"cpu/0001_first.json\r\n\xff"
 
 
-def test_a_commit_without_baselines_has_none(branched: Branched, tmp_path: Path) -> None:
-    """The folder is empty, and no error."""
-    write_tree(
-        AcceptedCommit(branched.base, ""), branched.clone / "absent", branched.clone, tmp_path / "x"
-    )
-    assert list((tmp_path / "x").iterdir()) == []
-
-
 def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> None:
-    """What the repository leaves out of its archives is read all the same."""
+    """Files that the repository leaves out of its archives are read too."""
     (origin / ".gitattributes").write_text("*.json export-ignore\n")
     made = commit(origin)
     baselines = origin / "sub folder" / "baselines"

@@ -13,14 +13,14 @@ from netpipe.errors import (
     PipelineOrderError,
     PipelineTooSlowError,
 )
-from netpipe.plugin.expectations import (
+from netpipe.results.measurement import Interval
+from netpipe.testing import (
     Limits,
     expect_footprint,
     expect_loading_below_step,
     expect_no_stall,
     expect_order,
 )
-from netpipe.results.measurement import Interval
 from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 
 

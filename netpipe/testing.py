@@ -1,4 +1,4 @@
-"""The assertions of performance tests; every failure message names its figures."""
+"""The assertions of performance tests. Their failure messages contain the figures."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -28,7 +28,7 @@ _FOOTPRINT: Final = ("first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch"
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that a pipeline must keep: at least this headroom, at most of all others."""
+    """The limits of a pipeline: its headroom is at least, all other figures are at most these."""
 
     headroom: float = 1.0
     stall_fraction: float = EPSILON
@@ -49,13 +49,13 @@ class Limits:
 
 
 def expect_footprint(measurement: Measurement, limits: Limits) -> None:
-    """Assert that the start and the memory keep the limits that were set.
+    """Assert that the first batch and the memory keep their limits.
 
-    The other expectations that take limits assert it too, so that none goes unjudged.
+    The other expectations with limits assert it too, so that each limit is judged.
 
     Raises:
-        PipelineTooSlowError: One is surely exceeded; growth, where its whole interval is.
-        InconclusiveError: It may be exceeded, or was not measured.
+        PipelineTooSlowError: A figure, or its whole interval, exceeds its limit.
+        InconclusiveError: Its interval contains the limit, or it was not measured.
     """
     __tracebackhide__ = True
     for name in _FOOTPRINT:
@@ -80,7 +80,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     """Assert that loading a batch takes less time than the step on resident batches.
 
     Raises:
-        PipelineTooSlowError: It does not.
+        PipelineTooSlowError: It takes longer.
         InconclusiveError: The interval contains the limit, or the measurement is not valid.
     """
     __tracebackhide__ = True
@@ -107,7 +107,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
 
     Raises:
         PipelineTooSlowError: Training waits; the message says why.
-        InconclusiveError: The measurement does not decide it.
+        InconclusiveError: The measurement leaves it open.
     """
     __tracebackhide__ = True
     verdict = judge(measurement)
@@ -131,17 +131,17 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
 
 @dataclass(frozen=True)
 class CountedWork:
-    """What a loader and a step do for a batch, and its comparison, where this run compares."""
+    """The work of a loader and a step for a batch; `compare` fails the test if it rose."""
 
     profile: WorkProfile
     compare: Callable[[], None]
 
 
 def expect_no_more_work(work: CountedWork) -> None:
-    """Assert that a batch takes no more work than before: calls, allocations, elements, bytes.
+    """Assert that a batch takes no more calls, allocations, elements or bytes than before.
 
-    It is compared with the baseline of work, with the version that --netpipe-against names, or with
-    both; a failure names what does more, and the function or stage that causes it.
+    They are compared with the baseline of work, with the ref of --netpipe-against, or with both. A
+    failure names each kind that rose, and the function or stage that causes it.
     """
     __tracebackhide__ = True
     work.compare()
@@ -151,7 +151,7 @@ def expect_exact_resume(report: ResumeReport) -> None:
     """Assert that a loader goes on from each of its states with exactly the batches that follow.
 
     Raises:
-        PipelineElementsError: It does not; the message has a line for each state.
+        PipelineElementsError: Other batches followed; the message has a line for each state.
         InconclusiveError: Runs without interruption differ too, or all batches are equal.
     """
     __tracebackhide__ = True
@@ -171,13 +171,12 @@ def expect_complete_epoch(
 
     Args:
         shards: The loader of each shard, which ends with the epoch.
-        elements: How many different ones there are.
-        key: Returns the names of a batch's elements; by default they are told apart by content.
-        before: The batches of the epoch that came before the shards were restored, of all shards
-            that there were then, however many.
+        elements: The number of different elements.
+        key: Returns the names of a batch's elements; by default a digest of each row.
+        before: The batches before the shards were restored, from any number of shards.
 
     Raises:
-        PipelineElementsError: They do not.
+        PipelineElementsError: An element is missing or repeated, or a shard is longer.
     """
     __tracebackhide__ = True
     name = key or _digest_rows
@@ -210,9 +209,8 @@ def expect_order(lint: Mapping[str, Any]) -> None:
     for finding in lint["findings"]:
         if finding["severity"] == "error":
             made_at = dict.fromkeys(lint["graph"][node]["made_at"] for node in finding["nodes"])
-            places = ", ".join(filter(None, made_at))
-            figures = {"at": places, "cost": finding["cost"], "fix": finding["fix"]}
             lines.append(f"order: {finding['rule']}: {finding['message']}")
-            lines += [f"{word}: {figure}" for word, figure in figures.items() if figure]
+            notes = {**finding, "at": ", ".join(filter(None, made_at))}
+            lines += [f"{word}: {notes[word]}" for word in ("at", "cost", "fix") if notes[word]]
     if lines:
         raise PipelineOrderError("\n".join(lines))

@@ -5,7 +5,7 @@ import pytest
 from netpipe.errors import OutOfTimeError
 from netpipe.jobs.progress import Progress
 from netpipe.measuring.request import MeasureRequest
-from netpipe.plugin.time_limit import LongPhases, TimeLimit, limit_s
+from netpipe.plugin.sessions import LongPhases, TimeLimit, limit_s
 from tests.fakes import FakeClock
 
 REQUEST = MeasureRequest(budget_s=20.0, start_limit_s=60.0)

@@ -24,13 +24,14 @@ _PROJECT_KEYS: Final = (
 )  # fmt: skip
 _REMOVE: Final = ("worktree", "remove", "--force", "--force")
 _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
+_HERE: Final = ":(glob)*"  # files in a folder, and not those below it
 
 
 @dataclass(frozen=True)
 class Commit:
     """A commit that a user named in a checkout, whose top folder is `repository`.
 
-    `typed` is the name that the user typed, where `ref` is only the hash of that.
+    `typed` is the name that the user typed, if `ref` is only its hash.
     """
 
     repository: Path
@@ -40,7 +41,7 @@ class Commit:
 
     @property
     def label(self) -> str:
-        """Its name for messages: as typed; a full hash is shortened."""
+        """Its name for messages: as typed, or a shortened hash."""
         if self.typed:
             return f"{self.typed} ({self.sha[:7]})"
         return self.sha[:12] if self.ref == self.sha else self.ref
@@ -48,15 +49,15 @@ class Commit:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A worktree of a commit, beside the checkout in which it was named."""
+    """A worktree of a commit."""
 
     commit: Commit
     folder: Path
 
     def locate(self, path: Path) -> Path:
-        """Return the path in the other checkout of a path in this one; itself when outside.
+        """Return the path in this worktree of a path in the user's checkout, or that outside it.
 
-        Links that lead into this checkout are followed, those in it that lead out of it are not.
+        Links that lead into the user's checkout are followed, those that lead out of it are not.
         """
         for outer in (*reversed(path.parents), path):
             inner = outer.resolve()
@@ -89,7 +90,7 @@ def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
 
 @contextmanager
 def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
-    """Make a detached worktree of a commit in a new folder; remove it at the end.
+    """Make a detached worktree in a new folder, and remove it at the end.
 
     Raises:
         InputError: git cannot make it.
@@ -107,7 +108,7 @@ def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
         with locked(Path(git(folder, "rev-parse", "--absolute-git-dir"))):
             yield Checkout(commit, folder.resolve())
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # git removes no worktree that is incomplete.
+        shutil.rmtree(folder, ignore_errors=True)  # git does not remove an incomplete worktree.
         with suppress(GitError):
             git(repository, *_REMOVE, str(folder))
 
@@ -130,29 +131,28 @@ def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
 
     `project` is the folder of the project here, in or below the checkout's repository.
     """
-    return any(
-        _declared_dependencies(folder) != _declared_dependencies(checkout.locate(folder))
-        for folder in {project, checkout.commit.repository}
-    )
+    sha = checkout.commit.sha
+    for folder in {project, checkout.commit.repository}:
+        changed = git(folder, "diff", "--name-only", "-z", "--relative", sha, "--", _HERE)
+        added = git(folder, "ls-files", "-z", "--others", "--exclude-standard", "--", _HERE)
+        names = {*changed.split("\0"), *added.split("\0")}
+        if any(fnmatch(name, pattern) for name in names for pattern in _DEPENDENCY_FILES):
+            return True
+        there = checkout.locate(folder)
+        if "pyproject.toml" in names and _read_dependencies(folder) != _read_dependencies(there):
+            return True
+    return False
 
 
-def _declared_dependencies(folder: Path) -> dict[str, object]:
-    """Return what the files of a folder declare, by name, without those that git ignores."""
-    if not folder.is_dir():
-        return {}
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    found: dict[str, object] = {}
-    for name in git(folder, *words).split("\0"):
-        path = folder / name
-        if name == "pyproject.toml" and path.is_file():
-            found[name] = _read_dependencies(path.read_text(encoding="utf-8", errors="replace"))
-        elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
-            found[name] = path.read_bytes()
-    return found
+def _read_dependencies(folder: Path) -> object:
+    """Return the dependencies in a folder's pyproject.toml; its text if it is damaged."""
+    file = folder / "pyproject.toml"
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return parse_dependencies(text)
 
 
-def _read_dependencies(text: str) -> object:
-    """Return what a pyproject.toml declares; its text where it is damaged."""
+def parse_dependencies(text: str) -> object:
+    """Return the dependencies that a pyproject.toml declares; its text if it is damaged."""
     try:
         document = tomllib.loads(text)
         project, tools = document.get("project", {}), document.get("tool", {})

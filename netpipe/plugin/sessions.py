@@ -1,13 +1,21 @@
-"""How long the sessions of one subject may take in all, and messages about slow ones."""
+"""The sessions of a run: the functions that start them, their time, and messages on slow ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from netpipe.clock import Clock, MonotonicClock
+from netpipe.device.detection import find_device
+from netpipe.duets.parent import run_duet
 from netpipe.errors import OutOfTimeError
+from netpipe.gate.duets import Duet
+from netpipe.jobs import parent
 from netpipe.jobs.progress import Progress
 from netpipe.jobs.request import OVERTIME_S, SessionRequest
+from netpipe.results.measurement import Device, Measurement
+from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming.checking import ResumeReport, check_resume
+from netpipe.work_counts.counting import count_work
 
 # Imports, the start of the loader and the compilation of the step, for each further session.
 _START_UP_S: Final = 60.0
@@ -16,6 +24,18 @@ _FIRST_MESSAGE_AFTER_S: Final = 15.0
 
 _Request = TypeVar("_Request", bound=SessionRequest)
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The functions that start processes."""
+
+    measure: Callable[..., Measurement] = parent.run_measurement
+    lint: Callable[..., dict[str, Any]] = parent.run_session
+    check_resume: Callable[..., ResumeReport] = check_resume
+    count_work: Callable[..., WorkProfile] = count_work
+    run_duet: Callable[..., Duet] = run_duet
+    find_device: Callable[[], Device] = find_device
 
 
 def limit_s(request: SessionRequest, sessions: int) -> float:
@@ -36,9 +56,7 @@ class TimeLimit:
     _longest_s: float = 0.0
 
     def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
-        """Run a session, or several at once, within the time that is left.
-
-        `measure` runs it, given the request limited to that time.
+        """Run a session, or several at once: `measure` gets the request limited to the time left.
 
         Raises:
             OutOfTimeError: Less time is left than the longest call took.
@@ -58,10 +76,10 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Tells the user what a session is waiting for, when a phase of unknown length takes long."""
+    """Tells the user about a phase of a session whose length is unknown, if it takes long."""
 
-    def __init__(self, say: Callable[[str], None], clock: Clock | None = None) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None], clock: Clock | None = None) -> None:
+        self._report = report
         self._clock = clock or MonotonicClock()
         self._doing = ""
         self._since_s = self._next_s = 0.0
@@ -73,4 +91,4 @@ class LongPhases:
             self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S
         elif not progress.of_s and now_s - self._since_s >= self._next_s:
             self._next_s *= 2
-            self._say(", ".join(filter(None, (progress.doing, progress.detail))))
+            self._report(", ".join(filter(None, (progress.doing, progress.detail))))
