@@ -13,9 +13,8 @@ from typing import Any, Final
 import grain
 
 from netpipe.errors import MisuseError
-from netpipe.grain_access.source_lines import Method as Method
-from netpipe.grain_access.source_lines import replaced_method as replaced_method
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.grain_access.replaced_methods import Method, replaced_method
+from netpipe.jobs.targets import LoaderFactory
 
 BATCHES_AHEAD: Final = 2
 """Batches that an added prefetch holds, in each worker."""

@@ -16,17 +16,16 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.dataset_variants import (
     BATCHES_AHEAD,
     CannotRebuildError,
-    Method,
     Variant,
     build_variant,
-    replaced_method,
 )
 from netpipe.grain_access.grain_classes import replace_user_code
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.observed_sources import ObservedSource
 from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.grain_access.source_lines import record_source_lines
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.jobs.targets import LoaderFactory
 
 KEPT: Final = 4
 """Results that an ablated stage computes before it repeats them."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from inspect import currentframe
 from pathlib import Path
 from typing import Any, Final
 
+from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.jobs.failure import HARNESS_MODULES
 
-Method = Callable[..., Any]
 # The datasets too: an id is only unique while its object lives.
 _Lines = dict[int, tuple[object, str]]
 # typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
@@ -30,20 +29,6 @@ class Recording:
     def without_workers_at(self, dataset: object) -> str | None:
         """Return the line that called `mp_prefetch` on it without workers; None if none did."""
         return self.without_workers.get(id(dataset), (dataset, None))[1]
-
-
-@contextmanager
-def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
-    """Replace a method meanwhile by what `wrapper` makes of it."""
-    original, is_own = getattr(owner, name), name in vars(owner)
-    setattr(owner, name, wraps(original)(wrapper(original)))
-    try:
-        yield
-    finally:
-        if is_own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from netpipe.grain_access.pickled_size import PickleSizer
 from netpipe.grain_access.reader import collect_datasets, own_attributes
 from netpipe.jobs.bounded_calls import call_within
 from netpipe.jobs.processes import core_delay_s
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.rules.finding import Reads
-from netpipe.measuring.loader_puller import LoaderFactory
 
 _BUCKET: Final = re.compile(r"(gs|s3a?|az|abfss?|wasbs?|adl|oci|oss|cos|hf|hdfs)://\S+")
 # Not those of FUSE that show files of the same machine.

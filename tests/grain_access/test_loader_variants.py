@@ -24,7 +24,7 @@ from netpipe.grain_access.loader_variants import (
 )
 from netpipe.grain_access.nodes import Graph
 from netpipe.grain_access.reader import read_graph
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree
 from tests.diagnosis import loaders
 

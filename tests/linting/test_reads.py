@@ -17,7 +17,11 @@ from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
-from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
+from netpipe.linting.experiments.variant_comparison import (
+    UNCHANGED,
+    ElementBlock,
+    VariantComparison,
+)
 from netpipe.linting.reads import find_reads, measure_batch, measure_reads
 from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import Reads

@@ -1,25 +1,20 @@
 """One reading of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from hashlib import blake2b
-from io import BytesIO
 from math import inf
-from pickle import HIGHEST_PROTOCOL, Pickler
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.errors import HangError, HarnessError, describe_error
+from netpipe.errors import HangError
+from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.dataset_variants import open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.jobs.targets import LoaderFactory
 
 # For the first batch, as workers start anew for every run, or for closing a loader: Grain gives a
 # worker 5 s to end.
 _GRACE_S: Final = 6.0
-_DIGEST_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
@@ -81,48 +76,6 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         failure = f"failed: {summarize_error(error)}"
     return Run(tuple(digests), elements, whole, failure, hung, start_s)
-
-
-def digest(batch: object) -> bytes:
-    """Return 16 bytes that depend only on the contents of a batch.
-
-    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself, dicts
-    regardless of the order of their keys, and other objects by what pickle would keep.
-
-    Raises:
-        HarnessError: The batch holds an object that cannot be pickled, or itself.
-    """
-    contents = BytesIO()
-    pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
-    # Without a memo, objects that are shared are written like equal ones.
-    pickler.fast = True
-    try:
-        pickler.dump(batch)
-    except Exception as error:
-        what = f"a batch of type {type(batch).__name__} cannot be compared"
-        raise HarnessError(f"{what}: {describe_error(error)}") from error
-    return blake2b(contents.getbuffer(), digest_size=_DIGEST_BYTES).digest()
-
-
-class _ContentsPickler(Pickler):
-    """A pickler that writes the same for the same contents."""
-
-    def persistent_id(self, obj: Any) -> object:
-        """Return what to write instead of an object whose pickle depends on more."""
-        if isinstance(obj, type):
-            return None
-        if hasattr(obj, "__array__"):
-            array = np.asarray(obj)
-            contents: object = array.tobytes()
-            if array.dtype.names is not None:
-                # Field by field: the padding between fields is not part of the contents.
-                contents = [array[name] for name in array.dtype.names]
-            elif array.dtype.hasobject:
-                contents = array.ravel().tolist()
-            return repr(array.dtype), array.shape, contents
-        if isinstance(obj, Mapping):
-            return "dict", sorted(obj.items(), key=lambda item: repr(item[0]))
-        return ("set", sorted(map(digest, obj))) if isinstance(obj, Set) else None
 
 
 def element_count(batch: object) -> int:

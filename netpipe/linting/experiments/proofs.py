@@ -9,10 +9,10 @@ from typing import Final, Literal
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant, build_variant
 from netpipe.grain_access.nodes import Graph
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.experiments.loader_runs import Run, read_batches
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.measuring.loader_puller import LoaderFactory
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"

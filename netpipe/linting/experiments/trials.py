@@ -10,16 +10,16 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant
-from netpipe.linting.experiments.blocks import (
+from netpipe.jobs.targets import LoaderFactory
+from netpipe.linting.experiments.fixes import Fix, fixes_for
+from netpipe.linting.experiments.variant_comparison import (
     MeasureBlock,
     Pace,
     VariantBlocks,
     VariantComparison,
     measure_block,
 )
-from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.linter import LintReport
-from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds

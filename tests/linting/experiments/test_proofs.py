@@ -309,7 +309,7 @@ from multiprocessing import shared_memory
 
 import grain
 
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.clock import MonotonicClock
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.grain_access.reader import read_graph

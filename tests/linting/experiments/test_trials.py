@@ -10,9 +10,9 @@ import pytest
 
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
-from netpipe.linting.experiments.blocks import ElementBlock, Pace, VariantBlocks
 from netpipe.linting.experiments.fixes import Fix
 from netpipe.linting.experiments.trials import Trial, apply_trials, evaluate, try_fixes
+from netpipe.linting.experiments.variant_comparison import ElementBlock, Pace, VariantBlocks
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory

@@ -12,7 +12,7 @@ import pytest
 
 from netpipe.device.host import this_host
 from netpipe.grain_access.source_lines import record_source_lines
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.linting import linter
 from netpipe.linting.linter import LintReport, lint
 from tests.linting.rules.correct_pipelines import CORRECT

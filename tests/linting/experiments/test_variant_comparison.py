@@ -14,8 +14,8 @@ import pytest
 from netpipe.errors import HangError, MisuseError
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
-from netpipe.linting.experiments import blocks
-from netpipe.linting.experiments.blocks import (
+from netpipe.linting.experiments import variant_comparison
+from netpipe.linting.experiments.variant_comparison import (
     ElementBlock,
     Pace,
     VariantComparison,
@@ -102,7 +102,7 @@ def test_a_block_that_does_not_end_gives_its_reason(
     def abandon(_work: object, _limit_s: float) -> ElementBlock:
         raise HangError("abandoned")
 
-    monkeypatch.setattr(blocks, "call_within", abandon)
+    monkeypatch.setattr(variant_comparison, "call_within", abandon)
     compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
     assert re.search("block of batches .* 6 s .* --budget", compared[CALM].failure)
 
@@ -161,7 +161,7 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
     always = iter(lambda: 3.0, None)
     monkeypatch.setattr(loader_puller, "ProcessTree", lambda **_: FakeProcesses(use_s=always))
-    monkeypatch.setattr(blocks, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
+    monkeypatch.setattr(variant_comparison, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
     monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
 
 

@@ -15,9 +15,10 @@ from netpipe.errors import HangError, MisuseError
 from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
 from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.experiments.loader_runs import element_count
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
-from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
+from netpipe.measuring.loader_puller import Puller, close_with_timeout
 
 UNCHANGED: Final = Variant()
 NO_TIME: Final = "skipped for lack of time"
