@@ -2,7 +2,6 @@
 
 import builtins
 import dis
-import importlib
 import os
 import re
 import sys
@@ -176,7 +175,6 @@ _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
 # Unlike getattr, this does not make a lazy module load itself.
 _namespace: Final = ModuleType.__getattribute__
-_IMPORTERS: Final = (builtins.__import__, importlib.import_module)
 
 
 class _Operation(NamedTuple):
@@ -230,8 +228,6 @@ def _evaluate(
     calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
     loaded: object = None
     start: object = None
-    # The module that a call of `__import__` or `import_module` would return.
-    import_result: object = None
     for operation in operations:
         name = str(operation.argument)
         if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
@@ -241,12 +237,8 @@ def _evaluate(
             yield loaded
             if start in calls and operation.name not in _ATTRIBUTES:
                 yield from _members(loaded, ("__call__",))
-        if operation.name == "LOAD_CONST" and any(loaded is importer for importer in _IMPORTERS):
-            import_result = _find_module(name)
         start = operation.start
         loaded = scopes.get(operation.name, {}).get(name)
-        if operation.name.startswith("CALL"):
-            loaded, import_result = import_result, None
 
 
 def _get_from_module(module: ModuleType, name: str) -> object:

@@ -11,7 +11,6 @@ from tests.linting.rules.pipeline_parts import (
     TEXTS,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Tokenize,
     correct,
     is_short,
@@ -90,11 +89,3 @@ def own_stage_after_workers() -> Any:
     texts = grain.MapDataset.source(TEXTS).repeat().to_iter_dataset(UNTHREADED)
     buckets = Buckets(texts.mp_prefetch(TWO_WORKERS))
     return grain.experimental.ThreadPrefetchIterDataset(buckets, prefetch_buffer_size=2)
-
-
-AFTER_WORKERS: Final[tuple[CorrectPipeline, ...]] = (
-    batch_after_workers,
-    pack_after_workers,
-    filter_after_workers,
-    own_stage_after_workers,
-)

@@ -1,6 +1,6 @@
 """Pipelines of images, episodes and branches, and the rarer of Grain's transformations."""
 
-from typing import Any, Final
+from typing import Any
 
 import grain
 import jax
@@ -9,14 +9,11 @@ import numpy as np
 
 from tests.linting.rules.pipeline_parts import (
     BOTH,
-    FEW_AHEAD,
     IMAGES,
     TEXTS,
-    THREADS_READ_ELEMENTS,
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Flip,
     Halves,
     Tokenize,
@@ -67,13 +64,6 @@ def to_jax_behind_a_thread() -> Any:
     in_workers = batches.mp_prefetch(TWO_WORKERS)
     ahead = grain.experimental.ThreadPrefetchIterDataset(in_workers, prefetch_buffer_size=2)
     return ahead.map(as_jax)
-
-
-@correct("google/flax examples/gemma/input_pipeline_grain.py", THROUGHPUT)
-def to_jax_at_the_end() -> Any:
-    """The arrays become jax's right behind the workers."""
-    batches = _images().to_iter_dataset(UNTHREADED).random_map(Flip()).map(scaled).batch(4)
-    return batches.mp_prefetch(TWO_WORKERS).map(lambda batch: jax.tree.map(jnp.asarray, batch))
 
 
 @correct(
@@ -159,34 +149,3 @@ def window_by_place() -> Any:
     )
     batches = window.map(Tokenize()).batch(4)
     return batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
-
-
-@correct(
-    "google/grain docs/grain.experimental.rst (ZipIterDataset)",
-    BOTH,
-    THREADS_READ_ELEMENTS,
-)
-def zipped_streams() -> Any:
-    """Two streams side by side, without workers."""
-    texts = grain.MapDataset.source(TEXTS)[: len(IMAGES)].map(Tokenize()).to_iter_dataset(FEW_AHEAD)
-    images = grain.MapDataset.source(IMAGES).map(scaled).to_iter_dataset(FEW_AHEAD)
-    batches = grain.experimental.ZipIterDataset([texts, images]).batch(4)
-    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
-
-
-OTHERS: Final[tuple[CorrectPipeline, ...]] = (
-    image_loader,
-    images_with_random_access,
-    to_jax_behind_a_thread,
-    to_jax_at_the_end,
-    branches_with_workers_each,
-    zipped_targets,
-    cached_evaluation,
-    threads_that_share,
-    contiguous_slices,
-    windows_of_episodes,
-    blocks_to_batches,
-    limited_after_workers,
-    window_by_place,
-    zipped_streams,
-)

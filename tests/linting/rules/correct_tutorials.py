@@ -14,7 +14,6 @@ from tests.linting.rules.pipeline_parts import (
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Flip,
     Short,
     Tokenize,
@@ -98,20 +97,6 @@ def _images() -> Any:
     return grain.MapDataset.source(IMAGES).seed(42).shuffle().map(scaled).batch(8)
 
 
-@correct(f"{DOCS}/jax_training_tutorial.md#option-a", BOTH)
-def trainer_puts_on_device() -> Any:
-    """The loop calls jax.device_put on what the reading threads have made."""
-    return _images().to_iter_dataset(FEW_AHEAD)
-
-
-@correct(f"{DOCS}/jax_training_tutorial.md#option-b", BOTH)
-def thread_then_device_put() -> Any:
-    """One thread prepares; the transfer is the last thing before the loop."""
-    batches = _images().to_iter_dataset(UNTHREADED)
-    ahead = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=4)
-    return ahead.map(jax.device_put)
-
-
 @correct(f"{DOCS}/jax_training_tutorial.md#option-c", BOTH)
 def two_stage_prefetch() -> Any:
     """A buffer on the host and one on the device."""
@@ -135,34 +120,6 @@ def template() -> Any:
 def _sampler(count: int, **settings: Any) -> Any:
     return grain.samplers.IndexSampler(
         num_records=count, shard_options=grain.sharding.NoSharding(), **settings
-    )
-
-
-@correct(f"{DOCS}/data_loader_tutorial.md", THROUGHPUT)
-def data_loader() -> Any:
-    """Transforms, then the batch, in the loader's workers; epochs without end."""
-    return grain.DataLoader(
-        data_source=TEXTS,
-        sampler=_sampler(len(TEXTS), shuffle=True, seed=0),
-        operations=[Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
-        worker_count=2,
-        read_options=UNTHREADED,
-    )
-
-
-@correct(
-    f"{DOCS}/data_loader_tutorial.md#per-worker-readoptions",
-    THROUGHPUT,
-    {"threads-in-workers": "where reading waits for the network, only threads hide that"},
-)
-def data_loader_of_remote_storage() -> Any:
-    """Threads that read in every worker."""
-    return grain.DataLoader(
-        data_source=TEXTS,
-        sampler=_sampler(len(TEXTS), num_epochs=2, shuffle=True, seed=0),
-        operations=[Tokenize(), grain.transforms.Batch(4)],
-        worker_count=2,
-        read_options=FEW_AHEAD,
     )
 
 
@@ -190,22 +147,3 @@ def filter_on_the_thread_side() -> Any:
     texts = grain.MapDataset.source(TEXTS).filter(is_short).map(tokenize).map(padded)
     batches = texts.to_iter_dataset(FEW_AHEAD).batch(4)
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
-
-
-TUTORIALS: Final[tuple[CorrectPipeline, ...]] = (
-    basics,
-    seeded_once,
-    mixture_of_repeated,
-    mixture_of_filtered,
-    shuffled_in_levels,
-    parquet_by_thread,
-    array_record,
-    trainer_puts_on_device,
-    thread_then_device_put,
-    two_stage_prefetch,
-    template,
-    data_loader,
-    data_loader_of_remote_storage,
-    data_loader_without_workers,
-    filter_on_the_thread_side,
-)

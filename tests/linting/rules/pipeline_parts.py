@@ -18,7 +18,6 @@ from array_record.python.array_record_module import ArrayRecordWriter
 LENGTH: Final = 16
 PAD: Final = 0
 TEXTS: Final = [("grain " * (1 + n % 5) + str(n)).encode() for n in range(40)]
-PAIRS: Final = [{"chosen": text, "rejected": text[::-1]} for text in TEXTS]
 IMAGES: Final = [{"image": np.full((8, 8, 3), n, np.uint8), "label": n} for n in range(24)]
 
 UNTHREADED: Final = grain.ReadOptions(num_threads=0)
@@ -57,43 +56,19 @@ class CorrectPipeline:
     expected_warnings: Mapping[str, str] = field(default_factory=dict)
 
 
+CORRECT: Final[list[CorrectPipeline]] = []
+
+
 def correct(
     style_of: str, intents: tuple[str, ...], expected_warnings: Mapping[str, str] | None = None
 ) -> Callable[[Callable[[], Any]], CorrectPipeline]:
-    """Make a correct pipeline of the function that builds it."""
+    """Add the pipeline that a function builds to the correct ones."""
 
     def of(build: Callable[[], Any]) -> CorrectPipeline:
-        return CorrectPipeline(build.__name__, style_of, intents, build, expected_warnings or {})
-
-    return of
-
-
-@dataclass(frozen=True)
-class WrongPipeline:
-    """A pipeline with a mistake.
-
-    Attributes:
-        name: What it is called in test reports.
-        rule: The rule that must find the mistake.
-        severity: How bad it is.
-        intent: Under this intent.
-        build: Makes it anew.
-    """
-
-    name: str
-    rule: str
-    severity: str
-    intent: str
-    build: Callable[[], Any]
-
-
-def wrong(
-    rule: str, severity: str, intent: str = "throughput"
-) -> Callable[[Callable[[], Any]], WrongPipeline]:
-    """Make a wrong pipeline of the function that builds it."""
-
-    def of(build: Callable[[], Any]) -> WrongPipeline:
-        return WrongPipeline(build.__name__, rule, severity, intent, build)
+        name, warnings = build.__name__, expected_warnings or {}
+        pipeline = CorrectPipeline(name, style_of, intents, build, warnings)
+        CORRECT.append(pipeline)
+        return pipeline
 
     return of
 
@@ -145,11 +120,6 @@ def text_of(row: dict[str, Any]) -> bytes:
     """The text of a parquet row."""
     text: bytes = row["text"]
     return text
-
-
-def tokenize_pair(pair: dict[str, bytes]) -> Tokens:
-    """Both sides of a preference."""
-    return {name: tokens_of(text) for name, text in pair.items()}
 
 
 def padded(example: Tokens) -> Tokens:
@@ -212,11 +182,3 @@ class Short(grain.transforms.Filter):  # type: ignore[misc]  # as above
     def filter(self, element: bytes) -> bool:
         """Whether it is short."""
         return is_short(element)
-
-
-class Shift(grain.transforms.Map):  # type: ignore[misc]  # as above
-    """Shift inputs for teacher forcing."""
-
-    def map(self, element: Tokens) -> Tokens:
-        """The batch with its inputs shifted."""
-        return shifted(element)
