@@ -16,15 +16,15 @@ _DIGEST_BYTES: Final = 16
 def digest(batch: object) -> bytes:
     """Return 16 bytes that depend only on the contents of a batch.
 
-    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself, dicts
-    regardless of the order of their keys, and other objects by what pickle would keep.
+    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself; dicts
+    in any order of their keys; and other objects by their pickles.
 
     Raises:
         HarnessError: The batch holds an object that cannot be pickled, or itself.
     """
     contents = BytesIO()
     pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
-    # Without a memo, objects that are shared are written like equal ones.
+    # Without a memo, a shared object is written like an equal one.
     pickler.fast = True
     try:
         pickler.dump(batch)
@@ -38,14 +38,14 @@ class _ContentsPickler(Pickler):
     """A pickler that writes the same for the same contents."""
 
     def persistent_id(self, obj: Any) -> object:
-        """Return what to write instead of an object whose pickle depends on more."""
+        """Return a replacement for an object whose pickle depends on more than its contents."""
         if isinstance(obj, type):
             return None
         if hasattr(obj, "__array__"):
             array = np.asarray(obj)
             contents: object = array.tobytes()
             if array.dtype.names is not None:
-                # Field by field: the padding between fields is not part of the contents.
+                # The padding between fields is not part of the contents.
                 contents = [array[name] for name in array.dtype.names]
             elif array.dtype.hasobject:
                 contents = array.ravel().tolist()

@@ -1,7 +1,7 @@
-"""What Grain's classes are in a graph. The only file that touches Grain's internals.
+"""The nodes of a graph that Grain's classes become, read from their private attributes.
 
-Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or removes. It
-neither imports grain nor reads an element of a source.
+Written for Grain 0.2.17 and 0.2.18; the tests name each class that another version adds or removes.
+This module neither imports grain nor reads an element of a source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from netpipe.grain_access.source_lines import Recording
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a dataset is in the graph; the first three fields are those of its `Node`.
+    """Description of a dataset; the first three fields are those of its `Node`.
 
     Attributes:
-        worker_init_fn: What the processes of a "ProcessPrefetch" are sent besides the datasets.
+        worker_init_fn: Sent to the processes of a "ProcessPrefetch" besides the datasets.
     """
 
     kind: str
@@ -39,9 +39,8 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """Describe workers that were requested for a dataset, but that are no dataset themselves.
+    """Describe workers requested for a dataset, their only input, that have no dataset themselves.
 
-    Their only input is that dataset.
     An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     """
     called_at = recording.without_workers_at(dataset)
@@ -177,7 +176,7 @@ def _attribute(value: object, name: str) -> object:
 def _inputs(dataset: object) -> Sequence[object]:
     """Return what a dataset reads from; a lazy list of datasets is not iterated."""
     parents = _datasets_in(_attribute(dataset, "parents"))
-    # A user's class may use these attribute names for anything.
+    # A user's class may use these attribute names for other things.
     is_unknown = _shape(dataset)[0].startswith("Unknown:")
     if not _is_grain_class(type(dataset)) and (parents or is_unknown):
         return parents

@@ -1,4 +1,4 @@
-"""Methods of Grain's classes, replaced for the time of a `with` block."""
+"""Methods of Grain's classes, replaced within a context."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ Method = Callable[..., Any]
 
 @contextmanager
 def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
-    """Replace a method meanwhile by what `wrapper` makes of it."""
+    """Replace a method by `wrapper(method)` within the context."""
     original, is_own = getattr(owner, name), name in vars(owner)
     setattr(owner, name, wraps(original)(wrapper(original)))
     try:

@@ -1,4 +1,4 @@
-"""Where a pipeline was written: the lines of the user's code that made its datasets."""
+"""The lines of the user's code that made a pipeline's datasets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from typing import Any, Final
 from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.jobs.failure import HARNESS_MODULES
 
-# The datasets too: an id is only unique while its object lives.
+# Keeps the datasets, because an id is only unique while its object lives.
 _Lines = dict[int, tuple[object, str]]
 # typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
 _LIBRARIES: Final = ("grain", "typing")
 
 
 class Recording:
-    """What `record_source_lines` recorded: the line that made each dataset."""
+    """The line that made each dataset, as `record_source_lines` recorded it."""
 
     def __init__(self) -> None:
         self.made: _Lines = {}
@@ -35,8 +35,8 @@ class Recording:
 def record_source_lines() -> Iterator[Recording]:
     """Record the datasets that any thread makes within the context.
 
-    Only public names of Grain are hooked, and only within the context: the constructors that every
-    dataset runs, and `IterDataset.mp_prefetch`.
+    Only public names of Grain are replaced: the constructors that every dataset runs, and
+    `IterDataset.mp_prefetch`.
     """
     import grain
 

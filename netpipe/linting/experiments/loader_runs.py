@@ -1,4 +1,4 @@
-"""One reading of a loader: digests of its batches, kept even if it fails or hangs."""
+"""A run of a loader: digests of its batches, kept even if it fails or hangs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -12,18 +12,17 @@ from netpipe.grain_access.dataset_variants import open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
 from netpipe.jobs.targets import LoaderFactory
 
-# For the first batch, as workers start anew for every run, or for closing a loader: Grain gives a
-# worker 5 s to end.
+# Workers start for every run, and Grain gives each 5 s to end.
 _GRACE_S: Final = 6.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one reading of a loader gave.
+    """The batches that a loader gave.
 
     Attributes:
-        failure: What it did instead, with what it raised; "" when it did not fail.
-        hung: Whether the loader was still waited for when it was abandoned.
+        failure: Words that follow "the loader"; "" if it did not fail.
+        hung: Whether the loader was abandoned while a batch was due.
     """
 
     digests: tuple[bytes, ...] = ()
@@ -44,9 +43,9 @@ class Run:
 
 
 def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read at least one batch, until there are enough, the data end or the limit is over.
+    """Read until there are enough batches, the data end or the limit is over; at least one batch.
 
-    The limit is counted from the first batch. A loader that does not stop soon after is killed.
+    The limit starts with the first batch. A loader that does not stop soon after it is killed.
     """
     digests: list[bytes] = []
     elements, start_s = 0, 0.0
@@ -66,7 +65,7 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
                     break
             else:
                 whole = True
-            # Not in a finally: reading raises when workers that hang are killed.
+            # Not in a finally: killing workers that hang makes the reading raise.
             is_closing = True
 
     try:
@@ -79,10 +78,9 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
 
 
 def element_count(batch: object) -> int:
-    """Return how many elements a batch holds: the largest leading dimension of its leaves.
+    """Return the number of elements in a batch: the largest leading dimension of its leaves.
 
-    A list has as many elements as items, since ragged batches are lists; a scalar or an empty batch
-    counts as one.
+    The items of a list count, because ragged batches are lists; a scalar or an empty batch is one.
     """
     return max(1, _leading(batch))
 

@@ -1,7 +1,7 @@
-"""Blocks of batches, timed; variants of a pipeline compared by blocks in turns, in one run.
+"""Comparison of a pipeline's variants by timed blocks of batches, in turns within one run.
 
-Each block has an iterator of its own, so that no buffer of one side fills while another side is
-timed; its first part is thrown away.
+Each block has its own iterator, so that no buffer of one side fills while another side is timed;
+its first part is thrown away.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -23,13 +23,13 @@ from netpipe.measuring.loader_puller import Puller, close_with_timeout
 UNCHANGED: Final = Variant()
 NO_TIME: Final = "skipped for lack of time"
 
-# Warm-up as a fraction of the block: batches that workers made ahead come in no time.
+# Warm-up as a fraction of the block: batches that workers made ahead take no time.
 _WARM_UP_FRACTION: Final = 0.3
 _MIN_STEPS: Final = 4
 _MAX_ROUNDS: Final = 6
-# Half of a side's time is for starting and ending loaders.
+# Starting and ending loaders takes the other half of a side's time.
 _BLOCK_FRACTION: Final = 1 / 12
-# A block that begins in time may end this much later: its workers start anew.
+# A block that begins in time may end this much later, because its workers must start.
 _GRACE_S: Final = 5.0
 # Sleeping is not exact enough for a shorter step.
 _MIN_STEP_S: Final = 1e-3
@@ -37,7 +37,7 @@ _MIN_STEP_S: Final = 1e-3
 
 @dataclass(frozen=True)
 class ElementBlock:
-    """The cost of a block per element: a fix may change the size of the batches.
+    """The cost of a block per element, because a fix may change the batch size.
 
     Attributes:
         load_s_per_batch: The median wait for a batch; 0 unless the block is timed from its start.
@@ -55,8 +55,8 @@ class Pace:
     """How a block is pulled.
 
     Attributes:
-        block_s: The least seconds to time, from the first batch on.
-        step_s: Seconds from a batch to the request for the next; 0: flat out.
+        block_s: Seconds to time at least, from the first batch on.
+        step_s: Seconds from a batch to the request for the next; 0: full speed.
         from_start: Whether the start of the loader counts too, and the block ends with the data.
     """
 
@@ -135,7 +135,7 @@ def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Elem
 
 
 def _count_elements(loader: LoaderFactory, counts: list[int]) -> Generator[Any, None, None]:
-    """Yield a loader's batches; append how many elements each has."""
+    """Yield a loader's batches; append the number of elements of each to `counts`."""
     with open_iterator(loader()) as batches:
         for batch in batches:
             counts.append(element_count(batch))
@@ -147,9 +147,9 @@ _Rounds = Interleaved[Variant, ElementBlock]
 
 @dataclass(frozen=True)
 class VariantBlocks:
-    """Blocks of the unchanged pipeline and, each from the same round, of a variant.
+    """Blocks of the unchanged pipeline and of a variant, paired by round.
 
-    `failure` is why there are no more, or none at all; "" when nothing failed.
+    `failure` says why there are no more, or none at all; "" if nothing failed.
     """
 
     before: tuple[ElementBlock, ...]
@@ -162,7 +162,7 @@ class VariantBlocks:
 class VariantComparison:
     """Compares variants of one pipeline within one budget, which starts now.
 
-    The loader factory is called anew for each block, and `tell` with what is being done.
+    The loader factory is called again for each block, and `tell` with each phase.
     """
 
     loader: LoaderFactory
@@ -180,16 +180,16 @@ class VariantComparison:
         """Measure rounds of one block of each variant and one of the unchanged pipeline.
 
         No block begins when the budget is over, and a running one is given up soon after. A
-        variant that fails once is left out from then on.
+        variant that failed is left out of later rounds.
 
         Args:
-            variants: The most important first: the last are skipped where time is short.
-            fraction: The part of the time left to spend; the least number of rounds may take more.
+            variants: The most important first: the last are skipped if time is short.
+            fraction: Share of the remaining time to spend; the minimum of rounds may take more.
             stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
-                otherwise flat out.
+                otherwise at full speed.
         """
         began_s, ours_s = self.clock(), fraction * self._left_s()
-        # Warm-up: what is read for the first time comes from the disk.
+        # Warm-up: the first read of a file comes from the disk.
         self.tell("waiting for the first batches of the pipeline as it is")
         look_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
         look = self._interleave([UNCHANGED], look_pace, 1, self._ends_s)

@@ -1,4 +1,4 @@
-"""Rules about what is made before the trainer asks for it, and about threads that make it."""
+"""Rules about elements that are made ahead, and about the threads that make them."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -23,7 +23,7 @@ THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
 )
 FEW_READS: Final = "num_threads=4, prefetch_buffer_size=4"
-# Grain's default threads, and a buffer that hides slow reads even where it holds batches.
+# Grain's default number of threads; the buffer hides slow reads even where it holds batches.
 MANY_READS: Final = "num_threads=16, prefetch_buffer_size=64"
 _ENOUGH_READS: Final = 8
 _THREADS_HELP: Final = "help only where reading waits (remote storage)"
@@ -50,7 +50,7 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     # Iterating a MapDataset starts threads that read ahead.
     if graph.of_kind("NoWorkers", "DataLoader") or root.random_access or _reads_ahead(root):
         return
-    # The trainer's own thread runs the nodes above all that read ahead.
+    # The trainer's own thread runs the nodes above those that read ahead.
     below = (node for node in graph.below(root, _reads_ahead) if not _reads_ahead(node))
     on_request = [root, *below]
     if not all(node.parents for node in on_request):
@@ -157,14 +157,14 @@ def _count_held_batches(graph: Graph, node: Node) -> float:
         held = (node.integer("cycle_length") or node.integer("num_threads") or 1) * (buffer + 1)
         # The training process has another buffer for each worker.
         held *= 2 * (node.integer("num_workers") or 0) or 1
-    if not held:  # as for most nodes of a deep pipeline
+    if not held:
         return 0.0
     batches = (above.integer("batch_size") for above in graph.above(node) if above.kind in BATCHES)
     return held * _count_copies(graph, node) / prod(size or 1 for size in batches)
 
 
 def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
-    """Write which settings of a node to lower, so that it holds what fits and is of use."""
+    """Return the settings of a node to lower, so that its useful part fits in the memory."""
     setting = _BUFFER_SETTINGS.get(node.kind, "prefetch_buffer_size")
     buffer, workers = node.integer(setting) or _DEFAULT_BUFFER_ELEMENTS, node.integer("num_workers")
     less = max(1, int((buffer + 1) * min(fits, _MAX_BUFFERED_BATCHES) / held) - 1)
@@ -192,8 +192,8 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
 def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
     """Report threads that read single elements in the training process.
 
-    A warning: remote storage may need them. Threads that read whole batches cost nothing that
-    could be measured, and they read ahead.
+    A warning: remote storage may need them. Threads that read whole batches read ahead, at no
+    measurable cost.
     """
     graph = pipeline.graph
     if readers := find_element_readers(graph):

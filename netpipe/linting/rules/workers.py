@@ -1,4 +1,4 @@
-"""Rules about the number of workers, what they are sent, and jax in them."""
+"""Rules about the number of workers, the objects sent to them, and jax in them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,8 +14,8 @@ from netpipe.linting.rules.graph_parts import (
 )
 from netpipe.results.units import format_megabytes
 
-# A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
-# 0.2.18): above this, what is sent takes as much memory as the worker itself.
+# A worker without data takes 74 MB, and about two bytes per byte sent to it (Grain 0.2.18): above
+# this size, the objects sent take as much memory as the worker itself.
 LARGE_BYTES: Final = 32 * 2**20
 _OPEN_SOURCE: Final = (
     "Let the source keep a path and open it in the worker when the first element is read,"
@@ -28,7 +28,7 @@ _LOAD_IN_WORKER: Final = (
 
 
 def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report an `mp_prefetch` without workers, and a DataLoader without.
+    """Report an `mp_prefetch` or a DataLoader without workers.
 
     A DataLoader is only info: 0 workers are its default, and right for a light pipeline.
     """
@@ -85,7 +85,7 @@ def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
 
 
 def _propose_workers(pipeline: Pipeline) -> str:
-    """Propose reading without threads first: threads would slow workers down just as much."""
+    """Propose reading without threads first: threads would slow workers down equally."""
     workers = f"{write_workers(pipeline.graph, 1)} or more"
     readers = find_element_readers(pipeline.graph)
     if not readers or pipeline.reads.wait:
@@ -118,7 +118,7 @@ def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
     """Report functions in the workers that call jax. A warning: a light call may be intended."""
 
     def is_offending(node: Node) -> bool:
-        # Other rules report what cannot be pickled and what is put on a device.
+        # Other rules report unpicklable objects and device_put.
         return node.uses_jax and not (node.parameters.get("device_put") or node.unpicklable)
 
     for pool, nodes in find_in_workers(pipeline.graph, is_offending):
