@@ -113,7 +113,7 @@ def test_workers_are_replaced() -> None:
 
 
 def test_other_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs as a worker starts still does, given by its place or by its name."""
+    """An init function is passed on, given by position or by name."""
     asked = []
     monkeypatch.setattr(
         grain.IterDataset, "mp_prefetch", lambda *given, **named: asked.append((given[1:], named))
@@ -139,7 +139,7 @@ def test_without_workers_elements_come_in_order() -> None:
 
 @pytest.mark.parametrize("variant", [Variant(), Variant(read_threads=1)])
 def test_defaults_stay_grains(variant: Variant) -> None:
-    """What a variant does not change is as the factory made it."""
+    """Settings that a variant does not change stay as the factory made them."""
     dataset = build_variant(lambda: source().to_iter_dataset().mp_prefetch(), variant)
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
     dataset = build_variant(plain, Variant(workers=2))

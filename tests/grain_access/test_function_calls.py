@@ -1,4 +1,4 @@
-"""What the functions of a pipeline call: jax, or one of its ways to put arrays on a device."""
+"""Calls of jax, and of its ways to put arrays on a device, in the functions of a pipeline."""
 
 import functools
 import importlib
@@ -79,7 +79,7 @@ def put(element: Any) -> Any:
 
 
 class Transform(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
-    """A transform whose work is done in a method and by what it holds."""
+    """A transform that works in a method and by a function that it holds."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self.work = work

@@ -189,7 +189,7 @@ def test_multithread_prefetch_is_one_node_in_the_training_process(
 
 
 def test_a_map_dataset_is_read_as_it_is() -> None:
-    """What Grain adds to iterate it is not a node; random access ends at to_iter_dataset."""
+    """Grain's default iteration is not a node; random access ends at to_iter_dataset."""
     assert [node.random_access for node in read_graph(elements().batch(2)).nodes] == [True, True]
     stream = elements().batch(2).to_iter_dataset().map(increment)
     assert [node.random_access for node in read_graph(stream).nodes] == [False, False, True, True]

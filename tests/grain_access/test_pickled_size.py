@@ -1,4 +1,4 @@
-"""How many bytes a worker is sent of what a pipeline holds."""
+"""The number of bytes of a pipeline that are sent to a worker."""
 
 import threading
 import tracemalloc

@@ -57,7 +57,7 @@ def test_no_element_is_read() -> None:
 
 
 def test_a_loader_that_is_not_grains_has_a_finding_and_no_graph() -> None:
-    """A generator is no error: the report says that there is nothing to read."""
+    """The report on a generator says that there is nothing to read."""
     report = lint(batch for batch in range(3))
     (finding,) = report.findings
     assert (finding.rule, finding.severity, finding.nodes) == ("no-grain-graph", "info", ())

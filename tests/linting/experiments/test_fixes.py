@@ -1,4 +1,4 @@
-"""Which fixes are tried for which finding, and which cannot be."""
+"""The fixes that are tried for each finding, and those that cannot be tried."""
 
 from typing import Any
 

@@ -84,7 +84,7 @@ def test_a_run_that_hangs_keeps_what_came(
 def test_a_loader_that_fails_as_it_is_killed_has_hung(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a loader raises because its workers were killed does not hide that it hung."""
+    """An exception because the workers were killed does not hide that the loader hung."""
 
     def killed() -> Any:
         yield np.zeros(1)
@@ -102,7 +102,7 @@ def test_a_loader_that_fails_as_it_is_killed_has_hung(
 def test_a_loader_that_is_slow_to_end_has_not_hung(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What hangs as it is closed has given its batches, and is given longer."""
+    """A loader that hangs while it is closed has given its batches, and gets more time."""
     graces_s: list[float] = []
 
     def left_once_it_closes(work: Any, _limit_s: float, grace_s: Any) -> None:
@@ -117,7 +117,7 @@ def test_a_loader_that_is_slow_to_end_has_not_hung(
 
 
 def test_a_run_that_fails_says_why(clock: FakeClock) -> None:
-    """What the loader raised is in the run, on a line."""
+    """The run has the loader's exception, on one line."""
 
     def batches() -> Any:
         yield np.zeros(1)

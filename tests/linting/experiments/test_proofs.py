@@ -1,4 +1,4 @@
-"""Findings that only the data decides: proven, refuted, or left open with what was seen."""
+"""Findings that only the data decides: proven, refuted, or left open with the evidence."""
 
 import re
 import subprocess
@@ -32,7 +32,7 @@ WORKERS = grain.MultiprocessingOptions(num_workers=2)
 
 
 def pipeline() -> Any:
-    """A pipeline with workers, of which nothing is read here."""
+    """A pipeline with workers that is not read here."""
     return grain.MapDataset.range(8).to_iter_dataset().mp_prefetch(WORKERS)
 
 
@@ -217,7 +217,7 @@ def test_two_workers_are_tried_once(clock: FakeClock, workers: int | None, runs:
 
 @pytest.mark.parametrize("intent", ["throughput", "reproducible"])
 def test_a_proven_order_is_an_error_where_it_counts(clock: FakeClock, intent: str) -> None:
-    """What the rule left open as a remark is wrong for "reproducible" once it is proven."""
+    """A remark is an error for "reproducible" once it is proven."""
     given = report(ORDER)
     remark = replace(given.findings[0], severity="info")
     given = replace(given, intent=intent, findings=(remark,))

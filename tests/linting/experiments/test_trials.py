@@ -136,7 +136,7 @@ RULES = ("threads-in-workers", "no-prefetch")
 
 
 def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
-    """Of two fixes for one rule the better one is joined with those of the others."""
+    """The better of two fixes for one rule is joined with the fixes of other rules."""
     speeds = Speeds(clock, calm=2.0, thread=1.5, workers=3.0)
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert [trial.rule for trial in trials] == [*RULES, "no-prefetch", "all"]
@@ -151,7 +151,7 @@ def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
 
 
 def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
-    """What was seen to be slower alone is left out, and one fix alone is not tried again."""
+    """A fix that was slower alone is left out, and one fix alone is not tried again."""
     speeds = Speeds(clock, calm=0.5, thread=1.5, workers=0.5)
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert trials[0].message.startswith("slower")
@@ -171,7 +171,7 @@ def test_threads_that_a_source_needs_are_no_warning(
 
 
 def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
-    """Of two proposals for a rule one is enough, and an error stays one whatever the speed."""
+    """One of two proposals for a rule is enough, and an error stays one at any speed."""
     found = report("no-prefetch", "too-many-workers")
     wrong = replace(found, findings=tuple(replace(f, severity="error") for f in found.findings))
     speeds = Speeds(clock, thread=1.5, workers=0.5)

@@ -1,4 +1,4 @@
-"""Rounds of blocks in turns, on a clock that the test holds, and what a block measures."""
+"""Rounds of blocks in turns on a fake clock, and the measures of a block."""
 
 import re
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
 
 
 def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
-    """The others go on, and what it raised is kept."""
+    """The others go on, and its exception is kept."""
     script = Script(clock)
     script.fails_at["calm"] = 2
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
@@ -166,7 +166,7 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFactory:
-    """A factory of batches of so many elements, each after a gap."""
+    """A factory of batches of `elements` elements, each after a gap."""
 
     def batches() -> Iterator[Any]:
         for gap_s in gaps_s:
@@ -276,7 +276,7 @@ def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
 
 
 def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -> None:
-    """What was measured before is kept; a failure with time left is kept instead."""
+    """Earlier measurements are kept; a failure with time left is reported instead."""
 
     class Late(Script):
         def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:

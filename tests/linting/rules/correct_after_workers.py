@@ -1,4 +1,4 @@
-"""Pipelines in which something stands after the workers on purpose: their number must not show."""
+"""Pipelines with nodes after the workers on purpose, so that their number makes no difference."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -75,7 +75,7 @@ class _BucketIterator(grain.DatasetIterator):  # type: ignore[misc]  # as above
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """What the parent has read; the buckets are not worth keeping in an example."""
+        """Return the parent's state; an example need not keep the buckets."""
         return {"parent": self._parent.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:

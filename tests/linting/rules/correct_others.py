@@ -111,7 +111,7 @@ def threads_that_share() -> Any:
 
 @correct("google/grain CHANGELOG.md (alternative slicing for mp_prefetch)", THROUGHPUT)
 def contiguous_slices() -> Any:
-    """An evaluation in the order of the files, of which each worker reads one stretch."""
+    """An evaluation in the order of the files: each worker reads one part."""
     batches = grain.MapDataset.source(TEXTS).map(Tokenize()).to_iter_dataset(UNTHREADED).batch(4)
     return batches.mp_prefetch(TWO_WORKERS, sequential_slice=True)
 
@@ -135,7 +135,7 @@ def blocks_to_batches() -> Any:
 
 @correct("google/grain docs/grain.experimental.rst (LimitIterDataset)", BOTH)
 def limited_after_workers() -> Any:
-    """As many batches as an evaluation needs, counted after the workers."""
+    """The batches of an evaluation, counted after the workers."""
     batches = grain.MapDataset.source(TEXTS).shuffle(seed=9).repeat().map(Tokenize()).batch(4)
     in_workers = batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
     return grain.experimental.LimitIterDataset(in_workers, count=5)

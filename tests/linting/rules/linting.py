@@ -52,7 +52,7 @@ def with_rng(element: int, rng: Any) -> int:
 
 
 def source(length: int = 8) -> Any:
-    """A MapDataset of so many elements."""
+    """A MapDataset of `length` elements."""
     return grain.MapDataset.source(Unreadable(length))
 
 

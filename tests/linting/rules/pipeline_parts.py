@@ -1,4 +1,4 @@
-"""What the example pipelines are made of: tiny data, and the user functions that treat it."""
+"""Parts of the example pipelines: tiny data, and user functions that process them."""
 
 import atexit
 import tempfile
@@ -28,8 +28,7 @@ THROUGHPUT: Final = ("throughput",)
 REPRODUCIBLE: Final = ("reproducible",)
 BOTH: Final = ("throughput", "reproducible")
 
-# The authors write it so. Read without threads, each of these pipelines was measured to be no
-# slower, and most were faster.
+# The authors use threads. Without them, none of these pipelines was slower, and most were faster.
 THREADS_READ_ELEMENTS: Final = {
     "threads-in-training-process": "their sources are in memory: threads only cost here"
 }
@@ -39,14 +38,14 @@ Tokens = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class CorrectPipeline:
-    """A pipeline in which nothing stands in the wrong place.
+    """A pipeline without a mistake.
 
     Attributes:
-        name: What it is called in test reports.
-        style_of: Where people write it like this: a URL, or a repository and a path in it.
+        name: Its name in test reports.
+        style_of: The origin of its style: a URL, or a repository and a path in it.
         intents: The intents for which it is right.
-        build: Makes it anew.
-        expected_warnings: Rules that may warn all the same, each with the reason.
+        build: Makes a new one.
+        expected_warnings: Rules that warn nevertheless, each with the reason.
     """
 
     name: str
@@ -133,7 +132,7 @@ def shifted(batch: Tokens) -> Tokens:
 
 
 def only_inputs(example: Tokens) -> Tokens:
-    """Rename what packing adds, by leaving it out."""
+    """Leave out the features that packing adds."""
     return {"inputs": example["inputs"], "targets": example["targets"]}
 
 
@@ -177,7 +176,7 @@ class Tokenize(grain.transforms.Map):  # type: ignore[misc]  # as above
 
 
 class Short(grain.transforms.Filter):  # type: ignore[misc]  # as above
-    """Keep what no cut is needed for."""
+    """Keep texts that need no cut."""
 
     def filter(self, element: bytes) -> bool:
         """Whether it is short."""

@@ -1,4 +1,4 @@
-"""The rules about what is made before the trainer asks for it."""
+"""The rules about elements that are made ahead, and the threads that make them."""
 
 import re
 from collections import Counter
@@ -61,7 +61,7 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
     ],
 )
 def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
-    """A warning; batching alone is info."""
+    """The finding is a warning; batching alone is info."""
     assert by_intent(bare, NOTHING) == (severity, severity)
 
 
@@ -319,7 +319,7 @@ def test_more_reads_are_proposed_in_the_call_that_reads() -> None:
 
 @pytest.mark.parametrize("rule", [THREADS, "threads-in-workers"])
 def test_threads_that_cannot_help_are_reported_without_a_condition(rule: str) -> None:
-    """What is known about the storage replaces the condition."""
+    """The evidence about the storage replaces the condition."""
     dataset = source().to_iter_dataset().batch(4)
     dataset = dataset if rule == THREADS else in_workers(dataset)
     assert "only where reading waits" in only(rule, lint(dataset)).message
@@ -401,7 +401,7 @@ def test_many_batches_are_a_remark_and_more_than_the_memory_an_error(
 def test_the_largest_buffer_is_to_be_lowered_to_what_fits(
     judge: Any, dataset: Any, size: int, fix: str
 ) -> None:
-    """To at most 64 batches, and to a quarter of the memory."""
+    """The buffer then holds at most 64 batches, and a quarter of the memory."""
     ((_, proposed),) = found_by(judge(dataset, size))
     assert proposed == f"Lower {fix}"
 

@@ -1,4 +1,4 @@
-"""The rules about what a shuffle mixes."""
+"""The rules about the elements that a shuffle mixes."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
     ],
     ids=["before", "of-one", "both", "taken-apart", "blocks", "blocks-batched", "sampler"],
 )
-def test_a_shuffle_of_elements_or_of_blocks_to_read_is_none(shuffled: Any) -> None:
+def test_a_shuffle_of_elements_or_of_blocks_to_read_is_right(shuffled: Any) -> None:
     """Elements are shuffled before the batch, or split or batched again after the shuffle."""
     assert by_intent(shuffled, BATCH) == (None, None)
 

@@ -1,4 +1,4 @@
-"""The rules about workers: their number, what they are sent, and threads and jax in them."""
+"""The rules about workers: their number, the objects sent to them, threads and jax in them."""
 
 import re
 import threading
@@ -68,7 +68,7 @@ def test_threads_in_workers_are_a_warning() -> None:
 
 
 def test_readers_that_share_workers_are_one_finding() -> None:
-    """A mixture of many sources does not repeat itself; a buffer of nothing is no thread."""
+    """A mixture of many sources is one finding; threads without a buffer do not count."""
     branches = [source().to_iter_dataset(), source().to_iter_dataset()]
     report = lint(in_workers(grain.IterDataset.mix(branches), 1))
     finding = only(THREADS, report)
@@ -110,7 +110,7 @@ def test_no_workers_may_be_a_remark() -> None:
 
 
 def test_more_workers_than_cores_are_a_warning(cores: Callable[[int], None]) -> None:
-    """As many as there are cores are fine, and more where workers wait for storage."""
+    """One worker per core is fine, and more are where they wait for storage."""
     cores(4)
     assert by_intent(in_workers(elements(), 4), MANY) == (None, None)
     assert by_intent(in_workers(elements(), 5), MANY) == ("warning", "warning")
@@ -189,7 +189,7 @@ def test_the_workers_of_an_elastic_iterator_are_its_argument(cores: Callable[[in
     assert none.message.startswith("ElasticIterator ")
 
 
-# ---- What the workers are sent
+# ---- Objects sent to the workers
 
 
 def look_up(element: int, table: Any) -> Any:
@@ -204,7 +204,7 @@ def guarded(element: int, lock: Any) -> int:
 
 
 def with_table(size: int) -> Any:
-    """A pipeline whose map holds a table of so many bytes."""
+    """A pipeline whose map holds a table of `size` bytes."""
     return elements().map(partial(look_up, table=np.zeros(size, np.uint8)))
 
 
