@@ -57,9 +57,12 @@ def lint(
     silences = silences or {}
     graph, remarks = _read_graph(dataset, recording)
     findings = [*_apply_rules(graph, intent, reads), *remarks]
-    reasons = {finding: _find_reason(finding, graph, silences) for finding in findings}
-    aside = {finding: reason for finding, reason in reasons.items() if reason}
-    accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
+    reasons = {
+        finding: reason
+        for finding in findings
+        if (reason := _find_reason(finding, graph, silences))
+    }
+    accepted = {finding.nodes[0] for finding in reasons if finding.rule not in silences}
     if accepted:
         # A rule may name only the first of several nodes, so lint again with the silenced nodes
         # replaced by a kind that no rule reports.
@@ -70,11 +73,11 @@ def lint(
         findings = [*_apply_rules(Graph(tuple(other_nodes)), intent, reads), *remarks]
     if reads.wait:
         local = (each for each in findings if each.rule in LOCAL_ONLY)
-        aside = {**dict.fromkeys(local, reads.evidence), **aside}
-    kept = [each for each in findings if each.rule not in silences and each not in aside]
+        reasons = {**dict.fromkeys(local, reads.evidence), **reasons}
+    kept = [each for each in findings if each.rule not in silences and each not in reasons]
     if graph.nodes:
-        kept += _find_unused_silences(silences, graph, aside)
-    silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in aside.items())
+        kept += _find_unused_silences(silences, graph, reasons)
+    silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in reasons.items())
     return LintReport(intent, version("grain"), graph, tuple(kept), tuple(silenced))
 
 

@@ -32,7 +32,7 @@ _NETWORK_MOUNT: Final = re.compile(
 # From the list of sources over a dataset, its source and an object in it to a list of paths.
 _MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 30
-_ENOUGH_S: Final = 0.5
+_READ_TIME_S: Final = 0.5
 _LIMIT_S: Final = 4.0
 _WAITING_FRACTION: Final = 0.5
 
@@ -83,7 +83,7 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
                 each[position]
             # Waiting for a core is not waiting for storage.
             times_s.append((clock(), time.process_time() + core_delay_s()))
-            if clock() - times_s[0][0] > _ENOUGH_S:
+            if clock() - times_s[0][0] > _READ_TIME_S:
                 break
 
     # The trials fail in the same way, and report it.

@@ -42,8 +42,8 @@ class Run:
         return min(own, others) if ends else inf
 
 
-def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read until there are enough batches, the data end or the limit is over; at least one batch.
+def read_batches(loader: LoaderFactory, max_batches: float, limit_s: float, clock: Clock) -> Run:
+    """Read until `max_batches`, the end of the data or the limit; at least one batch.
 
     The limit starts with the first batch. A loader that does not stop soon after it is killed.
     """
@@ -61,7 +61,7 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
                     start_s = clock() - asked_s
                 elements += element_count(batch)
                 digests.append(digest(batch))
-                if len(digests) >= enough or clock() - asked_s - start_s > limit_s:
+                if len(digests) >= max_batches or clock() - asked_s - start_s > limit_s:
                     break
             else:
                 whole = True

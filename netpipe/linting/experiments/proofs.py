@@ -18,7 +18,7 @@ ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
 # Number of batches to compare when the data do not end in time.
-_ENOUGH_BATCHES: Final = 64
+_COMPARED_BATCHES: Final = 64
 # One worker stays if the workers run an init function.
 _BASE: Final = "at most 1 worker"
 # All starts of workers together may exceed the limit for reading by this much.
@@ -102,12 +102,12 @@ def _read_variants(
     ends_s = clock() + limit_s
     latest_s = ends_s + _STARTS_LIMIT_S
 
-    def run(variant: Variant, enough: float) -> Run:
+    def run(variant: Variant, max_batches: float) -> Run:
         nonlocal ends_s, runs_left
         if clock() >= latest_s:
             return Run(failure="was not read, for lack of time")
         run_limit_s = max(0.0, ends_s - clock()) / runs_left
-        made = read(lambda: build_variant(loader, variant), enough, run_limit_s)
+        made = read(lambda: build_variant(loader, variant), max_batches, run_limit_s)
         ends_s = min(ends_s + made.start_s, latest_s)
         runs_left -= 1
         return made
@@ -115,11 +115,11 @@ def _read_variants(
     # An init function of the workers may change the data.
     base = Variant(workers=0, keeps_init=True)
     alone = run(base, inf)
-    enough = inf if alone.whole else _ENOUGH_BATCHES
-    again = run(base, enough)
+    max_batches = inf if alone.whole else _COMPARED_BATCHES
+    again = run(base, max_batches)
     runs = {_BASE: alone, f"{_BASE}, in the second run,": again}
     for label, variant in variants.items():
-        runs[label] = run(variant, enough)
+        runs[label] = run(variant, max_batches)
         yield runs
 
 
@@ -141,7 +141,7 @@ def judge_order(runs: Runs) -> Proof:
         return Proof("refuted", f"the same on all {compared}")
     if hang := _find_hang(runs):
         return hang
-    if len(shortest.digests) >= _ENOUGH_BATCHES:
+    if len(shortest.digests) >= _COMPARED_BATCHES:
         return Proof("not seen", f"the same on the first {compared}")
     return Proof("not decided", f"{_count_batches(shortest)} in time, all the same")
 

@@ -191,23 +191,23 @@ class VariantComparison:
         began_s, ours_s = self.clock(), fraction * self._left_s()
         # Warm-up: the first read of a file comes from the disk.
         self.tell("waiting for the first batches of the pipeline as it is")
-        look_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
-        look = self._interleave([UNCHANGED], look_pace, 1, self._ends_s)
-        if not look.results(UNCHANGED):
-            return {variant: _pair(look, variant, look_pace, NO_TIME) for variant in variants}
-        (seen,) = look.results(UNCHANGED)
-        step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
+        probe_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
+        probe = self._interleave([UNCHANGED], probe_pace, 1, self._ends_s)
+        if not probe.results(UNCHANGED):
+            return {variant: _pair(probe, variant, probe_pace, NO_TIME) for variant in variants}
+        (first,) = probe.results(UNCHANGED)
+        step_s = max(_MIN_STEP_S, first.load_s_per_batch) if stepping else 0.0
         # Data so short that most of a block would be restarts are compared by whole epochs.
-        pace = Pace(inf if seen.ended else look_pace.block_s, step_s, seen.ended)
-        # A block takes as long as the look.
-        look_s = self.clock() - began_s
-        affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * look_s)) - 1
+        pace = Pace(inf if first.ended else probe_pace.block_s, step_s, first.ended)
+        # A block takes as long as the probe.
+        probe_s = self.clock() - began_s
+        affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * probe_s)) - 1
         chosen = variants[: max(1, affordable)]
         self.tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
         done = self._interleave([UNCHANGED, *chosen], pace, _MAX_ROUNDS, began_s + ours_s)
-        needed_s = look_s * (1 + MIN_ROUNDS * (1 + len(variants)))
+        needed_s = probe_s * (1 + MIN_ROUNDS * (1 + len(variants)))
         no_time = (
-            f"{NO_TIME}: starting the pipeline for a few batches takes {look_s:.3g} s,"
+            f"{NO_TIME}: starting the pipeline for a few batches takes {probe_s:.3g} s,"
             f" so a --budget of about {ceil(needed_s)} s would do"
         )
         return {variant: _pair(done, variant, pace, no_time) for variant in variants}

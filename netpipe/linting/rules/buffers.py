@@ -25,11 +25,11 @@ THREAD_PREFETCH: Final = (
 FEW_READS: Final = "num_threads=4, prefetch_buffer_size=4"
 # Grain's default number of threads; the buffer hides slow reads even where it holds batches.
 MANY_READS: Final = "num_threads=16, prefetch_buffer_size=64"
-_ENOUGH_READS: Final = 8
+_MIN_READS_IN_FLIGHT: Final = 8
 _THREADS_HELP: Final = "help only where reading waits (remote storage)"
 # 64 batches feed even a step of 20 ms for more than a second.
 _MAX_BUFFERED_BATCHES: Final = 64
-_MUCH_OF_MEMORY: Final = 0.25
+_LARGE_MEMORY_FRACTION: Final = 0.25
 # Iterating a MapDataset means to_iter_dataset() with its default buffer.
 _DEFAULT_BUFFER_ELEMENTS: Final = 500
 # An Interleave reads each of its datasets in a thread.
@@ -129,7 +129,7 @@ def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
     if total <= _MAX_BUFFERED_BATCHES:
         return
     batch_bytes = pipeline.reads.measure_batch(graph) or 0
-    fits, used = _MUCH_OF_MEMORY * memory_bytes / (batch_bytes or 1), total * batch_bytes
+    fits, used = _LARGE_MEMORY_FRACTION * memory_bytes / (batch_bytes or 1), total * batch_bytes
     fix = _propose_less(graph, node, held[node.id], fits)
     # Another rule reports read buffers of many batches.
     is_batch = node.kind in _BUFFER_SETTINGS and find_batch(graph, node)
@@ -216,7 +216,7 @@ def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
     """Report few reads at a time where reading waits. A warning: a server may allow no more."""
     graph, readers = pipeline.graph, pipeline.graph.of_kind("ToIter", "Elastic")
     count = sum(_count_reads(graph, reader) for reader in readers)
-    if pipeline.reads.wait and 0 < count < _ENOUGH_READS:
+    if pipeline.reads.wait and 0 < count < _MIN_READS_IN_FLIGHT:
         yield Problem(
             "warning",
             readers,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.nodes import Node
 from netpipe.linting.rules.buffers import find_element_readers
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
@@ -16,7 +16,7 @@ from netpipe.results.units import format_megabytes
 
 # A worker without data takes 74 MB, and about two bytes per byte sent to it (Grain 0.2.18): above
 # this size, the objects sent take as much memory as the worker itself.
-LARGE_BYTES: Final = 32 * 2**20
+LARGE_CAPTURE_BYTES: Final = 32 * 2**20
 _OPEN_SOURCE: Final = (
     "Let the source keep a path and open it in the worker when the first element is read,"
     " as grain.sources.ArrayRecordDataSource does"
@@ -34,11 +34,22 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
-        has_workers = any(below.kind == "ProcessPrefetch" for below in graph.below(node))
-        yield _report_second_workers(node) if has_workers else _report_no_workers(pipeline, node)
+        if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
+            message = (
+                "mp_prefetch with num_workers=0 does nothing: workers come before it already, and"
+                " it cannot have any of its own after them"
+            )
+            yield Problem("info", [node], message, "Remove this .mp_prefetch(...)")
+        else:
+            yield _report_no_workers(pipeline, node)
     for node in graph.of_kind("Interleave"):
         if not node.parents and (node.integer("cycle_length") or 0) < 0:
-            yield _report_negative_workers(graph, node)
+            message = (
+                f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
+                " workers: it fails when the first batch is asked for, and what comes before it is"
+                " lost"
+            )
+            yield Problem("error", [node], message, write_workers(graph, 1))
     if graph.data_loader is not None and not process_pools(graph):
         message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
@@ -46,26 +57,6 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
         )
         fix = _propose_workers(pipeline)
         yield Problem("info", [graph.data_loader], message, fix)
-
-
-def _report_negative_workers(graph: Graph, node: Node) -> Problem:
-    return Problem(
-        "error",
-        [node],
-        f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
-        " workers: it fails when the first batch is asked for, and what comes before it is lost",
-        write_workers(graph, 1),
-    )
-
-
-def _report_second_workers(node: Node) -> Problem:
-    return Problem(
-        "info",
-        [node],
-        "mp_prefetch with num_workers=0 does nothing: workers come before it already, and it"
-        " cannot have any of its own after them",
-        "Remove this .mp_prefetch(...)",
-    )
 
 
 def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
@@ -154,7 +145,7 @@ def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
         nodes = (pool.prefetch, *pool.nodes)
         total = sum(node.sent_bytes or 0 for node in nodes)
         largest = max(nodes, key=lambda node: node.sent_bytes or 0)
-        if total >= LARGE_BYTES:
+        if total >= LARGE_CAPTURE_BYTES:
             sizes = (total, total * pool.size, largest.sent_bytes or 0)
             sent, kept, held = map(format_megabytes, sizes)
             yield Problem(

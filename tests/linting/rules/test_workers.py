@@ -16,7 +16,7 @@ from netpipe.device.host import this_host
 from netpipe.linting import linter
 from netpipe.linting.linter import lint
 from netpipe.linting.rules.finding import Reads
-from netpipe.linting.rules.workers import LARGE_BYTES
+from netpipe.linting.rules.workers import LARGE_CAPTURE_BYTES
 from tests.linting.rules.linting import (
     NO_THREADS,
     by_intent,
@@ -210,11 +210,13 @@ def with_table(size: int) -> Any:
 
 def test_a_large_capture_is_a_warning() -> None:
     """Its size in each worker and in all is named; captures add up, and small ones are silent."""
-    large, half = with_table(LARGE_BYTES), np.zeros(LARGE_BYTES // 2, np.uint8)
+    large, half = with_table(LARGE_CAPTURE_BYTES), np.zeros(LARGE_CAPTURE_BYTES // 2, np.uint8)
     assert by_intent(in_workers(large), CAPTURE) == ("warning", "warning")
-    assert by_intent(in_workers(with_table(LARGE_BYTES // 2)), CAPTURE) == (None, None)
+    assert by_intent(in_workers(with_table(LARGE_CAPTURE_BYTES // 2)), CAPTURE) == (None, None)
     assert by_intent(large, CAPTURE) == (None, None)
-    late = in_workers(elements()).map(partial(look_up, table=np.zeros(LARGE_BYTES, np.uint8)))
+    late = in_workers(elements()).map(
+        partial(look_up, table=np.zeros(LARGE_CAPTURE_BYTES, np.uint8))
+    )
     assert by_intent(late, CAPTURE) == (None, None)
     both = elements().map(partial(look_up, table=half)).map(partial(look_up, table=half.copy()))
     assert by_intent(in_workers(both), CAPTURE) == ("warning", "warning")
@@ -225,7 +227,7 @@ def test_a_large_capture_is_a_warning() -> None:
     assert "120 MB" in finding.message
     assert "mmap_mode" in finding.fix
     # The fix for a source is another.
-    rows = grain.MapDataset.source(np.zeros((4, LARGE_BYTES), np.uint8))
+    rows = grain.MapDataset.source(np.zeros((4, LARGE_CAPTURE_BYTES), np.uint8))
     finding = only(CAPTURE, lint(in_workers(rows.to_iter_dataset(NO_THREADS))))
     assert "ArrayRecordDataSource" in finding.fix
 
