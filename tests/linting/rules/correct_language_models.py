@@ -7,7 +7,6 @@ import grain
 
 from tests.linting.rules.pipeline_parts import (
     BOTH,
-    FEW_AHEAD,
     LENGTH,
     PAD,
     TEXTS,
@@ -95,10 +94,3 @@ def maxtext_elastic() -> Any:
         read_options=UNTHREADED,
         multiprocessing_options=TWO_WORKERS,
     )
-
-
-@correct("google/tunix tunix/cli/utils/data.py (post_init_dataset)", BOTH)
-def tunix_prompts() -> Any:
-    """The trainer is given a MapDataset: batches, as many as wanted, epochs of them."""
-    batches = grain.MapDataset.source(TEXTS).shuffle(seed=42).map(Tokenize()).batch(BATCH)
-    return batches[:6].repeat(2).to_iter_dataset(FEW_AHEAD)

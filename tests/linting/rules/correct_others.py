@@ -94,14 +94,6 @@ def zipped_targets() -> Any:
     return pairs.batch(8).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 
 
-@correct("google/grain CHANGELOG.md (CacheIterDataset)", BOTH)
-def cached_evaluation() -> Any:
-    """A small evaluation set, decoded once and kept."""
-    examples = grain.MapDataset.source(IMAGES)[:16].map(scaled).batch(4)
-    cached = grain.experimental.CacheIterDataset(examples.to_iter_dataset(UNTHREADED))
-    return grain.experimental.ThreadPrefetchIterDataset(cached, prefetch_buffer_size=2)
-
-
 @correct("google/grain docs/grain.experimental.rst (multithread_prefetch)", THROUGHPUT)
 def threads_that_share() -> Any:
     """Threads in the place of workers, for Python without the interpreter lock."""
@@ -131,14 +123,6 @@ def blocks_to_batches() -> Any:
     elements = blocks.to_iter_dataset(UNTHREADED)
     batches = grain.experimental.RebatchIterDataset(elements, batch_size=4)
     return batches.mp_prefetch(TWO_WORKERS)
-
-
-@correct("google/grain docs/grain.experimental.rst (LimitIterDataset)", BOTH)
-def limited_after_workers() -> Any:
-    """The batches of an evaluation, counted after the workers."""
-    batches = grain.MapDataset.source(TEXTS).shuffle(seed=9).repeat().map(Tokenize()).batch(4)
-    in_workers = batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
-    return grain.experimental.LimitIterDataset(in_workers, count=5)
 
 
 @correct("google/grain docs/grain.experimental.rst (WindowShuffleMapDataset)", BOTH)

@@ -17,14 +17,11 @@ from tests.linting.rules.pipeline_parts import (
     Flip,
     Short,
     Tokenize,
-    array_records,
     correct,
     is_short,
-    padded,
     parquet_files,
     scaled,
     text_of,
-    tokenize,
 )
 
 DOCS: Final = "google/grain docs/tutorials"
@@ -65,31 +62,12 @@ def mixture_of_filtered() -> Any:
     return mixed.batch(4).mp_prefetch(TWO_WORKERS)
 
 
-@correct(f"{DOCS}/dataset_advanced_tutorial.md#shuffling", THROUGHPUT)
-def shuffled_in_levels() -> Any:
-    """Files are shuffled as files, interleaved, and shuffled again in a window."""
-    files = grain.MapDataset.source(parquet_files()).shuffle(seed=3)
-    rows = grain.experimental.InterleaveIterDataset(
-        files.map(grain.experimental.ParquetIterDataset), cycle_length=4
-    )
-    shuffled = grain.experimental.WindowShuffleIterDataset(rows, window_size=10, seed=42)
-    return shuffled.map(text_of).map(Tokenize()).batch(4).mp_prefetch(TWO_WORKERS)
-
-
 @correct(f"{DOCS}/data_sources/parquet_dataset_tutorial.md", BOTH)
 def parquet_by_thread() -> Any:
     """Several files in one dataset, read ahead by one thread."""
     rows = grain.experimental.ParquetIterDataset(parquet_files())
     batches = rows.map(text_of).map(Tokenize()).batch(4, drop_remainder=True)
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
-
-
-@correct(f"{DOCS}/data_sources/arrayrecord_data_source_tutorial.md", BOTH)
-def array_record() -> Any:
-    """Random access to an ArrayRecord file."""
-    source = grain.sources.ArrayRecordDataSource(array_records())
-    examples = grain.MapDataset.source(source).shuffle(seed=42).map(Tokenize())
-    return examples.batch(8).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 
 
 def _images() -> Any:
@@ -135,15 +113,3 @@ def data_loader_without_workers() -> Any:
         sampler=_sampler(len(TEXTS), num_epochs=1),
         operations=[Short(), Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
     )
-
-
-@correct(
-    f"{DOCS}/dataset_basic_tutorial.md#mapdataset",
-    BOTH,
-    THREADS_READ_ELEMENTS,
-)
-def filter_on_the_thread_side() -> Any:
-    """Positions that a filter empties are skipped where the dataset turns into an iterable."""
-    texts = grain.MapDataset.source(TEXTS).filter(is_short).map(tokenize).map(padded)
-    batches = texts.to_iter_dataset(FEW_AHEAD).batch(4)
-    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)

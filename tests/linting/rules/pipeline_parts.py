@@ -13,7 +13,6 @@ import grain
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from array_record.python.array_record_module import ArrayRecordWriter
 
 LENGTH: Final = 16
 PAD: Final = 0
@@ -89,17 +88,6 @@ def parquet_files() -> list[str]:
     for n, path in enumerate(paths):
         pq.write_table(pa.table({"text": TEXTS[10 * n : 10 * n + 10]}), path)
     return [str(path) for path in paths]
-
-
-@cache
-def array_records() -> str:
-    """One ArrayRecord file of all texts."""
-    path = str(_folder() / "texts.arrayrecord")
-    writer = ArrayRecordWriter(path, "group_size:1")
-    for text in TEXTS:
-        writer.write(text)
-    writer.close()
-    return path
 
 
 # ---- Text
