@@ -62,7 +62,7 @@ def closure_variables(function: object) -> Mapping[str, object]:
     return variables
 
 
-# ---- What a value is
+# ---- Kinds of values
 
 
 def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
@@ -116,7 +116,7 @@ def _is_in_library(file: str) -> bool:
     return path.is_relative_to(_STANDARD_LIBRARY) or not _LIBRARIES.isdisjoint(path.parts)
 
 
-# ---- From a function to everything that it names
+# ---- From a function to all values that it names
 
 
 def _follow_calls(called: object) -> Iterator[object]:
@@ -169,7 +169,7 @@ def _members(owner: object, names: Iterable[str]) -> Iterator[object]:
             yield MethodType(function, owner) if _is(function, FunctionType) else member
 
 
-# ---- What a function's code loads
+# ---- Values that a function's code loads
 
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
@@ -215,7 +215,7 @@ def _find_imported_names(operations: Sequence[_Operation], package: str) -> Mapp
             value = module = _find_module(name if names.argument else _package(name))
         elif operation.name == "IMPORT_FROM" and _is(module, ModuleType):
             value = _get_from_module(module, name)
-        elif operation.name == "SWAP":  # `import a.b.c as name` goes on from b
+        elif operation.name == "SWAP":  # `import a.b.c as name` continues from b
             module = value
         elif operation.name.startswith("STORE_") and value is not None:
             imported[name], value = value, None
@@ -247,7 +247,7 @@ def _get_from_module(module: ModuleType, name: str) -> object:
 
 
 def _find_module(name: str) -> object:
-    """Return an imported module, or an empty one with the name of one that is not imported."""
+    """Return a module if it is imported, or else an empty module of that name."""
     return sys.modules.get(name, ModuleType(name))
 
 

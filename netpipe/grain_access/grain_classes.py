@@ -39,7 +39,7 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """Describe workers requested for a dataset, their only input, that have no dataset themselves.
+    """Describe the workers that a dataset requests without another dataset for them.
 
     An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     """
@@ -57,7 +57,7 @@ def describe_requested_workers(dataset: object, recording: Recording) -> Dataset
 
 
 def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
-    """Describe what a dataset does; a class that is not in `KNOWN_CLASSES` is unknown."""
+    """Describe a dataset; a class that is not in `KNOWN_CLASSES` is unknown."""
     made_at = recording.made_at(dataset)
     if workers := _branches(dataset, "ProcessPrefetchIterDataset"):
         return DatasetInfo(
@@ -170,11 +170,11 @@ def _attribute(value: object, name: str) -> object:
     return None
 
 
-# ---- What a dataset reads from
+# ---- The inputs of a dataset
 
 
 def _inputs(dataset: object) -> Sequence[object]:
-    """Return what a dataset reads from; a lazy list of datasets is not iterated."""
+    """Return the inputs of a dataset; a lazy list of datasets is not iterated."""
     parents = _datasets_in(_attribute(dataset, "parents"))
     # A user's class may use these attribute names for other things.
     is_unknown = _shape(dataset)[0].startswith("Unknown:")
@@ -191,7 +191,7 @@ def _datasets_in(value: object) -> Sequence[object]:
 
 
 def _branches(dataset: object, kind: str) -> Sequence[object]:
-    """Return a dataset of a kind, or what an Interleave reads if all of it is of that kind."""
+    """Return a dataset of a kind, or the inputs of an Interleave if all are of that kind."""
     if kind in _grain_names(dataset):
         return (dataset,)
     inner = _inputs(dataset) if _shape(dataset)[0] == "Interleave" else ()
@@ -272,7 +272,7 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
 
 
 def replace_source(dataset: object, by: Callable[[Any], Any]) -> bool:
-    """Replace the source that a dataset reads, Grain's own too; return whether it reads one."""
+    """Replace the source that a dataset reads, even Grain's own; return whether it reads one."""
     reads_one = _shape(dataset)[0] == "Source" and "_source" in vars(dataset)
     if reads_one:
         vars(dataset)["_source"] = by(vars(dataset)["_source"])

@@ -48,7 +48,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         self._estimated: dict[int, object] = {}
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
-        """Count the bytes of an object, without those counted before and the excluded objects."""
+        """Count the bytes of an object, except excluded objects and those counted before."""
         try:
             return PickledSize(self.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything

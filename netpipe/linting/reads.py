@@ -1,4 +1,4 @@
-"""Finds out whether reading waits, by measuring, declaration or path, and the bytes of a batch."""
+"""Finds out whether reading waits, and the bytes of a batch."""
 
 import re
 import time
@@ -29,7 +29,7 @@ _NETWORK_MOUNT: Final = re.compile(
     r"nfs4?|cifs|smb3|lustre|ceph|gpfs|beegfs|afs|wekafs|fuse(\.(?!(fuse-overlayfs|lxcfs|portal|"
     r"squashfuse(_ll)?|bindfs|mergerfs|encfs|gocryptfs)$).+)?"
 )
-# From the list of sources over a dataset, its source and an object in it to a list of paths.
+# A list of sources, a dataset, its source, an object in it, and a list of paths in that.
 _MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 30
 _READ_TIME_S: Final = 0.5

@@ -39,7 +39,7 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
-    """Report what a batch in several workers drops.
+    """Report the elements that a batch in several workers drops.
 
     With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
     the rest after whole batches: at most w * (b - 1) in total.

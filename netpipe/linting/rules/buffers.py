@@ -114,7 +114,7 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _buffer_size(node: Node) -> int:
-    """Return how many elements a node's own threads read ahead; without threads none."""
+    """Return the number of elements that a node's own threads read ahead."""
     if node.random_access:
         return _DEFAULT_BUFFER_ELEMENTS if node.id == 0 else 0
     size = node.integer("prefetch_buffer_size")
@@ -233,7 +233,7 @@ def _count_reads(graph: Graph, reader: Node) -> int:
 
 
 def _count_copies(graph: Graph, node: Node) -> int:
-    """Return how many workers each have a copy of a node."""
+    """Return the number of workers that have a copy of a node."""
     return prod(pool.size for pool in worker_pools(graph) if node in pool.nodes)
 
 

@@ -8,7 +8,7 @@ from netpipe.grain_access.nodes import Graph, Node
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
-"""The worst first."""
+"""From the worst to the mildest."""
 
 
 class Reads(NamedTuple):
@@ -70,6 +70,6 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedFinding(LintFinding):
-    """A finding that the user silenced, or that does not hold where reading waits, and why."""
+    """A finding that the user silenced, or that does not hold where reading waits."""
 
     reason: str

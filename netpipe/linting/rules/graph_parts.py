@@ -7,11 +7,11 @@ from typing import Final
 from netpipe.grain_access.nodes import Graph, Node
 
 BATCHES: Final = ("Batch", "Rebatch")
-# Their result for an element depends on the elements before it.
+# Kinds with a result that depends on the elements before.
 DEPENDS_ON_ORDER: Final = (
     "MapWithIndex", "Filter", "FlatMap", "Pack", "ConcatThenSplit", "Operation",
 )  # fmt: skip
-# A MapDataset of this kind leaves some positions empty.
+# Kinds of MapDataset that leave some positions empty.
 SPARSE: Final = ("Filter", "FlatMap")
 USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)
 
@@ -84,7 +84,7 @@ class Pool:
 
     @property
     def each(self) -> str:
-        """How messages refer to every single worker."""
+        """How messages refer to each single worker."""
         return f"each of {self}" if self.size > 1 else str(self)
 
     def __str__(self) -> str:

@@ -140,7 +140,7 @@ def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report large objects that every worker is sent a copy of."""
+    """Report large objects that are copied to every worker."""
     for pool in process_pools(pipeline.graph):
         nodes = (pool.prefetch, *pool.nodes)
         total = sum(node.sent_bytes or 0 for node in nodes)
