@@ -197,7 +197,7 @@ def expect_complete_epoch(
 def _digest_rows(batch: Any) -> Iterable[bytes]:
     import jax
 
-    from netpipe.linting.experiments.loader_runs import digest
+    from netpipe.grain_access.batch_digests import digest
 
     return map(digest, zip(*jax.tree_util.tree_leaves(batch), strict=True))
 

@@ -41,7 +41,7 @@ jax_cache_dir: ""
 """
 WORDS = ["a", "probe", "measures", "the", "latency", "of", "its", "path", "again", "and", "again"]
 LOAD = """
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 
 if __name__ == "__main__":
     let_grain_start_workers()

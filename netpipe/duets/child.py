@@ -6,7 +6,7 @@ from typing import Any, Final
 from netpipe.clock import MonotonicClock
 from netpipe.duets.blocks import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
 from netpipe.duets.request import BlockSize, DuetRequest
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.child import open_channel, read_orders
 from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch

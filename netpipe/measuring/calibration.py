@@ -13,7 +13,7 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, list_own_threads, thread_cpu_s
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns

@@ -38,7 +38,7 @@ def measure_factories(
     # A refusal must not take minutes, so the check comes first. It is repeated after the
     # measurement, which has imported more.
     check_origin(request.code_from, request.not_from)
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.measuring.profiler_trace import trace_file
     from netpipe.measuring.protocol import measure
 

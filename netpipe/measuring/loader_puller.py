@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from math import inf
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from netpipe.clock import Clock
 from netpipe.errors import (
@@ -18,9 +18,9 @@ from netpipe.errors import (
 )
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs.targets import Batch as Batch
+from netpipe.jobs.targets import LoaderFactory as LoaderFactory
 
-Batch = Any
-LoaderFactory = Callable[[], Iterable[Batch]]
 T = TypeVar("T")
 
 _MIN_GROUP = 2

@@ -40,7 +40,7 @@ def _measure(
     from dataclasses import asdict
 
     from netpipe.clock import MonotonicClock
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.child import open_channel
     from netpipe.jobs.watchdog import Watchdog
     from netpipe.throughput.run import run, run_in_turns

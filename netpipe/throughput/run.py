@@ -170,7 +170,7 @@ def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
     """Return the digests of the first batches, of which none but the first was pulled yet."""
     if not batches:
         return []
-    from netpipe.linting.experiments.loader_runs import digest
+    from netpipe.grain_access.batch_digests import digest
 
     following = (puller.pull()[0] for _ in range(batches - 1))
     return [digest(batch) for batch in chain([puller.first_batch], following)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import grain
 
 from netpipe.errors import InputError
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.sampling.context_order import (
     MAX_CONTEXTS,

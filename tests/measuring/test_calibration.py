@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import calibration
 from netpipe.measuring.calibration import ReferenceLoader

@@ -1,4 +1,4 @@
-"""Rounds of blocks in turns, on a clock that the test holds, and what a block measures."""
+"""Rounds of blocks in turns on a fake clock, and the measures of a block."""
 
 import re
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ import pytest
 from netpipe.errors import HangError, MisuseError
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
-from netpipe.linting.experiments import blocks
-from netpipe.linting.experiments.blocks import (
+from netpipe.linting.experiments import variant_comparison
+from netpipe.linting.experiments.variant_comparison import (
     ElementBlock,
     Pace,
     VariantComparison,
@@ -78,16 +78,12 @@ def test_blocks_alternate(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize(("load_s", "step_s"), [(0.007, 0.007), (0.0, 0.001)])
-def test_steps_last_as_long_as_a_batch(clock: FakeClock, load_s: float, step_s: float) -> None:
-    """Both sides are pulled beside a step as long as the pipeline's own batch, at least 1 ms."""
+def test_both_sides_have_the_same_pace(clock: FakeClock, load_s: float, step_s: float) -> None:
+    """A step lasts as long as a batch, at least 1 ms; short data are compared by whole epochs."""
     script = Script(clock)
     script.load_s = load_s
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM], 1.0, stepping=True)
     assert set(script.asked[1:]) == {Pace(2.5, step_s)} == {compared[CALM].pace}
-
-
-def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
-    """Where the first look meets the end of the data both sides are read from start to end."""
     script = Script(clock)
     script.ended = True
     VariantComparison(factory, clock, 60.0, script).compare([CALM], 1.0)
@@ -102,22 +98,17 @@ def test_a_block_that_does_not_end_gives_its_reason(
     def abandon(_work: object, _limit_s: float) -> ElementBlock:
         raise HangError("abandoned")
 
-    monkeypatch.setattr(blocks, "call_within", abandon)
+    monkeypatch.setattr(variant_comparison, "call_within", abandon)
     compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
     assert re.search("block of batches .* 6 s .* --budget", compared[CALM].failure)
 
 
-def test_a_share_is_kept_to(clock: FakeClock) -> None:
-    """Rounds end where another would go beyond the share of the time."""
+def test_rounds_keep_to_the_share_of_the_time(clock: FakeClock) -> None:
+    """Three rounds, which an interval needs, may take more while there is time at all."""
     script = Script(clock, block_s=1.0)
     compared = VariantComparison(factory, clock, 20.0, script).compare([CALM], 0.5)
     assert len(compared[CALM].after) == 4
     assert clock() == 9.0
-
-
-def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
-    """An interval needs three rounds: they are done while there is time at all."""
-    script = Script(clock, block_s=1.0)
     comparison = VariantComparison(factory, clock, 20.0, script)
     assert len(comparison.compare([CALM], 0.1)[CALM].after) == 3
     assert len(comparison.compare([SMALL], 0.1)[SMALL].after) == 3
@@ -125,7 +116,7 @@ def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
 
 
 def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
-    """The others go on, and what it raised is kept."""
+    """The others go on, and its exception is kept."""
     script = Script(clock)
     script.fails_at["calm"] = 2
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
@@ -135,17 +126,13 @@ def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("fails_at", [1, 3])
-def test_a_pipeline_that_fails_as_it_is_ends_all(clock: FakeClock, fails_at: int) -> None:
-    """Without something to compare with no more is measured."""
+def test_nothing_runs_without_two_sides(clock: FakeClock, fails_at: int) -> None:
+    """The unchanged pipeline ends all when it fails; a variant that cannot be built, its round."""
     script = Script(clock)
     script.fails_at["A"] = fails_at
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
     assert {blocks.failure for blocks in compared.values()} == {"ValueError: A broke"}
     assert script.order.count("A") == fails_at
-
-
-def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
-    """A variant that cannot be built costs one round."""
     script = Script(clock)
     made = factory()
     compared = VariantComparison(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
@@ -161,12 +148,12 @@ def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
     always = iter(lambda: 3.0, None)
     monkeypatch.setattr(loader_puller, "ProcessTree", lambda **_: FakeProcesses(use_s=always))
-    monkeypatch.setattr(blocks, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
+    monkeypatch.setattr(variant_comparison, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
     monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
 
 
 def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFactory:
-    """A factory of batches of so many elements, each after a gap."""
+    """A factory of batches of `elements` elements, each after a gap."""
 
     def batches() -> Iterator[Any]:
         for gap_s in gaps_s:
@@ -178,16 +165,14 @@ def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFac
 
 @pytest.mark.usefixtures("_one_process")
 def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
-    """Wall and CPU time are divided by the elements of the batches that were timed."""
+    """The times are per element; a slow first batch and batches made ahead do not count."""
     block = measure_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
     assert block == ElementBlock(0.125, 3.0 / 10 / 4, 4.0)
-
-
-@pytest.mark.usefixtures("_one_process")
-def test_the_start_of_a_block_does_not_count(clock: FakeClock) -> None:
-    """A slow first batch, and batches made ahead that come in no time, are thrown away."""
     gaps_s = [30.0, *[0.0] * 20, *[0.5] * 100]
     assert measure_block(paced(clock, iter(gaps_s), 1), Pace(10.0), clock).s_per_element == 0.5
+    # Loading that waits for the trainer takes its time besides the step.
+    slow = paced(clock, iter([0.25] * 1000), 2)
+    assert measure_block(slow, Pace(20.0, step_s=0.75), clock).s_per_element == 0.5
 
 
 @pytest.mark.usefixtures("_one_process")
@@ -232,14 +217,6 @@ def test_a_block_is_there_before_its_loader_is_closed(
 
 
 @pytest.mark.usefixtures("_one_process")
-def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
-    """Loading that waits for the trainer takes its time besides the step."""
-    gaps_s = iter([0.25] * 1000)
-    block = measure_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
-    assert block.s_per_element == 0.5
-
-
-@pytest.mark.usefixtures("_one_process")
 def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
     """The start of a loader counts, and no second epoch is begun."""
     gaps_s = [3.0, 0.5, 0.5, 0.5]
@@ -276,22 +253,19 @@ def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
 
 
 def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -> None:
-    """What was measured before is kept; a failure with time left is kept instead."""
+    """Earlier measurements are kept; a failure with time left is reported instead."""
 
     class Late(Script):
+        late_s = 100.0
+
         def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
             if self.order.count("calm") == 2 and name_side(loader) == "calm":
-                clock.sleep(late_s)
+                clock.sleep(self.late_s)
                 raise ValueError("broke late")
             return super().__call__(loader, pace)
 
-    late_s = 100.0
-    compared = VariantComparison(factory, clock, 10.0, Late(clock, block_s=1.0)).compare(
-        [CALM], 1.0
-    )
-    assert (compared[CALM].failure, len(compared[CALM].after)) == ("", 2)
-    late_s = 0.5
-    compared = VariantComparison(factory, clock, 10.0, Late(clock, block_s=1.0)).compare(
-        [CALM], 1.0
-    )
-    assert compared[CALM].failure == "ValueError: broke late"
+    for late_s, failure in ((100.0, ""), (0.5, "ValueError: broke late")):
+        script = Late(clock, block_s=1.0)
+        script.late_s = late_s
+        compared = VariantComparison(factory, clock, 10.0, script).compare([CALM], 1.0)[CALM]
+        assert (compared.failure, len(compared.after)) == (failure, 2)

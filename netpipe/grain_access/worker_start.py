@@ -1,4 +1,4 @@
-"""What Grain needs before it starts worker processes."""
+"""Permission for Grain to start worker processes."""
 
 from absl import flags
 

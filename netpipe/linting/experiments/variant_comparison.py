@@ -1,7 +1,7 @@
-"""Blocks of batches, timed; variants of a pipeline compared by blocks in turns, in one run.
+"""Comparison of a pipeline's variants by timed blocks of batches, in turns within one run.
 
-Each block has an iterator of its own, so that no buffer of one side fills while another side is
-timed; its first part is thrown away.
+Each block has its own iterator, so that no buffer of one side fills while another side is timed;
+its first part is thrown away.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -15,20 +15,21 @@ from netpipe.errors import HangError, MisuseError
 from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
 from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.experiments.loader_runs import element_count
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
-from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
+from netpipe.measuring.loader_puller import Puller, close_with_timeout
 
 UNCHANGED: Final = Variant()
 NO_TIME: Final = "skipped for lack of time"
 
-# Warm-up as a fraction of the block: batches that workers made ahead come in no time.
+# Warm-up as a fraction of the block: batches that workers made ahead take no time.
 _WARM_UP_FRACTION: Final = 0.3
 _MIN_STEPS: Final = 4
 _MAX_ROUNDS: Final = 6
-# Half of a side's time is for starting and ending loaders.
+# Starting and ending loaders takes the other half of a side's time.
 _BLOCK_FRACTION: Final = 1 / 12
-# A block that begins in time may end this much later: its workers start anew.
+# A block that begins in time may end this much later, because its workers must start.
 _GRACE_S: Final = 5.0
 # Sleeping is not exact enough for a shorter step.
 _MIN_STEP_S: Final = 1e-3
@@ -36,7 +37,7 @@ _MIN_STEP_S: Final = 1e-3
 
 @dataclass(frozen=True)
 class ElementBlock:
-    """The cost of a block per element: a fix may change the size of the batches.
+    """The cost of a block per element, because a fix may change the batch size.
 
     Attributes:
         load_s_per_batch: The median wait for a batch; 0 unless the block is timed from its start.
@@ -54,8 +55,8 @@ class Pace:
     """How a block is pulled.
 
     Attributes:
-        block_s: The least seconds to time, from the first batch on.
-        step_s: Seconds from a batch to the request for the next; 0: flat out.
+        block_s: Seconds to time at least, from the first batch on.
+        step_s: Seconds from a batch to the request for the next; 0: full speed.
         from_start: Whether the start of the loader counts too, and the block ends with the data.
     """
 
@@ -134,7 +135,7 @@ def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Elem
 
 
 def _count_elements(loader: LoaderFactory, counts: list[int]) -> Generator[Any, None, None]:
-    """Yield a loader's batches; append how many elements each has."""
+    """Yield a loader's batches; append the number of elements of each to `counts`."""
     with open_iterator(loader()) as batches:
         for batch in batches:
             counts.append(element_count(batch))
@@ -146,9 +147,9 @@ _Rounds = Interleaved[Variant, ElementBlock]
 
 @dataclass(frozen=True)
 class VariantBlocks:
-    """Blocks of the unchanged pipeline and, each from the same round, of a variant.
+    """Blocks of the unchanged pipeline and of a variant, paired by round.
 
-    `failure` is why there are no more, or none at all; "" when nothing failed.
+    `failure` says why there are no more, or none at all; "" if nothing failed.
     """
 
     before: tuple[ElementBlock, ...]
@@ -161,7 +162,7 @@ class VariantBlocks:
 class VariantComparison:
     """Compares variants of one pipeline within one budget, which starts now.
 
-    The loader factory is called anew for each block, and `tell` with what is being done.
+    The loader factory is called again for each block, and `tell` with each phase.
     """
 
     loader: LoaderFactory
@@ -179,34 +180,34 @@ class VariantComparison:
         """Measure rounds of one block of each variant and one of the unchanged pipeline.
 
         No block begins when the budget is over, and a running one is given up soon after. A
-        variant that fails once is left out from then on.
+        variant that failed is left out of later rounds.
 
         Args:
-            variants: The most important first: the last are skipped where time is short.
-            fraction: The part of the time left to spend; the least number of rounds may take more.
+            variants: The most important first: the last are skipped if time is short.
+            fraction: Share of the remaining time to spend; the minimum of rounds may take more.
             stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
-                otherwise flat out.
+                otherwise at full speed.
         """
         began_s, ours_s = self.clock(), fraction * self._left_s()
-        # Warm-up: what is read for the first time comes from the disk.
+        # Warm-up: the first read of a file comes from the disk.
         self.tell("waiting for the first batches of the pipeline as it is")
-        look_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
-        look = self._interleave([UNCHANGED], look_pace, 1, self._ends_s)
-        if not look.results(UNCHANGED):
-            return {variant: _pair(look, variant, look_pace, NO_TIME) for variant in variants}
-        (seen,) = look.results(UNCHANGED)
-        step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
+        probe_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
+        probe = self._interleave([UNCHANGED], probe_pace, 1, self._ends_s)
+        if not probe.results(UNCHANGED):
+            return {variant: _pair(probe, variant, probe_pace, NO_TIME) for variant in variants}
+        (first,) = probe.results(UNCHANGED)
+        step_s = max(_MIN_STEP_S, first.load_s_per_batch) if stepping else 0.0
         # Data so short that most of a block would be restarts are compared by whole epochs.
-        pace = Pace(inf if seen.ended else look_pace.block_s, step_s, seen.ended)
-        # A block takes as long as the look.
-        look_s = self.clock() - began_s
-        affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * look_s)) - 1
+        pace = Pace(inf if first.ended else probe_pace.block_s, step_s, first.ended)
+        # A block takes as long as the probe.
+        probe_s = self.clock() - began_s
+        affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * probe_s)) - 1
         chosen = variants[: max(1, affordable)]
         self.tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
         done = self._interleave([UNCHANGED, *chosen], pace, _MAX_ROUNDS, began_s + ours_s)
-        needed_s = look_s * (1 + MIN_ROUNDS * (1 + len(variants)))
+        needed_s = probe_s * (1 + MIN_ROUNDS * (1 + len(variants)))
         no_time = (
-            f"{NO_TIME}: starting the pipeline for a few batches takes {look_s:.3g} s,"
+            f"{NO_TIME}: starting the pipeline for a few batches takes {probe_s:.3g} s,"
             f" so a --budget of about {ceil(needed_s)} s would do"
         )
         return {variant: _pair(done, variant, pace, no_time) for variant in variants}
