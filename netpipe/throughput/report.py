@@ -24,7 +24,7 @@ from netpipe.throughput.figures import (
     ratio,
     speed_figure,
 )
-from netpipe.throughput.sessions import Subject, Target
+from netpipe.throughput.sessions import Subject
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
 
@@ -84,7 +84,7 @@ def throughput_document(
             "rounds": len(found.runs[0]),
             "combinations": [
                 {
-                    **_settings(combination),
+                    **combination.settings,
                     "best": index == found.best,
                     **_figures(runs),
                     "ratios": against
@@ -98,15 +98,6 @@ def throughput_document(
         }
     )
     return document
-
-
-def _settings(subject: Subject) -> dict[str, Any]:
-    if isinstance(subject, Target):
-        ours = {"batch_size": None, "sequence_length": None}
-        return {"loader": subject.target, "workers": subject.workers, **ours}
-    pipeline = subject.pipeline
-    names = ("batch_size", "workers", "sequence_length")
-    return {"loader": None, **{name: getattr(pipeline, name) for name in names}}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -133,7 +124,7 @@ def throughput_table(found: Throughput) -> Table:
     table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
-        settings = _settings(combination)
+        settings = combination.settings
         size = settings["batch_size"] or round(runs[0].examples / runs[0].batches)
         workers = "own" if settings["workers"] is None else str(settings["workers"])
         table.add_row(f"{size}{mark}", workers, *_cells(runs, columns), style=style)

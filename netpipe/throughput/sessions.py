@@ -1,13 +1,12 @@
-"""Throughput measured in fresh processes: our pipeline and other loaders, in turns."""
+"""Throughput of loaders, measured in turns in fresh processes."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import count, product
+from dataclasses import dataclass, replace
+from itertools import count
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from netpipe.duets.parent import Player, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
@@ -16,8 +15,6 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
-from netpipe.workload.config import PipelineConfig
-from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
 # The imports, the first batch, and the end of a session.
 _START_S: Final = 4.0
@@ -26,40 +23,31 @@ _SLOW_BATCHES_S: Final = 60.0
 _TURN_S: Final = 0.5
 
 
-@dataclass(frozen=True)
-class Combination:
-    """This repository's pipeline on some data, with one choice of its settings."""
-
-    data: Path
-    pipeline: PipelineConfig
+class Subject(Protocol):
+    """A loader with some settings, which is measured in a session of its own."""
 
     @property
     def label(self) -> str:
-        """Its settings, in short."""
-        workers = self.pipeline.workers
-        return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
+        """Its name in messages."""
 
     @property
     def words(self) -> list[str]:
         """The arguments of the session that measures it."""
-        return ["--data", str(self.data), "--pipeline", json.dumps(asdict(self.pipeline))]
 
     @property
-    def waiting_bytes(self) -> int:
-        """Bytes of one waiting batch; with workers, of the sequences it will be made of."""
-        pipeline = self.pipeline
-        per_token = SEQUENCE_BYTES_PER_TOKEN if pipeline.workers else BATCH_BYTES_PER_TOKEN
-        return per_token * pipeline.batch_size * pipeline.sequence_length
+    def data(self) -> Path | None:
+        """The data that it reads, if the document names them."""
+
+    @property
+    def settings(self) -> dict[str, str | int | None]:
+        """Its settings in the document: loader, workers, batch_size and sequence_length."""
 
     @property
     def finished_bytes(self) -> int:
-        """About how many bytes its finished batches take while they wait."""
-        pipeline = self.pipeline
-        return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
+        """Approximate bytes of its batches that wait; 0 if only a trial shows them."""
 
-    def with_workers(self, workers: int) -> "Combination":
+    def with_workers(self, workers: int) -> "Subject":
         """Return the same with another number of workers."""
-        return replace(self, pipeline=replace(self.pipeline, workers=workers))
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ class Target:
 
     target: str
     workers: int | None = None
-    # What its finished batches take shows in its trials.
+    data: None = None
     finished_bytes: int = 0
 
     def with_workers(self, workers: int) -> "Target":
@@ -88,30 +76,11 @@ class Target:
         given = [] if self.workers is None else ["--workers", str(self.workers)]
         return ["--target", self.target, *given]
 
-
-Subject = Combination | Target
-
-
-def data_of(subject: Subject) -> Path | None:
-    """Return the data of this repository's pipeline."""
-    return subject.data if isinstance(subject, Combination) else None
-
-
-def combinations(
-    data: Path, pipeline: PipelineConfig, batch_sizes: Sequence[int], workers: Sequence[int]
-) -> list[Combination]:
-    """Return every batch size with every number of workers, on data that repeat without end.
-
-    An empty sequence stands for the pipeline's own setting.
-
-    Raises:
-        InputError: A setting is outside its range.
-    """
-    choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
-    return [
-        Combination(data, replace(pipeline, batch_size=size, workers=count, epochs=None))
-        for size, count in dict.fromkeys(choices)
-    ]
+    @property
+    def settings(self) -> dict[str, str | int | None]:
+        """Its settings in the document."""
+        sizes = {"batch_size": None, "sequence_length": None}
+        return {"loader": self.target, "workers": self.workers, **sizes}
 
 
 def measure_in_turns(
