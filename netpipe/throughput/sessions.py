@@ -16,9 +16,9 @@ from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 
-# The imports, the first batch, and the end of a session.
+# Seconds for the imports, the first batch and the end of a session.
 _START_S: Final = 4.0
-# What a loader with slow batches may take beyond one with quick batches.
+# Seconds that slow batches may add to a run.
 _SLOW_BATCHES_S: Final = 60.0
 _TURN_S: Final = 0.5
 
@@ -52,7 +52,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """Any loader, by its target; `workers` is None where they are its own."""
+    """Any loader, by its target; `workers` is None if it has its own."""
 
     target: str
     workers: int | None = None
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its target, and the workers that it is given."""
+        """Its target, and the workers that it gets."""
         if self.workers is None:
             return self.target
         return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
@@ -88,12 +88,8 @@ def measure_in_turns(
 ) -> list[tuple[Tally, ...]]:
     """Measure each subject once a round, each time in a fresh process; return its runs in order.
 
-    `seconds` is how long each run measures the steady state. `say` is called before each run with
-    the number of finished runs and the subject.
-
-    Raises:
-        MisuseError: A loader is not what it must be, or its data are not.
-        SessionError: A run crashed, hung or ran out of time.
+    Each run measures `seconds` of steady state. `say` is called before each run with the number of
+    finished runs and the subject.
     """
     numbers = count()
 
@@ -119,8 +115,9 @@ def measure_duets(
     Both run in fresh processes at the same time, and take turns of half a second: one rests with
     full buffers while the other is measured. `say` is that of `measure_in_turns`.
 
-    Raises as `measure_in_turns` does, and MisuseError where a subject is a target too and its first
-    batch has other arrays than that of `other`, or where any of the first `same_batches` differ.
+    Raises:
+        MisuseError: The first batches of two targets have other arrays, or one of the first
+            `same_batches` has other contents.
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
@@ -149,7 +146,7 @@ def _run_duet(
 def _ask(
     players: Sequence[Player], order: tuple[Any, ...], turn: int
 ) -> Iterator[tuple[Player, Any]]:
-    """Let one side after the other obey; which goes first changes."""
+    """Let each side obey in turn; the first one changes from turn to turn."""
     for player in order_of_round(players, turn):
         player.send(order)
         (answer,) = receive_all([player])
@@ -184,7 +181,7 @@ def expected_s(runs: int, seconds: float) -> float:
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
-    """Measure a subject's steady state in a fresh process; raises as `measure_in_turns` does."""
+    """Measure a subject's steady state in a fresh process."""
     return Tally(**run_session(_command(subject, seconds), _request(seconds)))
 
 

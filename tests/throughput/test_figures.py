@@ -38,12 +38,6 @@ def test_a_figure_is_what_its_name_says(name: str, value: float) -> None:
     assert FIGURES[name](make_tally()) == pytest.approx(value)
 
 
-def test_every_figure_is_tested() -> None:
-    """The parameters of the test above name every figure."""
-    (mark,) = test_a_figure_is_what_its_name_says.pytestmark  # type: ignore[attr-defined]
-    assert {name for name, _ in mark.args[1]} == set(FIGURES)
-
-
 def test_a_figure_is_the_median_over_rounds() -> None:
     """Its interval does not go below 0."""
     runs = [make_tally(first_batch_s=seconds) for seconds in (3.0, 1.0, 8.0)]

@@ -208,16 +208,6 @@ def test_named_files_state_by_their_folders(
         assert [probes_of(out, split) for split in ("train", "eval")] == [{1, 2}, {3, 4}]
 
 
-def test_folders_that_are_prepared_together_state_a_split(tmp_path: Path) -> None:
-    """Words in the names of several folders count, as they do in the folder that holds them."""
-    sources = [tmp_path / name for name in ("ping_train_2024", "ping_eval_2024")]
-    for number, source in enumerate(sources):
-        write_parquet(source / "0", range(40 * number, 40 * number + 40))
-    assert prepare(tmp_path / "out", *sources) == ""
-    assert probes_of(tmp_path / "out", "train") == set(range(40))
-    assert probes_of(tmp_path / "out", "eval") == set(range(40, 80))
-
-
 def test_folders_above_the_data_state_nothing(tmp_path: Path) -> None:
     """A home or a project that is called `test` says nothing about the data in it."""
     write_parquet(tmp_path / "test" / "data" / "0", range(40))

@@ -29,7 +29,7 @@ _Function = Callable[..., Any]
 
 @cache
 def register() -> None:
-    """Add `dataset_type: network` and its settings to the MaxText that is installed.
+    """Add `dataset_type: network` and its settings to MaxText.
 
     Raises:
         MisuseError: MaxText is missing, or this release lacks a part; then nothing was changed.

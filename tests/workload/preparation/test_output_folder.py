@@ -98,27 +98,6 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == files_of("new")
 
 
-def test_a_mount_point_is_filled(tmp_path: Path) -> None:
-    """A folder that cannot be renamed gets the data set, and another one in its place."""
-    script = f"""
-import sys
-from pathlib import Path
-from tests.workload.preparation.test_output_folder import files, files_of, write
-out = Path({str(tmp_path)!r}, "out")
-for name in ("old", "new"):
-    write(out, name)
-    assert files(out) == files_of(name), files(out)
-"""
-    (tmp_path / "out").mkdir()
-    mounted = 'mount -t tmpfs none "$0" && exec "$@"'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mounted]
-    try:
-        subprocess.run([*command, tmp_path / "out", "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this user cannot mount anything")
-    subprocess.run([*command, tmp_path / "out", sys.executable, "-c", script], check=True)
-
-
 def test_ours_is_replaced_only_when_whole(ours: Path) -> None:
     """A prepared folder survives a failure, and a success replaces it as a whole."""
     with pytest.raises(KeyError), whole_folder(ours) as folder:
@@ -320,17 +299,3 @@ def test_a_folder_that_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(InputError, match="Disk quota"):
         write(tmp_path / "other", "new")
     assert list(tmp_path.iterdir()) == [tmp_path / "out"]
-
-
-def test_an_old_folder_that_stays_is_no_error(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new data set is in place although a temporary folder could not be removed."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("in use")
-
-    monkeypatch.setattr(os, "rmdir", refuse)
-    write(ours, "new")
-    assert load_index(ours).parquet == ("new.parquet",)
-    monkeypatch.undo()
-    write(ours, "newer")
-    assert files(ours) == files_of("newer")

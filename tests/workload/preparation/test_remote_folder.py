@@ -49,13 +49,6 @@ def test_the_bytes_are_those_of_a_local_output(
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
 
 
-def test_another_data_set_replaces_the_first(files: fsspec.AbstractFileSystem) -> None:
-    """Its files are gone when those of the new one are there."""
-    prepare(["memory://bucket/in"], OUT)
-    index = prepare(["memory://bucket/in"], OUT, seed=1, shards=2)
-    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
-
-
 def test_the_index_is_the_last_file(
     files: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

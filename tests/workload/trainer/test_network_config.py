@@ -155,14 +155,6 @@ def test_a_home_folder_is_found(prepared: Path, monkeypatch: pytest.MonkeyPatch)
     assert config.for_host(0, 1, evaluates=False)[0] == prepared
 
 
-def test_a_budget_for_workers_does_not_keep_rows(many: Path) -> None:
-    """It may exceed this host's memory, and has no effect on a fixed number of workers."""
-    words = ("grain_ram_budget_mb=1000000000", "grain_worker_count=3")
-    config = read_network_config({"network_train_files": str(many)}, words)
-    _, pipeline = config.for_host(0, 1, evaluates=False)
-    assert (pipeline.workers, pipeline.row_cache_mb) == (3, 1024)
-
-
 def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> None:
     """MaxText 0.2.5 has these settings in base.yml, with these values."""
     base = SimpleNamespace(
@@ -187,14 +179,3 @@ def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> Non
         shard_count=2, row_cache_mb=1024,
     )  # fmt: skip
     assert taken.for_host(0, 2, evaluates=True)[1].batch_size == 2
-
-
-def test_a_trainer_s_own_configuration_is_taken_as_it_is(many: Path) -> None:
-    """Its many other attributes do not matter, and neither does how it nests the sharding."""
-    theirs = SimpleNamespace(
-        network_train_files=str(many), max_target_length=256, data_sharding=[["data", "fsdp"]],
-        learning_rate=3e-5, dataset_type="network",
-    )  # fmt: skip
-    assert take_network_config(theirs) == NetworkConfig(
-        str(many), max_target_length=256, data_sharding=("data", "fsdp")
-    )
