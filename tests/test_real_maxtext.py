@@ -63,7 +63,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_configuration_is_measured(config: Path, netpipe: Netpipe, tmp_path: Path) -> None:
-    """On all devices of its mesh, with its workers, and without writing anything."""
+    """It is measured on all devices of its mesh, with its workers, and nothing is written."""
     result = netpipe("measure", "--maxtext", config, "grain_worker_count=2", "--quiet", "--json")
     found = document(result, "measurement.1.json")
     assert found["device"]["count"] == 4
@@ -74,7 +74,7 @@ def test_a_configuration_is_measured(config: Path, netpipe: Netpipe, tmp_path: P
 
 
 def test_the_losses_are_those_of_a_training(config: Path, tmp_path: Path) -> None:
-    """So batches, order, initial state and step are those of MaxText's own command."""
+    """Batches, order, initial state and step equal those of MaxText's own command."""
     (tmp_path / "train.py").write_text(LOAD + TRAIN)
     own = "enable_checkpointing=false", "skip_jax_distributed_system=true"
     trained = losses("-m", "maxtext.trainers.pre_train.train", config, *own)

@@ -1,4 +1,4 @@
-"""The plain reference path as a loader: what `netpipe throughput --against` puts beside ours.
+"""The plain reference path as a loader, to be measured with `netpipe throughput --against`.
 
 Rows are read as the library reads them. From there on it is `tests.workload.reference` alone: one
 measurement after the other, a sequence of its own for every context, no worker, nothing ahead. A

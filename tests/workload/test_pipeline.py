@@ -135,7 +135,7 @@ def test_rows_in_memory_change_nothing(
 
 
 def test_only_sequences_travel(prepared: Path) -> None:
-    """Behind the workers stands one call: what makes batches of their narrow sequences."""
+    """The only call after the workers makes batches of their narrow sequences."""
     graph = read_graph(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
     behind = [node for node in graph.nodes if not node.in_worker]
     assert [str(node) for node in behind if node.kind == "Map"] == [

@@ -30,7 +30,7 @@ from netpipe.workload.preparation.tasks import Advance, Task
 
 @dataclass(frozen=True)
 class SliceResult:
-    """The runs of a slice by their file names, and what was found in it.
+    """The runs of a slice by their file names, and its extremes, dropped rows and warning.
 
     `extremes` are those of the probes of each run; `merged` is the text of a
     `MergedProbesWarning`, or "".

@@ -13,7 +13,7 @@ INDEX = Index(1, 0, 0.05, 4096, "ab" * 16, TRAIN, Split(1, (Shard("e.arrayrecord
 
 
 def test_an_index_comes_back(tmp_path: Path) -> None:
-    """What is saved is loaded, and its counts are those of its shards in turn."""
+    """A saved index is loaded again, and its counts are those of its shards in turn."""
     save_index(INDEX, tmp_path)
     assert load_index(tmp_path) == INDEX
     assert INDEX.split("train").row_measurements.tolist() == [5, 7, 9]

@@ -21,7 +21,7 @@ def test_codes_equal_the_reference(rtt_ms: list[float]) -> None:
 
 @given(st.floats(1.024, 4e9))
 def test_error_is_below_one_in_1024(rtt_ms: float) -> None:
-    """From 1024 us on the time comes back within 1/1024 of it, never above."""
+    """From 1024 us on, the time comes back within 1/1024 of it, never above."""
     rtt_us = 1000 * rtt_ms
     decoded_us = 1000 * decode_rtt(encode_rtt(np.array([rtt_ms])))[0]
     assert -1e-6 * rtt_us <= rtt_us - decoded_us < rtt_us / 1024

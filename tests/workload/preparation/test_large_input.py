@@ -1,4 +1,4 @@
-"""Inputs of several slices: any number of workers, kills, and what is left out."""
+"""Inputs of several slices: any number of workers, kills, and dropped rows."""
 
 import os
 import signal
@@ -254,7 +254,7 @@ def test_a_killed_run_goes_on(
 
 
 def test_a_worker_ends_whose_parent_ended_before_it_began() -> None:
-    """No signal tells it then."""
+    """It ends by itself, because no signal comes."""
     start = (
         "from netpipe.workload.preparation.processes import _start_worker; _start_worker(None, -1)"
     )
@@ -300,7 +300,7 @@ def test_a_killed_worker_is_one_line(
 def test_a_lost_connection_of_a_worker_keeps_the_work(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of the system is none of the input, also when another process reports it."""
+    """An error of the system keeps the work, also if another process reports it."""
     monkeypatch.setattr("netpipe.workload.preparation.processes._run", _lose_connection)
     with pytest.raises(InputError, match="connection lost"):
         prepare([measured], tmp_path / "out", workers=2)
@@ -351,7 +351,7 @@ def test_invalid_values_leave_no_work_of_other_processes(measured: Path, tmp_pat
 def test_other_warnings_of_a_slice_are_shown(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the one about merged probes is given once for all slices."""
+    """Only the warning about merged probes is given once for all slices."""
 
     def read(*arguments: Any, **named: Any) -> Any:
         warnings.warn("of another kind", UserWarning, stacklevel=1)
@@ -387,7 +387,7 @@ def test_dropped_rows_are_counted(measured: Path, tmp_path: Path, is_interrupted
 
 
 def test_the_summary_says_what_was_dropped(measured: Path, tmp_path: Path) -> None:
-    """A line for each reason, with its first example."""
+    """The summary has a line for each reason, with its first example."""
     source = _with_faults(measured, tmp_path / "in")
     words = ["prepare", str(source), "--out", str(tmp_path / "out"), "--workers=1"]
     result = CliRunner().invoke(main, [*words, "--drop-invalid"])

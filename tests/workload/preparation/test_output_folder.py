@@ -1,4 +1,4 @@
-"""Output folders that appear complete or not at all, and in which nobody else's file is touched."""
+"""Output folders appear complete or not at all, and other files in them stay."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def save_data(folder: Path, name: str) -> None:
 
 
 def write(out: Path, name: str) -> None:
-    """Let a data set be the output."""
+    """Write a data set to the output folder."""
     with whole_folder(out) as folder:
         save_data(folder, name)
 
@@ -129,7 +129,7 @@ def test_a_file_that_came_meanwhile_is_not_touched(ours: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", '{"schema": "other/1"}', '{"schema": "netpipe.'])
 def test_a_damaged_index_is_refused(tmp_path: Path, content: str) -> None:
-    """It does not say which files are ours: the folder is left as it is."""
+    """A damaged index does not tell which files are ours, so the folder stays as it is."""
     (tmp_path / INDEX_NAME).write_text(content)
     with pytest.raises(InputError, match=r"whole index.*Choose"):
         whole_folder(tmp_path).__enter__()
@@ -138,7 +138,7 @@ def test_a_damaged_index_is_refused(tmp_path: Path, content: str) -> None:
 
 @pytest.mark.parametrize("name", ["../a", r"\ud800", r"a\n../a"])
 def test_an_index_removes_nothing_outside_its_folder(ours: Path, name: str) -> None:
-    """One that lists a file somewhere else, or that cannot be listed, is damaged."""
+    """An index that lists a file elsewhere, or an impossible name, is damaged."""
     theirs = ours.parent / "a.arrayrecord"
     theirs.touch()
     index = ours / INDEX_NAME
@@ -242,7 +242,7 @@ def test_a_kill_loses_nothing(ours: Path, moves: int) -> None:
 
 
 def test_a_list_of_files_removes_nothing_else(ours: Path) -> None:
-    """What a damaged one names outside the data set stays."""
+    """Files outside the data set stay, even if a damaged list names them."""
     listed = ours / output_folder._REPLACING
     listed.write_text("../a.arrayrecord\n..\n/etc/passwd\nparquet/../../a.arrayrecord\n\0\n")
     (ours.parent / "a.arrayrecord").touch()
@@ -286,7 +286,7 @@ def test_what_the_index_promises_is_on_the_disk(
 
 
 def test_a_folder_that_cannot_be_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that does not flush folders is no error, and one that loses a file is."""
+    """A file system may refuse to flush folders, but not files."""
 
     def refuse(descriptor: int) -> None:
         if S_ISDIR(os.fstat(descriptor).st_mode) or is_full:

@@ -113,7 +113,7 @@ def test_a_bad_value_leaves_nothing_behind(tmp_path: Path, parquet: Path) -> Non
 
 @pytest.fixture
 def full_after() -> Iterator[Callable[[int], None]]:
-    """Let a file take so many bytes and no more; the system's error is that of a large file."""
+    """Limit the size of files; the system's error is that of a large file."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limit(size: int) -> None:

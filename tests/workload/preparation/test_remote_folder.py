@@ -38,7 +38,7 @@ def listed(memory: fsspec.AbstractFileSystem) -> dict[str, bytes]:
 def test_the_bytes_are_those_of_a_local_output(
     files: fsspec.AbstractFileSystem, parquet: Path, tmp_path: Path
 ) -> None:
-    """Wherever the sources and the output are; nothing else is left there."""
+    """The files equal those of a local output, and nothing else is left."""
     prepare([parquet], tmp_path / "local")
     expected = {path.name: path.read_bytes() for path in (tmp_path / "local").iterdir()}
     for source in (parquet, "memory://bucket/in", "memory://bucket/in/measured.parquet"):
@@ -89,7 +89,7 @@ def test_a_folder_without_parquet_files(files: fsspec.AbstractFileSystem, tmp_pa
 
 
 def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    """As those of local files do."""
+    """The names of remote files state a split too."""
     for number, name in enumerate(("train", "eval")):
         write_probes(tmp_path / "made.parquet", {number: make_pings(9, seed=number)})
         files.pipe(f"/bucket/stated/{name}/0.parquet", (tmp_path / "made.parquet").read_bytes())
@@ -100,7 +100,7 @@ def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path)
 
 
 def test_the_command_takes_uris(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    """And says where the data are, without a command that could not read them there."""
+    """The summary names the output, without a command that could not read it there."""
     words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output

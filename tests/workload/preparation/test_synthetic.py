@@ -49,7 +49,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_other_data_replace_it(tmp_path: Path) -> None:
-    """Nothing of the data that were there before remains, but a user's file keeps all of them."""
+    """The old data are removed, but a user's file keeps all of them."""
     out = tmp_path / "out"
     generate(out, probes=20)
     index = generate(out, probes=30, seed=1)
@@ -66,7 +66,7 @@ def test_other_data_replace_it(tmp_path: Path) -> None:
 def test_a_full_disk_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
 ) -> None:
-    """The error names what the user named, whichever file could not be written."""
+    """The error names the user's folder, whichever file could not be written."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -88,7 +88,7 @@ def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path)
 
 
 def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
-    """Its losses are those of an uninterrupted training, also with other workers."""
+    """Its losses equal those of an uninterrupted training, also with other workers."""
     kept = "enable_checkpointing=true", "checkpoint_period=2"
     first = losses(*OURS, config, "steps=3", *kept)
     second = losses(*OURS, config, "steps=6", *kept, "grain_worker_count=2")
@@ -97,7 +97,7 @@ def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
 
 
 def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> None:
-    """With our error, and an exit code by which a scheduler starts it again."""
+    """It ends with our error, and with exit code 1."""
     killing = "[os.kill(worker.pid, 9) for worker in list_workers()]"
     (tmp_path / "train_network.py").write_text(LAUNCHER.format(action=killing))
     code, output = run("train_network.py", config, "steps=1000")
@@ -114,7 +114,7 @@ def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
 
 
 def test_a_configuration_with_our_type_is_measured(config: Path, netpipe: Netpipe) -> None:
-    """And its dataset linted, as those of MaxText's own types."""
+    """It is measured, and its dataset linted, as MaxText's own types are."""
     result = netpipe(
         "measure", "--maxtext", config, "--accelerator", "emulated:20ms", "--budget", 2, "--quiet",
         "--json",
