@@ -67,8 +67,8 @@ def build(
     """Assemble the pipeline as a dataset of batches; rows are read only when it is iterated.
 
     A batch depends only on the seed and its own index, not on the number of workers. A `position`
-    is one of a training with as many sequences in the batches of all hosts. `source` is the result
-    of `open_rows`.
+    is that of a training with the same number of sequences in the batches of all hosts. `source`
+    is the result of `open_rows`.
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
@@ -79,7 +79,7 @@ def build(
 def open_rows(
     data: Path, config: PipelineConfig, wrap: Callable[[RowSource], RowSource] | None = None
 ) -> RowSource:
-    """Open the rows of a split, and keep as many in memory as the configuration allows.
+    """Open the rows of a split, and keep the first ones in memory, as configured.
 
     `wrap` returns the source to read from instead of the one it is given.
     """
@@ -197,7 +197,7 @@ def _order_rows(
     contexts_per_block: int,
     blocks_per_step: int,
 ) -> RowOrder:
-    """Cut each epoch into blocks of about as many contexts, for whole batches of all hosts."""
+    """Cut each epoch into blocks of about equally many contexts, for whole batches of all hosts."""
     contexts = epochs.contexts_per_epoch
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
     contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)

@@ -96,7 +96,7 @@ def test_an_evaluation_probe_is_never_trained_on(
         data, out = Path(folder, "data"), Path(folder, "out")
         at_top = all("/" not in name for name in files)
         for name, (_, probes) in files.items():
-            # Of ArrayRecord files those at the top are read, and those in folders without any.
+            # ArrayRecord files in folders are read only if there are none at the top.
             write(data / (name if at_top or "/" in name else f"top/{name}"), probes)
         assert prepare(out, data) == ""
         for place in (data, out):

@@ -83,7 +83,8 @@ def save_rows(
         row_bytes=row_bytes,
         fingerprint=_join_hashes([each.fingerprint for each in written], 16),
         dropped=dropped,
-        **splits,
+        train=splits["train"],
+        eval=splits["eval"],
     )
     save_index(index, folder)
     return index

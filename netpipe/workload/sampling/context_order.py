@@ -61,7 +61,7 @@ class _Epoch:
 
 @dataclass(frozen=True)
 class ContextBlock:
-    """Contexts that are made together, those of one row in succession; int64 (contexts,).
+    """Contexts that are made together, grouped by row; each array is int64 (contexts,).
 
     `row` is the row from which a context is drawn, and `number` its number in that row.
     """

@@ -174,8 +174,8 @@ def _merge(
     filled = slots < sizes
     shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
     heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
-    # As many untimed measurements as heads so far, more once the timed list has ended, and never
-    # more than there are.
+    # Each head takes an untimed measurement, while there are any, and so does each slot after the
+    # last timed one.
     untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
     is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
     loses_time = np.zeros(positions.shape, np.bool_)

@@ -199,7 +199,7 @@ class AwaitedBatches(Iterator[Batch]):
 
         Raises:
             LoaderFailedError: A worker process crashed, or an error ended the loader.
-            HangError: There was no batch within the limit.
+            HangError: No batch came within the limit.
         """
         if self._failure is not None:
             raise self._failure

@@ -142,7 +142,7 @@ def _maybe_save_checkpoint(
 ) -> Any:  # fmt: skip
     if config.dataset_type == "network":
         position = json.dumps(data_iterator.get_state())
-        # MaxText writes the position of an iterator that has nothing but this.
+        # MaxText saves the position of an object that only has `get_state`.
         config, data_iterator = _AsGrain(config=config), SimpleNamespace(get_state=position.encode)
     return original(checkpoint_manager, state, config, data_iterator, *rest)
 
