@@ -20,8 +20,9 @@ from netpipe.throughput.report import (
     throughput_document,
     throughput_table,
 )
-from netpipe.throughput.sessions import Target, combinations
+from netpipe.throughput.sessions import Target
 from netpipe.throughput.worker_choice import Candidate, choose
+from netpipe.workload.combinations import combinations
 from netpipe.workload.config import PipelineConfig
 from tests.throughput.tallies import make_tally
 
