@@ -20,11 +20,11 @@ from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.rates import compute_rates, find_flops
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
+from netpipe.measuring.training.profiler_trace import NoTraceError, keep_trace
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
 from netpipe.results.start_up import StartUp

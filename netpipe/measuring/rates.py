@@ -9,8 +9,8 @@ from netpipe.device.emulated_names import count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import statistics
 from netpipe.results.measurement import Device
 

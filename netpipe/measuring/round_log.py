@@ -6,7 +6,7 @@ from statistics import median
 
 from netpipe.measuring.loader_puller import MAX_BURST_S, PulledBatches
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.training_loop import BlockLength, TrainBlock
+from netpipe.measuring.training.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
 

@@ -18,9 +18,7 @@ from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
-from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import (
     MIN_LOAD_S,
@@ -32,9 +30,14 @@ from netpipe.measuring.round_log import (
     StepBlocks,
     clamp,
 )
-from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import StepRunner, batch_bytes, count_batch
-from netpipe.measuring.training_loop import (
+from netpipe.measuring.training.loop_overhead import (
+    measure_host_s_per_step,
+    measure_instruments_s_per_step,
+)
+from netpipe.measuring.training.profiler_trace import DRAIN, load_overlap_fraction, mark
+from netpipe.measuring.training.stack_sampler import StackSampler
+from netpipe.measuring.training.step_runner import StepRunner, batch_bytes, count_batch
+from netpipe.measuring.training.training_loop import (
     BlockLength,
     Loop,
     TrainBlock,

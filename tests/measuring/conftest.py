@@ -17,7 +17,7 @@ from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.protocol import measure
 from netpipe.measuring.request import Factories
-from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from tests.fakes import FakeClock, FakeProcesses
 from tests.measurements import GPU, HOST

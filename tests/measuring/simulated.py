@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from netpipe.measuring.emulated_step import EmulatedStep, Engines
-from netpipe.measuring.step_runner import Waited
+from netpipe.measuring.training.emulated_step import EmulatedStep, Engines
+from netpipe.measuring.training.step_runner import Waited
 from tests.fakes import FakeClock
 
 # JAX dispatches this many steps ahead on a CPU.

@@ -10,7 +10,7 @@ import pytest
 from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.loader_puller import PulledBatches
 from netpipe.measuring.round_log import LoadingBlocks
-from netpipe.measuring.training_loop import TrainBlock
+from netpipe.measuring.training.training_loop import TrainBlock
 from netpipe.results.measurement import CACHE_WARMS_UP
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind

@@ -8,8 +8,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.measuring.child import device_and_subject
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.results.measurement import Device
 from tests.jobs.session_targets import tiny_loader
 

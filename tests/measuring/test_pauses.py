@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from netpipe.measuring import rounds, training_loop
+from netpipe.measuring import rounds
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training import training_loop
+from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import Device, Measurement
 from netpipe.verdict import clear
 from netpipe.verdict.decision import judge

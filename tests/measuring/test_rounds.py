@@ -13,7 +13,7 @@ from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.training_loop import TrainBlock
+from netpipe.measuring.training.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock, ahead

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.measuring.token_counts import BY_ELEMENTS, Counted, count_tokens
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, Counted, count_tokens
 
 INPUTS = np.zeros((2, 4), np.int32)
 SEGMENTATION = np.array([[1, 1, 2, 0], [1, 0, 0, 0]])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.measuring import step_runner
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.step_runner import (
+from netpipe.measuring.training import step_runner
+from netpipe.measuring.training.step_runner import (
     StepRunner,
     batch_bytes,
     first_array,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.profiler import ProfileData
 
-from netpipe.measuring.profiler_trace import (
+from netpipe.measuring.training.profiler_trace import (
     LOADING,
     Span,
     covered_ns,

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens
 
 State = Any
 Aux = Any

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.step_runner import StepFactory, array_of, make_step
+from netpipe.measuring.training.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
 _NS = 1_000_000_000

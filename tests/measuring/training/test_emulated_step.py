@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.emulated_step import EmulatedStep, Engines
-from netpipe.measuring.step_runner import compilation_count
+from netpipe.measuring.training.emulated_step import EmulatedStep, Engines
+from netpipe.measuring.training.step_runner import compilation_count
 
 BATCH = {"x": np.zeros((4, 2), np.int32)}
 STEP_S = 0.25  # so long that a busy machine does not sleep through it

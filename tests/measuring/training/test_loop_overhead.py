@@ -9,9 +9,12 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.measuring.training.loop_overhead import (
+    measure_host_s_per_step,
+    measure_instruments_s_per_step,
+)
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import late_reading_loop
 from tests.fakes import FakeClock
 from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
 
@@ -132,8 +135,8 @@ def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None
         clock.sleep(costs_s[-1])
         return jnp.float32(0)
 
-    monkeypatch.setattr("netpipe.measuring.step_runner.first_array", slow_look)
-    monkeypatch.setattr("netpipe.measuring.loop_overhead.Puller", next_puller)
+    monkeypatch.setattr("netpipe.measuring.training.step_runner.first_array", slow_look)
+    monkeypatch.setattr("netpipe.measuring.training.loop_overhead.Puller", next_puller)
     assert measure_instruments_s_per_step(stepper, 10, 3) == pytest.approx(0.002)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.emulated_step import EmulatedState, EmulatedStep, OnlyLoss
+from netpipe.measuring.training.emulated_step import EmulatedState, EmulatedStep, OnlyLoss
 
 
 @pytest.fixture

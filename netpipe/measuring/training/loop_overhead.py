@@ -9,8 +9,14 @@ from typing import Any
 import jax
 
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.step_runner import Aux, State, Step, StepRunner, copy_tree
-from netpipe.measuring.training_loop import BlockLength, Loop, WatchedBatches, WatchedStep, run_loop
+from netpipe.measuring.training.step_runner import Aux, State, Step, StepRunner, copy_tree
+from netpipe.measuring.training.training_loop import (
+    BlockLength,
+    Loop,
+    WatchedBatches,
+    WatchedStep,
+    run_loop,
+)
 
 
 def measure_host_s_per_step(

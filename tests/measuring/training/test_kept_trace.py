@@ -18,9 +18,10 @@ from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs.result_files import partial_result_file
 from netpipe.measuring.child import serve
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.profiler_trace import (
+from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.training.emulated_step import EmulatedStep
+from netpipe.measuring.training.profiler_trace import (
     DEVICE,
     DISPATCH,
     DRAIN,
@@ -33,9 +34,8 @@ from netpipe.measuring.profiler_trace import (
     name_threads,
     trace_file,
 )
-from netpipe.measuring.request import Factories, MeasureRequest
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import BlockLength, late_reading_loop, run_train_block
 from tests.measuring.conftest import Rehearse
 
 STEPS, SKIPPED = 8, 2

@@ -14,11 +14,11 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.measuring import training_loop
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import (
+from netpipe.measuring.training import training_loop
+from netpipe.measuring.training.emulated_step import EmulatedStep
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import (
     BlockLength,
     TrainBlock,
     late_reading_loop,

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from netpipe import clock
-from netpipe.measuring import stack_sampler
-from netpipe.measuring.stack_sampler import StackSampler, find_trainers_line
+from netpipe.measuring.training import stack_sampler
+from netpipe.measuring.training.stack_sampler import StackSampler, find_trainers_line
 
 HERE = str(Path(__file__))
 

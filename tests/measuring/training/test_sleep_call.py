@@ -9,7 +9,7 @@ import jaxlib
 import numpy as np
 import pytest
 
-from netpipe.measuring import emulated_step
+from netpipe.measuring.training import emulated_step
 
 HEADER = Path(jaxlib.__file__).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
 

@@ -13,11 +13,19 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, mark, mark_step
-from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import (
+from netpipe.measuring.training.emulated_step import EmulatedStep
+from netpipe.measuring.training.profiler_trace import (
+    DEVICE,
+    DISPATCH,
+    LOADING,
+    LOOP,
+    STEP,
+    mark,
+    mark_step,
+)
+from netpipe.measuring.training.stack_sampler import StackSampler
+from netpipe.measuring.training.step_runner import (
     Aux,
     Done,
     State,
@@ -29,7 +37,7 @@ from netpipe.measuring.step_runner import (
     is_finite,
     is_ready,
 )
-from netpipe.measuring.token_counts import Counted
+from netpipe.measuring.training.token_counts import Counted
 from netpipe.results.step_times import DeviceStep, StepTimes, timeline
 
 # Steps of a block that is cut short.
