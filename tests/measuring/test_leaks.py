@@ -30,9 +30,7 @@ def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
         # On a busy machine, few rounds fit in the smallest budget.
         if not any(each.name == "growth-not-judged" for each in found.findings):
             break
-    messages = {
-        each.name: each.message for each in found.findings if each.name in FINDINGS
-    }
+    messages = {each.name: each.message for each in found.findings if each.name in FINDINGS}
     return found, messages
 
 
