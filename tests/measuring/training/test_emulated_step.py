@@ -118,26 +118,6 @@ def test_resident_batches_are_not_kept_alive(copied: list[int]) -> None:
     assert copied == [8, 8, 8, 8]
 
 
-def test_a_copy_delays_a_step() -> None:
-    """With a bandwidth, the step takes the time of its copy longer."""
-    step = EmulatedStep(0.001, copy_bytes_per_s=128)  # 32 bytes: a quarter of a second
-    state = step.initial_state()
-    begun_ns = time.monotonic_ns()
-    _, aux = step(state, BATCH)
-    jax.block_until_ready(aux)
-    assert time.monotonic_ns() - begun_ns >= 251_000_000
-
-
-def test_a_step_is_dispatched_before_it_is_done() -> None:
-    """The call returns at once; its result is ready at the deadline and not before."""
-    step, state = started()
-    _, aux = step(state, BATCH)
-    assert not aux["loss"].is_ready()
-    aux["loss"].block_until_ready()
-    assert time.monotonic_ns() >= step._engines.free_ns
-    assert aux["loss"].is_ready()
-
-
 @pytest.mark.parametrize(
     "read",
     [
@@ -327,13 +307,6 @@ def test_a_step_says_that_it_can_only_be_called() -> None:
     with pytest.raises(AttributeError) as raised:
         step.__array__  # noqa: B018  # reading it is the point
     assert not isinstance(raised.value, MisuseError)
-
-
-def test_a_factory_without_a_step_is_misuse() -> None:
-    """The factory must return (state, step), although the step is not run."""
-    step = EmulatedStep(0.001, lambda: None)  # type: ignore[arg-type, return-value]
-    with pytest.raises(MisuseError, match="found NoneType"):
-        step(step.initial_state(), BATCH)
 
 
 @pytest.fixture

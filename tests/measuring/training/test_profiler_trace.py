@@ -3,6 +3,7 @@
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -198,25 +199,28 @@ def test_a_live_trace_gives_the_fraction_and_leaves_nothing_behind(
         assert list(temporary.iterdir()) == []
 
 
-def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfiler) -> None:
-    """Its temporary folder has a name of netpipe's, and is removed."""
-    profiler.writes = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
-    assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
+HOST_TRACE = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
+
+
+@pytest.mark.parametrize(
+    ("writes", "fails", "overlap"),
+    [
+        (HOST_TRACE, False, pytest.approx(10 / 12)),
+        (HOST_TRACE, True, None),
+        (None, False, None),
+        (b"", False, None),
+        (b"\xff", False, None),
+    ],
+)
+def test_the_trace_that_was_written_is_read(
+    temporary: Path, profiler: FakeProfiler, writes: bytes | None, *, fails: bool, overlap: Any
+) -> None:
+    """A missing or damaged trace gives None; its folder has a name of netpipe's and is removed."""
+    profiler.writes, profiler.fails = writes, fails
+    assert load_overlap_fraction(lambda: profiler.calls.append("run")) == overlap
     assert profiler.calls == ["start", "run", "stop"]
     assert profiler.folder.parent == temporary
     assert OWN_NAME.fullmatch(profiler.folder.name)
-    assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize("writes", [None, b"", b"\xff"])
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_unreadable_trace_gives_no_overlap(
-    temporary: Path, profiler: FakeProfiler, writes: bytes | None, fails: bool
-) -> None:
-    """A missing, empty or damaged trace gives None, and its folder is removed."""
-    profiler.writes, profiler.fails = writes, fails
-    assert load_overlap_fraction(lambda: None) is None
-    assert profiler.calls == ["start", "stop"]
     assert list(temporary.iterdir()) == []
 
 

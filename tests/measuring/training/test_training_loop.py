@@ -69,6 +69,7 @@ def test_reading_a_step_late_forces_nothing() -> None:
     assert block.asked == STEPS
     assert block.ready < STEPS / 2  # all but none; a machine may pause for a step's time
     assert block.depth >= 2
+    assert block.s_per_step >= 0.015  # about the 20 ms of the device
 
 
 def test_a_loop_that_reads_nothing_runs_ahead() -> None:
@@ -88,11 +89,6 @@ def test_the_first_steps_are_left_out(skipped: int) -> None:
     assert len(block.steps_s) == len(block.waits_s) == block.asked == STEPS
     assert stepper.state == STEPS + skipped
     assert block.s_per_step == pytest.approx(sum(block.steps_s) / STEPS)
-
-
-def test_an_emulated_step_takes_its_time_in_the_loop() -> None:
-    """Completions of steps lie at least as far apart, on average, as the device needs."""
-    assert train_emulated(late_reading_loop).s_per_step >= 0.015
 
 
 def test_an_emulated_device_says_itself_when_it_works() -> None:
@@ -174,12 +170,6 @@ def test_a_loop_may_stop_early(skipped: int) -> None:
         late_reading_loop(islice(batches, skipped + 2), state, step)
 
     assert len(train(short_loop, skipped=skipped)[0].steps_s) == 2
-
-
-def test_an_aux_without_an_array_is_misuse() -> None:
-    """The completion of such a step cannot be observed."""
-    with pytest.raises(MisuseError, match=r"jax\.Array"):
-        train(late_reading_loop, lambda state, _: (state, {"loss": 1.0}))
 
 
 def test_the_loops_own_error_gets_out() -> None:
