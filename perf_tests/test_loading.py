@@ -1,4 +1,4 @@
-"""Loading: how long a batch takes, and whether that is less than a step."""
+"""The time of loading a batch, against the baseline and against a step."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where a training goes on: with the batches that would have come, and with other workers."""
+"""A restored training goes on with the right batches, also with other numbers of workers."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The work of a batch, counted instead of timed: no more of it than before."""
+"""The counted work of a batch, against the baseline."""
 
 from netpipe.testing import CountedWork, expect_no_more_work
 

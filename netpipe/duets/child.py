@@ -14,8 +14,8 @@ from netpipe.jobs.watchdog import Watchdog
 from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import late_reading_loop
 
 _WARM_UP_SHARE: Final = 0.2
 _MAX_FILLING_S: Final = 10.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from netpipe.measuring.token_counts import BY_ELEMENTS, name_leaves
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, name_leaves
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval, ratio_interval
 

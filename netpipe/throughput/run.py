@@ -14,7 +14,7 @@ from netpipe.jobs.footprint import bytes_read, read_between, read_memory
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.measuring.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens
 from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0

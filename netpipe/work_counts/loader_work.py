@@ -33,7 +33,7 @@ from netpipe.grain_access.replaced_methods import Method
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
-from netpipe.measuring.step_runner import batch_bytes
+from netpipe.measuring.training.step_runner import batch_bytes
 from netpipe.temporary_folders import temporary_folder
 
 _WARM_UP_BATCHES: Final = 2

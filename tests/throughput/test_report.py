@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import netpipe
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
 from netpipe.throughput.figures import FIGURES

@@ -8,7 +8,7 @@ from itertools import cycle
 import pytest
 
 from netpipe.errors import InputError, SessionError
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.worker_choice import (
     Candidate,

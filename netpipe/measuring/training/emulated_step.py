@@ -1,8 +1,8 @@
-"""An accelerator that is only a clock: a step of a set time, asynchronous, using no CPU.
+"""An accelerator that is only a clock: asynchronous steps of a set time that use no CPU.
 
 A step is a jitted computation whose custom call sleeps until a deadline that the host computed at
-dispatch. Its results are real `jax.Array`s, so everything that waits for a real step also waits for
-this one, and the runtime limits the steps in flight as for a real device.
+dispatch. Its results are real `jax.Array`s, so everything that waits for a real step waits for it
+too, and the runtime limits the steps in flight as on a real device.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.step_runner import StepFactory, array_of, make_step
+from netpipe.measuring.training.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
 _NS = 1_000_000_000
@@ -28,11 +28,11 @@ _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
 
 class AbsentError(MisuseError, AttributeError):
-    """An attribute that a stand-in does not have; `hasattr` and `getattr` see it as absent."""
+    """A stand-in lacks an attribute; `hasattr` and `getattr` see it as absent."""
 
 
 class _StandIn:
-    """A part of an emulated training: reading an attribute that it does not have is misuse."""
+    """A part of an emulated training; reading an attribute that it lacks is misuse."""
 
     _name: str
     _way_out: str
@@ -49,7 +49,7 @@ class _StandIn:
 class EmulatedState(_StandIn):
     """A state that only keeps the steps in order.
 
-    Its only leaf, float32 (8, 8), is ready when the step is done that returned it.
+    Its only leaf, float32 (8, 8), is ready when the step that returned it is done.
     """
 
     _token: Any
@@ -68,7 +68,7 @@ class EmulatedState(_StandIn):
 
 
 class OnlyLoss(dict[str, Any], _StandIn):
-    """The aux without a real step to stand in for: a dict with the only key `loss`."""
+    """The aux if there is no real step: a dict with the only key `loss`."""
 
     _name = "aux"
     _way_out = (
@@ -89,10 +89,10 @@ jax.tree_util.register_pytree_node(
 
 
 class Engines:
-    """When a device's copy engine and its compute engine are free, on a clock in nanoseconds.
+    """The copy engine and the compute engine of a device, on a clock in nanoseconds.
 
     Each does one thing at a time, in order. A deadline follows from the previous deadline, not from
-    when the sleeper woke up, so that short steps take exactly their time on average.
+    the moment of waking up, so short steps take exactly their time on average.
     """
 
     def __init__(self, step_s: float, copy_bytes_per_s: float = inf) -> None:
@@ -102,29 +102,28 @@ class Engines:
         self._copy_ns_per_byte = _NS / copy_bytes_per_s
 
     def dispatch(self, now_ns: int, copied_bytes: int) -> int:
-        """Return when a step is done that is dispatched now and waits for its batch's copy."""
+        """Return the end of a step that is dispatched now and waits for the copy of its batch."""
         copy_ns = round(copied_bytes * self._copy_ns_per_byte)
         self._copies_done_ns = max(self._copies_done_ns, now_ns) + copy_ns
         self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns
         return self.free_ns
 
     def device_step(self, done_ns: int) -> DeviceStep:
-        """Return the beginning and the end of the step that is done at this time."""
+        """Return the begin and the end of the step that ends at `done_ns`."""
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
 class EmulatedStep(_StandIn):
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
-    An array is copied when the step first sees it: a resident batch once, and arrays computed from
-    it on the device once more. The step begins when its copy and the step before it are done. It
-    compiles anew for new shapes or dtypes of the batch.
+    An array is copied when the step first sees it. The step begins when this copy and the previous
+    step are done. It compiles anew for new shapes or dtypes of the batch.
 
-    The `real` step is traced for the shapes of its aux and never run; without it, aux is
+    The `real` step is traced for the shapes of its aux and never run; without it, the aux is
     `{"loss": float32 ()}`.
 
     Attributes:
-        device_step: When the device begins and ends the last step that was dispatched.
+        device_step: Begin and end of the last dispatched step on the device.
     """
 
     device_step: DeviceStep
@@ -141,7 +140,7 @@ class EmulatedStep(_StandIn):
         self._compiled: dict[object, Callable[[Any, Any], tuple[Any, Any]]] = {}
 
     def initial_state(self) -> EmulatedState:
-        """Return the state to hand to the first step."""
+        """Return the state for the first step."""
         return EmulatedState(jnp.zeros(_TOKEN.shape, _TOKEN.dtype))
 
     def __call__(self, state: EmulatedState, batch: Any) -> tuple[EmulatedState, Any]:
@@ -163,7 +162,7 @@ class EmulatedStep(_StandIn):
             self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
         # After compiling, because a real device does not begin before its program is compiled.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
-        # As two uint32, because by default jax converts 64 bits to 32.
+        # As two uint32, because jax converts 64 bits to 32 by default.
         deadline = np.array([done_ns], np.uint64).view(np.uint32)
         self.device_step = self._engines.device_step(done_ns)
         return self._compiled[kind](deadline, state)
@@ -171,11 +170,8 @@ class EmulatedStep(_StandIn):
     def _copied_bytes(self, arrays: Sequence[Any]) -> int:
         """Return the bytes that the device does not have yet, and record that it has them."""
         copied = 0
-        for array in arrays:
-            if array is None:
-                continue
+        for array in filter(lambda array: array is not None, arrays):
             if self._on_device.get(id(array)) is not array:
-                # By default jax converts 64 bits to 32.
                 copied += array.size * jax.dtypes.canonicalize_dtype(array.dtype).itemsize
             if isinstance(array, jax.Array):
                 self._on_device[id(array)] = array
@@ -187,8 +183,8 @@ def _trace_aux(
 ) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
-    The factory is traced too, because its state may not fit into this host's memory. A factory
-    that cannot be traced is run. Of `arrays`, None stands for a leaf that stays on the host.
+    The factory is traced too, because its state may not fit into this host's memory; if it cannot
+    be traced, it is run. `arrays` has None for each leaf that stays on the host.
     """
     if real is None:
         return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
@@ -217,7 +213,7 @@ def _trace_aux(
 
 
 def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Compile `(deadline, state) -> (state, aux)`, done at the deadline."""
+    """Compile `(deadline, state) -> (state, aux)`, which ends at the deadline."""
     sleep_until = jax.ffi.ffi_call(_register_sleep_target(), _TOKEN, has_side_effect=True)
 
     def compute(deadline: Any, state: EmulatedState) -> tuple[EmulatedState, Any]:
@@ -236,10 +232,10 @@ def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 @cache
 def _register_sleep_target() -> str:
-    """Teach XLA's CPU runtime a custom call that sleeps until a deadline, and return its name.
+    """Register a custom call of XLA's CPU runtime that sleeps until a deadline; return its name.
 
     Its operands are the deadline on `CLOCK_MONOTONIC` in nanoseconds, uint32 (2,) in memory order,
-    and whatever must be computed before; its result is not written and holds anything.
+    and a value that must be computed before. Its result is never written.
     """
     handler = jax.ffi.pycapsule(ctypes.cast(_HANDLER, ctypes.c_void_p))
     jax.ffi.register_ffi_target("netpipe_sleep_until", handler, platform="cpu")
@@ -250,7 +246,7 @@ def _structure(**fields: Any) -> type[ctypes.Structure]:
     return type("_Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-# XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to the last field used.
+# XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to the last used field.
 _SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
 _EXTENSION = _structure(struct_size=_SIZE, type=_INT, next=_POINTER)
 _VERSION = _structure(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)
@@ -290,7 +286,7 @@ def _sleep_until(frame: Any) -> None:
     if call.stage != _EXECUTE_STAGE:
         return
     deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
-    # Python sleeps until a moment of the same clock, and goes on where a signal interrupts it.
+    # Python sleeps by the same clock, and goes on after a signal.
     time.sleep(max(0.0, (deadline - time.monotonic_ns()) / _NS))
 
 

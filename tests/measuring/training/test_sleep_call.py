@@ -1,4 +1,4 @@
-"""The C structures behind the emulated accelerator, pinned against the installed jaxlib's."""
+"""The C structures of the emulated accelerator, compared with the installed jaxlib's."""
 
 import ctypes
 import re
@@ -9,27 +9,20 @@ import jaxlib
 import numpy as np
 import pytest
 
-from netpipe.measuring import emulated_step
+from netpipe.measuring.training import emulated_step
 
 HEADER = Path(jaxlib.__file__).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
 
-# Our structure, XLA's name of it, and XLA's names of the fields that we declare.
+HEAD = "struct_size extension_start"
+# Our structure, XLA's name for it, and XLA's names for the declared fields.
 LAYOUTS: list[tuple[type[ctypes.Structure], str, str]] = [
     (emulated_step._EXTENSION, "XLA_FFI_Extension_Base", "struct_size type next"),
-    (
-        emulated_step._VERSION,
-        "XLA_FFI_Api_Version",
-        "struct_size extension_start major_version minor_version",
-    ),
+    (emulated_step._VERSION, "XLA_FFI_Api_Version", f"{HEAD} major_version minor_version"),
     (emulated_step._METADATA, "XLA_FFI_Metadata", "struct_size api_version"),
     (emulated_step._METADATA_EXTENSION, "XLA_FFI_Metadata_Extension", "extension_base metadata"),
-    (emulated_step._BUFFER, "XLA_FFI_Buffer", "struct_size extension_start dtype data"),
-    (emulated_step._ARGUMENTS, "XLA_FFI_Args", "struct_size extension_start size types args"),
-    (
-        emulated_step._CALL_FRAME,
-        "XLA_FFI_CallFrame",
-        "struct_size extension_start api ctx stage args",
-    ),
+    (emulated_step._BUFFER, "XLA_FFI_Buffer", f"{HEAD} dtype data"),
+    (emulated_step._ARGUMENTS, "XLA_FFI_Args", f"{HEAD} size types args"),
+    (emulated_step._CALL_FRAME, "XLA_FFI_CallFrame", f"{HEAD} api ctx stage args"),
 ]
 RENAMED = {
     "XLA_FFI_Extension_Type": "XLA_FFI_InternalExtension_Type",
@@ -50,7 +43,7 @@ BYTES = {
 def header() -> str:
     """XLA's header of its foreign function interface, without comments.
 
-    Since jaxlib 0.12 what was called an extension is an internal extension, laid out as before.
+    Since jaxlib 0.12 an extension is called an internal extension, with the same layout.
     """
     if not HEADER.is_file():
         pytest.skip("this jaxlib comes without its headers")
@@ -61,7 +54,7 @@ def header() -> str:
 
 
 def fields_of(header: str, name: str) -> list[tuple[str, int]]:
-    """Return the name and the bytes of every field of a structure, 0 for an unknown type."""
+    """Return the name and the bytes of each field of a structure, 0 for an unknown type."""
     body = re.search(rf"struct {name} {{(.*?)}}", header, re.DOTALL)
     assert body is not None, f"{name} is gone from {HEADER}"
     pointer = ctypes.sizeof(ctypes.c_void_p)
@@ -75,7 +68,7 @@ def fields_of(header: str, name: str) -> list[tuple[str, int]]:
 def test_a_structure_is_laid_out_as_in_the_header(
     header: str, ours: type[ctypes.Structure], name: str, fields: str
 ) -> None:
-    """The fields that we declare come in XLA's order, with XLA's sizes."""
+    """The declared fields have XLA's order and sizes."""
     theirs = fields_of(header, name)[: len(ours._fields_)]
     sizes = [ctypes.sizeof(field[1]) for field in ours._fields_]
     assert theirs == list(zip(fields.split(), sizes, strict=True))
@@ -89,12 +82,12 @@ def test_a_structure_is_laid_out_as_in_the_header(
     ],
 )
 def test_a_constant_has_the_value_of_the_header(header: str, name: str, value: int) -> None:
-    """What the handler compares with is what XLA sends."""
+    """The handler compares with XLA's values."""
     assert re.search(rf"\b{name} = {value}\b", header)
 
 
 def test_the_interface_has_the_version_that_was_declared(header: str) -> None:
-    """A handler made for another major version would be refused."""
+    """XLA refuses a handler for another major version."""
     major, minor = emulated_step._API_VERSION
     assert re.search(rf"#define XLA_FFI_API_MAJOR {major}\b", header)
     found = re.search(r"#define XLA_FFI_API_MINOR (\d+)", header)
@@ -103,7 +96,7 @@ def test_the_interface_has_the_version_that_was_declared(header: str) -> None:
 
 
 def call_frame(deadline_ns: int, stage: int) -> ctypes.Structure:
-    """Make what XLA hands to the handler, with the deadline as its first argument."""
+    """Make a call of the handler with the deadline as its first argument."""
     deadline = np.array([deadline_ns], np.uint64)
     buffer = emulated_step._BUFFER(data=deadline.ctypes.data)
     values = (ctypes.POINTER(emulated_step._BUFFER) * 1)(ctypes.pointer(buffer))
@@ -114,26 +107,23 @@ def call_frame(deadline_ns: int, stage: int) -> ctypes.Structure:
 
 
 def test_the_handler_sleeps_until_the_deadline() -> None:
-    """It returns when the clock has reached the deadline, and at once when it has passed."""
+    """It returns at the deadline, or at once if that has passed."""
     deadline_ns = time.monotonic_ns() + 20_000_000
-    emulated_step._sleep_until(
-        ctypes.pointer(call_frame(deadline_ns, emulated_step._EXECUTE_STAGE))
-    )
+    frame = call_frame(deadline_ns, emulated_step._EXECUTE_STAGE)
+    emulated_step._sleep_until(ctypes.pointer(frame))
     assert time.monotonic_ns() >= deadline_ns
-    emulated_step._sleep_until(
-        ctypes.pointer(call_frame(deadline_ns, emulated_step._EXECUTE_STAGE))
-    )
+    emulated_step._sleep_until(ctypes.pointer(frame))
 
 
 def test_the_handler_sleeps_in_no_other_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """XLA also calls it to prepare and to initialise: nothing waits then."""
+    """It does not wait when XLA prepares and initialises."""
     monkeypatch.setattr(time, "sleep", None)  # sleeping would fail
     for stage in range(emulated_step._EXECUTE_STAGE):
         emulated_step._sleep_until(ctypes.pointer(call_frame(2**62, stage)))
 
 
 def test_the_handler_tells_its_version() -> None:
-    """Asked for metadata it writes the version of the interface that it was made for."""
+    """It answers a request for metadata with the version of its interface."""
     metadata = emulated_step._METADATA(api_version=emulated_step._VERSION(major=-1, minor=-1))
     extension = emulated_step._METADATA_EXTENSION(
         emulated_step._EXTENSION(type=emulated_step._METADATA_TYPE), ctypes.pointer(metadata)

@@ -1,4 +1,4 @@
-"""The trainer's loop, observed from outside: when it asks for batches, when its steps are done."""
+"""The trainer's loop, observed from outside: its requests for batches, the ends of its steps."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +13,19 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, mark, mark_step
-from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import (
+from netpipe.measuring.training.emulated_step import EmulatedStep
+from netpipe.measuring.training.profiler_trace import (
+    DEVICE,
+    DISPATCH,
+    LOADING,
+    LOOP,
+    STEP,
+    mark,
+    mark_step,
+)
+from netpipe.measuring.training.stack_sampler import StackSampler
+from netpipe.measuring.training.step_runner import (
     Aux,
     Done,
     State,
@@ -29,19 +37,19 @@ from netpipe.measuring.step_runner import (
     is_finite,
     is_ready,
 )
-from netpipe.measuring.token_counts import Counted
+from netpipe.measuring.training.token_counts import Counted
 from netpipe.results.step_times import DeviceStep, StepTimes, timeline
 
-# Steps of a block that is cut short.
+# Counted steps of a block that is cut short.
 _MIN_STEPS = 3
-# Batches per call of the step, at most: a loop that prefetches takes batches ahead.
+# A loop that prefetches takes batches ahead of its steps.
 _MAX_BATCHES_PER_STEP = 1.5
 
 Loop = Callable[[Iterator[Batch], State, Step], object]
 
 
 def late_reading_loop(batches: Iterator[Batch], state: State, step: Step) -> None:
-    """Train as a careful trainer does: read each metric after the next step is dispatched."""
+    """Train, and read each metric after the next step is dispatched, as a careful trainer does."""
     read = getattr_static(step, "wait", None) or (lambda aux: np.asarray(first_array(aux)))
     late: Aux = None
     for batch in batches:
@@ -53,14 +61,14 @@ def late_reading_loop(batches: Iterator[Batch], state: State, step: Step) -> Non
 
 @dataclass(frozen=True)
 class TrainBlock:
-    """A block of real training steps, the first few left out.
+    """A block of real training steps, without the skipped ones.
 
     Attributes:
         steps_s: Seconds between the completions of one step and the next.
-        asked: How often a batch was asked for.
-        ready: How often the step before was done by then.
-        exposed_s: Seconds in which the device idles: from requests that found the step done to the
-            next call of the step.
+        asked: Requests for a batch.
+        ready: Requests at which the previous step was done.
+        exposed_s: Idle seconds of the device: from requests that found the step done to the next
+            call of the step.
         counted: The tokens of the last batch; None if they cannot be counted.
     """
 
@@ -85,8 +93,8 @@ class TrainBlock:
 class BlockLength:
     """The length of a block of real steps.
 
-    The first ones, at least 1, are skipped until loading and computing overlap; then `steps` count.
-    Once a few have counted, the block also ends after `limit_s` seconds, or where the epoch ends.
+    The first `skipped` steps, at least 1, do not count, as loading and computing do not overlap
+    yet. Then `steps` count; after a few, `limit_s` seconds or the epoch's end also end the block.
     """
 
     steps: int
@@ -107,7 +115,7 @@ def run_train_block(
     length: BlockLength,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
-    """Run the trainer's loop over some batches; with a sampler, its times do not count.
+    """Run the trainer's loop over a block of batches; a sampler makes its times useless.
 
     Raises:
         MisuseError: The loop does not call the step once a batch.
@@ -118,7 +126,7 @@ def run_train_block(
         run_loop(loop, iter(batches), stepper.state, watched)
     finally:
         device_steps = watched.wait_for_device()
-    # A loop may treat a failure of the loader as the end of the batches.
+    # The loop may have taken a failure of the loader for the end of the batches.
     if batches.failure is not None:
         raise batches.failure
     given, called, skipped = batches.given, len(device_steps), length.skipped
@@ -149,21 +157,19 @@ def run_train_block(
 
 
 class WatchedStep:
-    """A step that keeps the state and timestamps the completion of every call in a side thread.
+    """A step that keeps the state, and timestamps the completion of each call in a side thread.
 
     Other attributes are those of the step itself.
     """
 
     def __init__(self, stepper: StepRunner, step: Step | None = None) -> None:
         self.latest: Done | None = None
-        self.depth = 0
+        self.depth, self.exposed_s = 0, 0.0
         self.dispatched_s: list[float] = []
         self.idle_since_s: float | None = None
-        self.exposed_s = 0.0
         self.wait = stepper.wait
-        self._stepper = stepper
+        self._stepper, self._clock = stepper, stepper.clock
         self._step = step or stepper.step
-        self._clock = stepper.clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
         self._device_steps: list[DeviceStep] = []
@@ -172,7 +178,7 @@ class WatchedStep:
         self._stamping = self._thread.submit(self._stamp_completions)
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
-        """Call the step and record when."""
+        """Call the step, and record the times of the call."""
         called_s = self._clock()
         if self.idle_since_s is not None:
             self.exposed_s += called_s - self.idle_since_s
@@ -181,7 +187,7 @@ class WatchedStep:
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         self._called_s.append(called_s)
-        # The state that came in may have been donated: only the newest is alive.
+        # The state that came in may have been donated.
         self._stepper.state = state
         self.latest = self._stepper.find_done(aux)
         if isinstance(self._step, EmulatedStep):
@@ -205,10 +211,10 @@ class WatchedStep:
             self._done_s.append(self._clock())
 
     def wait_for_device(self) -> list[DeviceStep]:
-        """Wait for the last step; return when the device could begin each step, and was done.
+        """Wait for the last step; return when the device could begin each step, and ended it.
 
-        The side thread sees completions late while the loop holds Python's lock. An emulated
-        device knows its own exactly.
+        The side thread sees completions late while the loop holds Python's lock, so an emulated
+        device gives its own exact times.
         """
         self._dispatched.put(None)
         self._thread.shutdown()
@@ -218,10 +224,9 @@ class WatchedStep:
 
 @dataclass
 class WatchedBatches:
-    """A finite run of batches that records how long the loop waits for each.
+    """The batches of a block; records how long the loop waits for each.
 
-    Before each request it probes whether the step before is done, which it is when something in
-    the loop has waited for it.
+    Each request probes whether the previous step is done, which shows that the loop waited for it.
     """
 
     puller: Puller
@@ -255,10 +260,9 @@ class WatchedBatches:
 
     def _is_over(self, started: float) -> bool:
         counted = self.given - self.length.skipped
-        if counted >= self.length.steps:
-            return True
         late = self.clock() - started > self.length.limit_s
-        return counted >= _MIN_STEPS and (late or not self.puller.epoch_has(1))
+        ends = late or not self.puller.epoch_has(1)
+        return counted >= self.length.steps or (counted >= _MIN_STEPS and ends)
 
     def _probe(self, latest: Done) -> None:
         ready = is_ready(latest)
@@ -276,7 +280,7 @@ class WatchedBatches:
         except Exception as error:
             self.failure = error
             raise
-        # Like the wait, this leaves out the time in which the loader was started again.
+        # Like the wait, this excludes a restart of the loader.
         self.asked_s.append(self.clock() - wait_s)
         self.waits_s.append(wait_s)
         return batch

@@ -1,4 +1,4 @@
-"""What a loop does itself, and what watching it costs, on steps that do nothing."""
+"""The work of a loop, and the cost of watching it, on steps that do nothing."""
 
 from collections.abc import Iterator
 from itertools import islice, repeat
@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.measuring.training.loop_overhead import (
+    measure_host_s_per_step,
+    measure_instruments_s_per_step,
+)
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import late_reading_loop
 from tests.fakes import FakeClock
-from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
+from tests.measuring.simulated import BATCH, counting_step, syncing_loop, working_loop
 
 
 def warm_stepper(clock: FakeClock, step: Any = counting_step) -> StepRunner:
@@ -23,15 +26,14 @@ def warm_stepper(clock: FakeClock, step: Any = counting_step) -> StepRunner:
     return stepper
 
 
-def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
-    """H runs from a batch to the request for the next, without the step and the first time."""
-    clock = FakeClock()
+def test_the_loops_own_work_is_what_it_does_between_steps(clock: FakeClock) -> None:
+    """H is the time from a batch to the next request, without the step and the first batch."""
 
     def slow_step(state: int, batch: Any) -> tuple[int, Any]:
         clock.sleep(1.0)
         return counting_step(state, batch)
 
-    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    def both_sides(batches: Iterator[Any], state: Any, step: Any) -> None:
         for number, batch in enumerate(batches):
             clock.sleep(0.5)
             state, aux = step(state, batch)
@@ -40,27 +42,26 @@ def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
 
     stepper = warm_stepper(clock, slow_step)
     before = stepper.state
-    assert measure_host_s_per_step(stepper, working_loop, 4) == pytest.approx(0.75)
+    assert measure_host_s_per_step(stepper, both_sides, 4) == pytest.approx(0.75)
     assert stepper.state == before
 
 
-def test_the_loop_waits_for_a_step_in_its_own_way() -> None:
-    """The loop of netpipe itself takes the step's `wait`, also of a step that does nothing."""
+def test_the_loop_waits_for_a_step_in_its_own_way(clock: FakeClock) -> None:
+    """The harness's own loop uses the `wait` of the step."""
     waited: list[Any] = []
 
     def step(state: int, _: Any) -> tuple[int, str]:
         return state + 1, "no array"
 
     step.wait = waited.append  # type: ignore[attr-defined]
-    stepper = warm_stepper(FakeClock(), step)
+    stepper = warm_stepper(clock, step)
     waited.clear()
     assert measure_host_s_per_step(stepper, late_reading_loop, 4) == 0.0
     assert waited == ["no array"] * len(waited) != []
 
 
-def test_a_loop_may_change_the_batch_it_is_given() -> None:
-    """It is given a new one each time, as a loader would give it."""
-    clock = FakeClock()
+def test_a_loop_may_change_the_batch_it_is_given(clock: FakeClock) -> None:
+    """It gets a new batch each time, as from a loader."""
 
     def consuming_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for batch in batches:
@@ -73,9 +74,8 @@ def test_a_loop_may_change_the_batch_it_is_given() -> None:
     assert (stepper.host_batches[0]["x"] == 0).all()
 
 
-def test_a_loop_may_delete_what_it_has_read() -> None:
-    """Each aux without work is a new one, so that it may be read, or freed, as any other."""
-    clock = FakeClock()
+def test_a_loop_may_delete_what_it_has_read(clock: FakeClock) -> None:
+    """Each aux is a new one, so it may be read or freed."""
     seen: list[int] = []
 
     def freeing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
@@ -89,24 +89,23 @@ def test_a_loop_may_delete_what_it_has_read() -> None:
     assert len(seen) == 5
 
 
-def test_a_long_loop_is_given_up_in_time() -> None:
-    """Beyond its limit, a loop that works for long is given no more batches."""
-    clock = FakeClock()
-    own_s = measure_host_s_per_step(warm_stepper(clock), slow_loop(clock), 100, limit_s=8.0)
+def test_a_long_loop_is_given_up_in_time(clock: FakeClock) -> None:
+    """After its limit, a slow loop gets no more batches."""
+    own_s = measure_host_s_per_step(warm_stepper(clock), working_loop(clock, 3.0), 100, limit_s=8.0)
     assert own_s == pytest.approx(3.0)
     assert clock() == pytest.approx(9.0)
 
 
-def test_a_loop_that_waits_for_results_does_no_work() -> None:
-    """On results that are ready a sync takes no time, so that H tells work from waiting."""
-    clock = FakeClock()
+def test_a_loop_that_waits_for_results_does_no_work(clock: FakeClock) -> None:
+    """A sync on ready results takes no time, so H is work and not waiting."""
     assert measure_host_s_per_step(warm_stepper(clock), syncing_loop, 4) == 0.0
 
 
 @pytest.mark.parametrize(("steps", "work_s"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
-def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> None:
-    """A loop that stops early is timed as far as it asked for more."""
-    clock = FakeClock()
+def test_a_loop_of_few_steps_has_the_work_that_it_did(
+    clock: FakeClock, steps: int, work_s: float
+) -> None:
+    """A loop that stops early is timed up to its last request."""
 
     def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for batch in islice(batches, steps):
@@ -116,9 +115,8 @@ def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> 
     assert measure_host_s_per_step(warm_stepper(clock), short_loop, 4) == work_s
 
 
-def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the watched step does beside a bare one is a cost of each step; the quickest counts."""
-    clock = FakeClock()
+def test_instruments_cost_what_they_add(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference of a watched and a bare step counts, by the fastest of the runs."""
     stepper = warm_stepper(clock)
     assert measure_instruments_s_per_step(stepper, 10, 3) == 0.0
 
@@ -132,18 +130,6 @@ def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None
         clock.sleep(costs_s[-1])
         return jnp.float32(0)
 
-    monkeypatch.setattr("netpipe.measuring.step_runner.first_array", slow_look)
-    monkeypatch.setattr("netpipe.measuring.loop_overhead.Puller", next_puller)
+    monkeypatch.setattr("netpipe.measuring.training.step_runner.first_array", slow_look)
+    monkeypatch.setattr("netpipe.measuring.training.loop_overhead.Puller", next_puller)
     assert measure_instruments_s_per_step(stepper, 10, 3) == pytest.approx(0.002)
-
-
-def test_a_loop_that_takes_its_batches_with_next_has_its_work() -> None:
-    """It is ended by the last batch, and what it did before is counted."""
-    clock = FakeClock()
-
-    def endless_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        while True:
-            state, _ = step(state, next(batches))
-            clock.sleep(0.5)
-
-    assert measure_host_s_per_step(warm_stepper(clock), endless_loop, 4) == 0.5

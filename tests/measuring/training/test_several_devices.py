@@ -1,4 +1,4 @@
-"""A step over several devices is timed on batches that lie where the loader puts them."""
+"""A step over several devices is timed on batches with the loader's sharding."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def loader():
 
 @jax.jit
 def train(state, batch):
-    # No reduction: XLA's collectives between a CPU's devices may wait for each other for ever.
+    # No reduction, because XLA's collectives between CPU devices may deadlock.
     return state * 0.999, {"loss": batch["x"] @ state}
 
 def step():
@@ -37,7 +37,7 @@ def step():
 def test_resident_batches_keep_their_sharding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the step alone would contain the copies between devices."""
+    """The step alone contains no copies between devices."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
     target = tmp_path / "several_devices.py"
     target.write_text(TARGET)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.measuring.token_counts import BY_ELEMENTS, Counted, count_tokens
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, Counted, count_tokens
 
 INPUTS = np.zeros((2, 4), np.int32)
 SEGMENTATION = np.array([[1, 1, 2, 0], [1, 0, 0, 0]])
@@ -22,7 +22,7 @@ SEGMENTATION = np.array([[1, 1, 2, 0], [1, 0, 0, 0]])
     ],
 )
 def test_padding_does_not_count(name: str, dtype: str) -> None:
-    """Tokens are where a segmentation or a mask is above 0, under the names that packages use."""
+    """Tokens are where a segmentation or a mask is above 0, under the names of known packages."""
     batch = {"inputs": INPUTS, name: SEGMENTATION.astype(dtype)}
     counted = count_tokens(batch)
     assert counted == Counted(2, 4, 8, f"those whose {name} is above 0")
@@ -31,7 +31,7 @@ def test_padding_does_not_count(name: str, dtype: str) -> None:
 
 
 def test_the_inputs_count_before_the_targets() -> None:
-    """The step reads the inputs; targets may be padded at the end of each segment too."""
+    """Targets may also be padded at the end of each segment."""
     targets = {"targets": INPUTS, "targets_segmentation": np.zeros((2, 4))}
     batch = {**targets, "inputs": INPUTS, "inputs_segmentation": SEGMENTATION}
     assert count_tokens(batch).tokens == count_tokens(dict(reversed(batch.items()))).tokens == 4
@@ -46,10 +46,9 @@ def test_the_inputs_count_before_the_targets() -> None:
         {"semantic_segmentation": SEGMENTATION},
         {},
     ],
-    ids=["of-pairs", "inverted", "of-an-image", "of-a-scene", "none"],
 )
 def test_padding_is_not_guessed(other: dict[str, Any]) -> None:
-    """Zeros in the inputs may be tokens, and other leaves may mean anything."""
+    """Zeros in the inputs may be tokens, and other leaves are not masks."""
     assert count_tokens({"inputs": INPUTS, **other}) == Counted(2, 8, 8, BY_ELEMENTS)
 
 
@@ -72,7 +71,7 @@ def test_without_a_segmentation_every_element_counts(batch: Any, rows: int, elem
 
 
 def test_tensors_count_as_arrays() -> None:
-    """A torch tensor's `size` is a method."""
+    """The `size` of a torch tensor is a method."""
 
     class Tensor:
         shape = (2, 3)

@@ -1,4 +1,4 @@
-"""Counting the tokens of a batch, by the leaf that says where its padding is."""
+"""Counting the tokens of a batch, by the leaf that marks its padding."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 
 BY_ELEMENTS: Final = "all elements of a batch's first array, padding too"
 
-# MaxText's packing, Grain's, Hugging Face's and BERT's. Under other names, 0 may not mean padding.
+# The names of MaxText, Grain, Hugging Face and BERT. Under other names 0 may not mean padding.
 _MARK: Final = re.compile(
     r"(.*\.)?((inputs|targets)_segmentation|\w+_segment_ids|attention_mask|input_mask)"
 )
@@ -18,7 +18,7 @@ _MARK: Final = re.compile(
 
 @dataclass(frozen=True)
 class Counted:
-    """The tokens of one batch, and its token positions, padding included (`slots`)."""
+    """The tokens of one batch, and its token positions including padding (`slots`)."""
 
     examples: int
     tokens: int
@@ -27,15 +27,15 @@ class Counted:
 
     @property
     def padding_fraction(self) -> float:
-        """The fraction of the positions that is padding; 0 for a batch without positions."""
+        """Fraction of the positions that is padding; 0 for a batch without positions."""
         return 1 - self.tokens / self.slots if self.slots else 0.0
 
 
 def count_tokens(batch: object) -> Counted:
-    """Count where a segmentation or a mask is above 0; without one, every element is a token."""
+    """Count the tokens: elements where a segmentation or mask is above 0, or all without one."""
     leaves = dict(name_leaves(batch))
     shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
-    # The mask of an attention may also have a place for each pair of tokens.
+    # An attention mask may also have a place for each pair of tokens.
     places = list(shapes.values())
     marks = [name for name in leaves if _MARK.fullmatch(name) and places.count(shapes[name]) > 1]
     if marks:

@@ -1,6 +1,6 @@
-"""The profiler: the harness's marks in its traces, the overlap that a trace shows, a trace to keep.
+"""The profiler: the harness's marks in traces, a trace to keep, the overlap that a trace shows.
 
-Tracing slows down what it watches, so a traced block is never timed.
+Tracing slows a block down, so a traced block is never timed.
 """
 
 import gzip
@@ -22,12 +22,12 @@ from netpipe.whole_file import write_whole
 Span = tuple[float, float]
 """Start and end in nanoseconds."""
 
-# A real step as its loop sees it, from the request for its batch to the next one's, numbered.
+# A real step in its loop, numbered: from the request for its batch to the next request.
 STEP = "netpipe.step"
-# Within a step: the wait for its batch, then what the loop does until it asks for the next.
+# The two parts of a step: the wait for its batch, then the work of the loop.
 LOADING = "netpipe.loading"
 LOOP = "netpipe.loop"
-# Within what the loop does: the call of the step, which returns before the device is done.
+# The call of the step within the loop's work; it returns before the device is done.
 DISPATCH = "netpipe.dispatch"
 # Before the steps: buffered batches are pulled and thrown away.
 DRAIN = "netpipe.drain"
@@ -35,14 +35,13 @@ DRAIN = "netpipe.drain"
 DEVICE = "netpipe.device"
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
-# of operations. Their other lines, as "Steps", are derived from these and span idle time too.
+# of operations. Their other lines, such as "Steps", are derived from these and span idle time.
 _WORK_LINES = ("Stream #", "XLA Ops")
-# Copies feed the device, they do not compute.
 _COPIES = ("MemcpyH2D", "MemcpyD2H")
-# XLA's CPU client has no plane of its own: its operations carry this statistic on any thread.
+# XLA's CPU client has no plane: its operations carry this statistic, on any thread.
 _OPERATION = "hlo_op"
 
-# The profiler names every Python thread "python"; the marks on a thread tell which it is.
+# The profiler names every Python thread "python", so threads are named after their marks.
 THREADS: Final = {
     LOADING: "loading, ahead of the training loop",
     DISPATCH: "training loop",
@@ -58,25 +57,24 @@ mark_step = jax.profiler.StepTraceAnnotation
 
 
 class NoTraceError(HarnessError):
-    """The profiler gives no trace: it is forbidden, in use, or has no room."""
+    """The profiler cannot trace: it is forbidden, in use, or has no room."""
 
 
 def trace_file(folder: Path, name: str, device_key: str) -> Path:
-    """Return the file for the trace of what has this name, which may be "", on a device."""
+    """Return the file for the trace of `name`, which may be "", on a device."""
     words = re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-.")[-_MAX_NAME_LENGTH:]
     return folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
 
 
 def keep_trace(run: Callable[[], object], file: Path) -> None:
-    """Run a function under the profiler and keep the trace, for a person to open in Perfetto.
+    """Run a function under the profiler and keep the trace for Perfetto.
 
     The file is gzipped JSON in Chrome's trace event format.
 
     Raises:
-        NoTraceError: There is no trace; no file was written.
+        NoTraceError: Tracing failed; no file was written.
     """
-    # Perfetto rejects the metadata that the profiler adds, and only the JSON file names the thread
-    # of each event.
+    # Perfetto rejects the metadata that the profiler adds. Only the JSON file has thread names.
     with record_trace(run, "*.trace.json.gz") as found:
         try:
             events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
@@ -90,7 +88,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
 
 
 def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a trace's events, in which a thread that holds marks is named after them."""
+    """Return the events of a trace, with threads named after the marks that they hold."""
     names = {
         (event["pid"], event["tid"]): thread
         for marked, thread in THREADS.items()
@@ -108,9 +106,9 @@ def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     """Return the shared time of loading and device work over the shorter of the two.
 
-    0: the loop loads and computes in turns; 1: one is hidden behind the other; None without a
-    trace, or when it shows no loading or no device work. Never call it inside a timed window. `run`
-    loads inside `mark(LOADING)` and returns when the device is done; some 20 steps are enough.
+    0: the loop loads and computes in turns; 1: one is hidden behind the other; None: a trace is not
+    possible, or shows no loading or no device work. `run` loads inside `mark(LOADING)` and returns
+    when the device is done. Never call this inside a timed window.
     """
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:
@@ -123,10 +121,10 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 @contextmanager
 def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
-    """Run a function under the profiler, unless it cannot be started, and yield its `wanted` file.
+    """Run a function under the profiler and yield the file of the trace that matches `wanted`.
 
     Raises:
-        NoTraceError: There is no trace.
+        NoTraceError: Tracing failed. If it did not start, the function was not run.
     """
     with ExitStack() as stack:
         try:
@@ -165,13 +163,11 @@ def _explain_failure(action: str) -> Iterator[None]:
 
 
 def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], list[Span]]:
-    """Return when a trace's host loaded, and when its device worked.
+    """Return the spans of a trace in which the host loaded and the device worked.
 
-    The device is the accelerator whose plane shows work; without one it is XLA's CPU client.
+    The device is the accelerator whose plane shows work, else XLA's CPU client.
     """
-    loads: list[Span] = []
-    on_host: list[Span] = []
-    on_device: list[Span] = []
+    loads, on_host, on_device = list[Span](), list[Span](), list[Span]()
     for plane in trace.planes:
         if plane.name.startswith("/device:"):
             work = (line for line in plane.lines if line.name.startswith(_WORK_LINES))
@@ -191,13 +187,11 @@ def _span(event: Any) -> Span:
 
 
 def overlap_fraction(loads: Sequence[Span], busy: Sequence[Span]) -> float | None:
-    """Return |loads and busy| / min(|loads|, |busy|), or None when one of them takes no time."""
+    """Return |loads and busy| / min(|loads|, |busy|), or None if one of them takes no time."""
     loads_ns, busy_ns = covered_ns(loads), covered_ns(busy)
     shorter_ns = min(loads_ns, busy_ns)
-    if shorter_ns <= 0:
-        return None
     shared_ns = loads_ns + busy_ns - covered_ns(chain(loads, busy))
-    return max(0.0, shared_ns) / shorter_ns
+    return max(0.0, shared_ns) / shorter_ns if shorter_ns > 0 else None
 
 
 def covered_ns(spans: Iterable[Span]) -> float:

@@ -1,4 +1,4 @@
-"""Running a step in every variation, with a step that moves the clock itself."""
+"""Running a step in every variation, on a clock that the step moves."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.measuring import step_runner
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.step_runner import (
+from netpipe.measuring.training import step_runner
+from netpipe.measuring.training.step_runner import (
     StepRunner,
     batch_bytes,
     first_array,
@@ -31,7 +31,7 @@ LIMIT_S = 100.0
 
 @dataclass
 class CountingStep:
-    """A step whose state counts the steps, and that keeps what it was given."""
+    """A step whose state counts the steps, and that keeps its batches."""
 
     clock: FakeClock
     batches: list[Any] = field(default_factory=list)
@@ -43,37 +43,31 @@ class CountingStep:
         return state + 1, {"loss": jnp.float32(state)}
 
     def seen(self) -> list[int]:
-        """Return the number that each batch was filled with."""
+        """Return the value in each batch."""
         return [int(batch["x"][0, 0]) for batch in self.batches]
 
 
 @pytest.fixture
-def step() -> CountingStep:
-    """A step on a clock of its own."""
-    return CountingStep(FakeClock())
+def step(clock: FakeClock) -> CountingStep:
+    """A step on the fake clock."""
+    return CountingStep(clock)
 
 
 @pytest.fixture
 def stepper(step: CountingStep) -> StepRunner:
-    """A stepper of that step, which starts at state 0."""
+    """A runner of that step from state 0."""
     return StepRunner(lambda: (0, step), HOST_BATCHES, step.clock)
 
 
-def test_the_first_array_tells_when_a_step_is_done() -> None:
-    """It is found wherever it lies in the aux, among leaves of other types."""
-    loss = jnp.float32(1)
-    assert first_array({"a": 3.0, "b": [None, np.zeros(2), loss]}) is loss
-
-
-@pytest.mark.parametrize("aux", [None, 1.0, {"loss": np.float32(1)}, []])
+@pytest.mark.parametrize("aux", [None, 1.0, {"loss": np.float32(1)}, [jax.random.key(0)]])
 def test_an_aux_without_an_array_is_misuse(aux: Any) -> None:
-    """Nothing tells when such a step is done."""
+    """The completion of such a step cannot be observed."""
     with pytest.raises(MisuseError, match=f"jax.Array.*found {type(aux).__name__}"):
         first_array(aux)
 
 
 def test_a_step_may_wait_in_its_own_way(clock: FakeClock) -> None:
-    """A step that returns no array and has a `wait` is timed by it, on batches as they are."""
+    """A step without arrays in its aux is timed by its `wait`, on batches as they are."""
     seen, waited = list[Any](), list[Any]()
 
     def step(state: int, batch: Any) -> tuple[int, str]:
@@ -95,17 +89,20 @@ def test_a_step_may_wait_in_its_own_way(clock: FakeClock) -> None:
 
 
 def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
-    """NumPy arrays become jax's with their values; names and numbers stay as they are."""
+    """Arrays of numbers become jax's; other arrays and leaves stay as they are."""
+    names, objects = np.array(["a", "b"]), np.array([None, {}])
     batch = {"x": np.arange(3, dtype=np.int32), "name": "a", "weight": 2}
-    moved = to_device(batch)
+    moved = to_device({**batch, "names": names, "objects": objects})
     assert isinstance(moved["x"], jax.Array)
     assert moved["x"].tolist() == [0, 1, 2]
     assert (moved["name"], moved["weight"]) == ("a", 2)
-    assert batch_bytes(batch) == batch_bytes(moved) == 12
+    assert moved["names"] is names
+    assert moved["objects"] is objects
+    assert batch_bytes(batch) == 12
 
 
 class ForeignArray:
-    """An array of another library, which numpy can read."""
+    """An array of another library, which NumPy can read."""
 
     nbytes = 24
 
@@ -115,19 +112,12 @@ class ForeignArray:
 
 
 def test_arrays_of_other_libraries_are_arrays() -> None:
-    """They count with their bytes and are copied, wherever they lie in a batch."""
+    """Their bytes count, and they are copied, wherever they are in a batch."""
     batch = (ForeignArray(), {"y": [ForeignArray()]}, "text")
     moved = to_device(batch)
     assert moved[1]["y"][0].tolist() == moved[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert moved[2] == "text"
     assert batch_bytes(batch) == batch_bytes(moved) == 48
-
-
-@pytest.mark.parametrize("values", [["a", "b"], [None, {}]])
-def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
-    """A device cannot hold text, nor objects."""
-    names = np.array(values)
-    assert to_device({"names": names})["names"] is names
 
 
 @pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
@@ -146,13 +136,13 @@ def test_a_step_factory_makes_a_pair(made: Any) -> None:
 def test_synthetic_batches_are_two_at_least(
     step: CountingStep, batches: list[Any], count: int
 ) -> None:
-    """A step is not timed on nothing, nor on one batch over and over."""
+    """A step is not timed on fewer than two batches."""
     with pytest.raises(MisuseError, match=rf"synthetic\(\).* 2 batches; found {count}"):
         StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
 
 
 def test_a_block_gives_the_time_of_one_step(stepper: StepRunner, step: CountingStep) -> None:
-    """Seconds are those of a step, whatever the number of steps; the state goes on."""
+    """The seconds do not depend on the number of steps; the state goes on."""
     assert stepper.measure_resident_s(4) == pytest.approx(STEP_S)
     assert stepper.measure_synced_s(3) == pytest.approx(STEP_S)
     assert stepper.measure_transfer_s(2) == pytest.approx(STEP_S)
@@ -161,7 +151,7 @@ def test_a_block_gives_the_time_of_one_step(stepper: StepRunner, step: CountingS
 
 
 def test_batches_are_used_in_rotation(stepper: StepRunner, step: CountingStep) -> None:
-    """Two batches take turns, so that none is found in the caches; all are on the device."""
+    """Two batches on the device take turns, so none stays in the caches."""
     stepper.measure_resident_s(3)
     stepper.measure_transfer_s(2)
     assert step.seen() == [1, 2, 1, 1, 2, 1, 2]
@@ -178,15 +168,19 @@ def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> Non
     assert step.seen() == [8, 9, 8, 9, 1, 2, 1, 2]
 
 
-def test_the_idle_probe_looks_before_every_next_step(stepper: StepRunner) -> None:
-    """A step that is done at once is found ready each time the next one is dispatched."""
+def test_the_idle_probe_looks_before_every_next_step(
+    stepper: StepRunner, step: CountingStep
+) -> None:
+    """A step that is done at once is ready when the next one is dispatched; a loader hides that."""
+    stepper.measure_shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
+    assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)
     stepper.measure_resident_s(4)
     stepper.measure_resident_s(3)
     assert (stepper.asked_before_next, stepper.ready_before_next) == (5, 5)
 
 
 def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
-    """A compiled step is run until three looks in a row saw no compilation."""
+    """A step runs until it has not compiled three times in a row."""
     jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
     stepper = StepRunner(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
     before = stepper.compilations()
@@ -202,7 +196,7 @@ def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
 def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
     step: CountingStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is bounded in steps and, once it has tried some, in time; each compilation is counted."""
+    """It is bounded in steps and, after some steps, in time; compilations are counted."""
     monkeypatch.setattr(step_runner, "_MAX_WARM_UP_STEPS", 6)
     monkeypatch.setattr(step_runner, "_MIN_WARM_UP_STEPS", 2)
     shapes = count(1)
@@ -224,7 +218,7 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
 
 @pytest.mark.parametrize("donated", [True, False])
 def test_the_bytes_of_an_undonated_state_are_counted(step: CountingStep, donated: bool) -> None:
-    """The bytes of a state that the step did not take over are counted; a donated one has none."""
+    """The bytes of a state count unless it is donated."""
     jitted = jax.jit(
         lambda state, batch: (state + 1, {"loss": batch["x"].sum()}),
         donate_argnums=(0,) if donated else (),
@@ -237,7 +231,7 @@ def test_the_bytes_of_an_undonated_state_are_counted(step: CountingStep, donated
 
 @pytest.mark.parametrize("anywhere", [True, False])
 def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> None:
-    """A step that fails in a side thread is noticed, and goes on in the main one."""
+    """A step that fails in a side thread runs in the main one."""
 
     def choosy(state: int, batch: Any) -> tuple[int, Any]:
         if not anywhere and current_thread() is not main_thread():
@@ -254,7 +248,7 @@ def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> 
     [([1.0, 2.0], True), ([1.0, np.nan], False), ([np.inf], False), ([3], True)],
 )
 def test_a_loss_is_a_number_or_not(values: list[float], finite: bool) -> None:
-    """NaN and infinity are none; whole numbers always are; bfloat16 counts as any other."""
+    """NaN and infinity are not finite, in bfloat16 too; integers always are."""
     array = jnp.asarray(values)
     assert is_finite(array) is finite
     if array.dtype == jnp.float32:
@@ -262,7 +256,7 @@ def test_a_loss_is_a_number_or_not(values: list[float], finite: bool) -> None:
 
 
 def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> None:
-    """The main thread takes at most one batch a step time; the steps run in another meanwhile."""
+    """The main thread takes at most one batch a step time; the steps run in another thread."""
     pulled = Event()
     given: list[int] = []
 
@@ -285,7 +279,7 @@ def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> Non
 
 
 def test_a_failing_loader_beside_the_steps_is_raised(step: CountingStep) -> None:
-    """Its exception reaches the main thread, and is not taken for the loader's end."""
+    """Its exception reaches the main thread."""
 
     def loader() -> Iterator[int]:
         yield 0
@@ -298,7 +292,7 @@ def test_a_failing_loader_beside_the_steps_is_raised(step: CountingStep) -> None
 
 
 class Pipelined:
-    """A device whose copies run beside its steps: it keeps when each will be done."""
+    """A device whose copies run beside its steps."""
 
     def __init__(self, clock: FakeClock, copy_s: float) -> None:
         self.clock, self.copy_s, self.copied_s, self.done_s = clock, copy_s, 0.0, 0.0
@@ -313,10 +307,13 @@ class Pipelined:
 @pytest.mark.parametrize(("copy_s", "expected_s"), [(0.0, STEP_S), (0.029, STEP_S), (0.06, 0.06)])
 @pytest.mark.parametrize("steps", [1, 2, 10])
 def test_a_copy_that_a_step_hides_costs_nothing(
-    monkeypatch: pytest.MonkeyPatch, copy_s: float, expected_s: float, steps: int
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    copy_s: float,
+    expected_s: float,
+    steps: int,
 ) -> None:
-    """However few steps there are, the first copy, which nothing hides, is not among the times."""
-    clock = FakeClock()
+    """The first copy, which nothing hides, is not timed."""
     stepper = StepRunner(lambda: (0, Pipelined(clock, copy_s)), HOST_BATCHES, clock)
 
     def wait_for(array: Any) -> None:
@@ -328,12 +325,10 @@ def test_a_copy_that_a_step_hides_costs_nothing(
 
 
 def test_the_loss_tells_when_a_step_is_done() -> None:
-    """It is preferred by its name, and a random key, which cannot be asked, is passed over."""
+    """It is found by its name; without one the first array counts, except a random key."""
     loss, other = jnp.float32(1), jnp.float32(2)
     assert first_array({"a": other, "train_loss": loss}) is loss
-    assert first_array((jax.random.key(0), other)) is other
-    with pytest.raises(MisuseError, match=r"jax\.Array"):
-        first_array({"key": jax.random.key(0)})
+    assert first_array((jax.random.key(0), 3.0, [None, np.zeros(2), other])) is other
 
 
 def test_results_donated_with_the_state_do_not_end_a_measurement(step: CountingStep) -> None:
@@ -354,13 +349,13 @@ def test_results_donated_with_the_state_do_not_end_a_measurement(step: CountingS
     [([1.0, 2.0], False), (object(), False), ({"x": np.zeros((0, 3))}, True), ([], True)],
 )
 def test_only_arrays_can_be_empty(batch: Any, empty: bool) -> None:
-    """Numbers and objects without arrays are a batch; arrays without elements are none."""
+    """A batch of numbers or objects is not empty; one whose arrays are empty is."""
     assert (batch_bytes(batch) == 0) is empty
 
 
 @pytest.mark.parametrize("donated", [True, False])
 def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
-    """Where a batch is donated, every step has a copy of its own, made before the clock runs."""
+    """If batches are donated, each step gets a copy, made before the clock starts."""
     jitted = jax.jit(
         lambda state, batch: (state + 1, {"loss": batch["x"].sum(), "x": batch["x"] + 1}),
         donate_argnums=(0, 1) if donated else (),
@@ -369,18 +364,7 @@ def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
     assert stepper.warm_up(LIMIT_S)
     assert stepper.donates_batches is donated
     before = int(stepper.state)
-    for block in (
-        stepper.measure_resident_s,
-        stepper.measure_synced_s,
-        stepper.measure_transfer_s,
-    ):
-        block(3)
+    stepper.measure_resident_s(3)
+    stepper.measure_synced_s(3)
+    stepper.measure_transfer_s(3)
     assert int(stepper.state) == before + 3 + 3 + 5
-
-
-def test_steps_beside_the_loader_do_not_count_for_the_idle_probe(
-    stepper: StepRunner, step: CountingStep
-) -> None:
-    """The idle probe looks at steps alone: beside a loader it would see the loader."""
-    stepper.measure_shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
-    assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)

@@ -1,7 +1,6 @@
-"""When real steps asked, got, called and were done: of a block, of a measurement, in a document."""
+"""The times of real steps: in a block, in a measurement, in a document."""
 
-from collections.abc import Iterator
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ SPREAD = Distributions(tuple(map(float, range(101))), (0.25,) * 101, 180)
 
 
 def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes, ...]:
-    """Make that of a block whose steps ask every 10 s, wait 1 s, call for 2 s and last 7 s."""
+    """Make the timeline of steps that ask every 10 s, wait 1 s, call for 2 s and last 7 s."""
     asked_s = [100.0 + 10 * step for step in range(steps + in_hand)]
     return timeline(
         asked_s,
@@ -44,7 +43,7 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
     ],
 )
 def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
-    """At most so many, none of those skipped, and the first one asks at 0."""
+    """The timeline is bounded, has no skipped steps, and begins at 0."""
     moments = made_timeline(steps, skipped=5)
     assert moments == tuple(
         StepTimes(at, at + 1, at + 3, at + 7, at + 2)
@@ -53,7 +52,7 @@ def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
 
 
 def test_a_step_begins_behind_the_one_before() -> None:
-    """The device does one step at a time, however early the next was called."""
+    """The device does one step at a time, however early the next one is called."""
     work = [DeviceStep(1.0, 5.0), DeviceStep(2.0, 8.0), DeviceStep(9.0, 10.0)]
     found = timeline([0.0, 1.0, 2.0], [0.5] * 3, [1.5, 2.5, 9.5], work, skipped=0)
     assert [(moments.began_s, moments.done_s) for moments in found] == [
@@ -64,12 +63,12 @@ def test_a_step_begins_behind_the_one_before() -> None:
 
 
 def test_prefetched_batches_at_the_end_are_not_steps() -> None:
-    """A loop that prefetches has asked for batches that no step was called with."""
+    """Batches without a call of the step are not in the timeline."""
     assert made_timeline(9, skipped=1, in_hand=3) == made_timeline(9, skipped=1)
 
 
 def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
-    """Each step asks when the one before was called, waits as long as the loader takes."""
+    """Each step asks when the previous one was called, and waits for the loader."""
     found = rehearse()
     assert 2 <= len(found.timeline) <= MAX_TIMELINE_STEPS
     assert found.timeline[0].asked_s == 0.0
@@ -83,7 +82,7 @@ def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
 
 
 def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -> None:
-    """What a person looks at is where training ends up, not how it began."""
+    """The timeline shows the end of training, not its beginning."""
     gaps_s = (0.010 + 0.00001 * number for number in range(100_000))
     found = rehearse(gaps_s)
     waits_s = [step.given_s - step.asked_s for step in found.timeline]
@@ -92,13 +91,8 @@ def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -
 
 
 def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
-    """The percentiles run from the least to the most, over every step that counts."""
-    stutters = iter([0.010, 0.010, 0.010, 0.050] * 10_000)
-
-    def gaps_s() -> Iterator[float]:
-        yield from stutters
-
-    found = rehearse(gaps_s(), budget_s=30.0)
+    """They cover every step that counts, from the minimum to the maximum."""
+    found = rehearse(cycle([0.010, 0.010, 0.010, 0.050]), budget_s=30.0)
     spread = found.distributions
     assert spread is not None
     assert spread.steps > len(found.timeline)
@@ -110,13 +104,13 @@ def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
 
 
 def test_timeline_and_percentiles_survive_json() -> None:
-    """What was written is what is read."""
+    """They are read as they were written."""
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     assert parse_measurement(made.to_document(), "a file") == made
 
 
 def test_an_older_document_has_no_timeline_and_percentiles() -> None:
-    """It is read all the same, also where it does not say when a step began."""
+    """A document without them, or without the begin of steps, can be read."""
     document = make_measurement(timeline=TIMES).to_document()
     for moments in document["timeline"]:
         del moments["began_s"]
@@ -127,7 +121,7 @@ def test_an_older_document_has_no_timeline_and_percentiles() -> None:
 
 
 def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
-    """Ten sessions would grow by what only a picture of one shows."""
+    """They would only make a baseline of ten sessions larger."""
     theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     path = baseline.save(tmp_path, "first", theirs, {"a::b": (made,)})

@@ -17,19 +17,20 @@ from jax.sharding import Mesh, NamedSharding
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens
 
 State = Any
 Aux = Any
 Step = Callable[[State, Batch], tuple[State, Aux]]
 StepFactory = Callable[[], tuple[State, Step]]
+Wait = Callable[[Aux], object]
 BatchesFactory = Callable[[], Sequence[Batch]]
 
-# A step that sees one batch over and over finds it in its caches.
+# A step finds a single batch in its caches when it sees it again.
 _MIN_RESIDENT = 2
-# Warm-up ends after so many steps without a compilation.
+# Steps without a compilation that end the warm-up.
 _QUIET_STEPS = 3
-# Steps between which the time limit ends the warm-up of a step that goes on compiling.
+# The time limit applies only from this step on.
 _MIN_WARM_UP_STEPS = 4
 _MAX_WARM_UP_STEPS = 30
 # Kinds of numpy dtypes that a device cannot hold: objects, text, dates.
@@ -37,7 +38,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array of an aux called loss, or its first; raise a MisuseError without one."""
+    """Return the array called loss in an aux, else its first; raise a MisuseError without one."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
@@ -55,20 +56,18 @@ def first_array(aux: Aux) -> jax.Array:
 
 
 class Waited:
-    """Stands for the array to wait for, where a step returns none and has a `wait` of its own."""
+    """Takes the place of the array to wait for, if the step has a `wait` of its own."""
 
-    def __init__(self, wait: Callable[[Aux], object], aux: Aux) -> None:
-        self._wait = wait
-        self._aux = aux
-        self._is_done = False
+    def __init__(self, wait: Wait, aux: Aux) -> None:
+        self._wait, self._aux, self._is_done = wait, aux, False
 
     def block_until_ready(self) -> None:
-        """Wait as the step says."""
+        """Wait with the step's own function."""
         self._wait(self._aux)
         self._is_done = True
 
     def is_ready(self) -> bool:
-        """Return whether something has waited for it: there is no way to ask."""
+        """Return whether something has waited for it; the step cannot be asked."""
         return self._is_done
 
     def is_deleted(self) -> bool:
@@ -85,25 +84,22 @@ def is_ready(array: Any) -> bool:
 
 
 def copy_tree(tree: Any) -> Any:
-    """Copy a tree's containers and arrays; other leaves stay the same."""
+    """Copy the containers and arrays of a tree; keep its other leaves."""
     return jax.tree.map(
         lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray | jax.Array) else leaf, tree
     )
 
 
 def is_finite(array: Done) -> bool:
-    """Return whether an array holds neither NaN nor infinity, as integers never do."""
-    if (
-        isinstance(array, Waited)
-        or array.is_deleted()
-        or not jnp.issubdtype(array.dtype, jnp.inexact)
-    ):
+    """Return whether an array, as far as it can be read, holds neither NaN nor infinity."""
+    if isinstance(array, Waited) or array.is_deleted():
         return True
-    return bool(np.isfinite(np.asarray(array)).all())
+    is_float = jnp.issubdtype(array.dtype, jnp.inexact)
+    return not is_float or bool(np.isfinite(np.asarray(array)).all())
 
 
 def to_device(batch: Batch) -> Batch:
-    """Copy every array of a batch to the device; other leaves stay as they are."""
+    """Copy every array of a batch to the device; keep its other leaves."""
 
     def put(leaf: Any) -> Any:
         array = array_of(leaf)
@@ -113,10 +109,10 @@ def to_device(batch: Batch) -> Batch:
 
 
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
-    """Return a leaf as the array that goes to the device, or None for one that stays on the host.
+    """Return the array of a leaf that goes to the device, or None if the leaf stays on the host.
 
-    Everything that numpy reads as an array of numbers goes, such as a torch tensor on the CPU. Of
-    an array over the devices of several processes, the part of this process goes.
+    Everything that NumPy reads as an array of numbers goes, such as a torch tensor on the CPU. An
+    array over several processes is replaced by the part of this process.
     """
     if isinstance(leaf, jax.Array):
         return leaf if leaf.is_fully_addressable else _part_of_process(leaf)
@@ -138,14 +134,14 @@ def _part_of_process(array: jax.Array) -> jax.Array:
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Return the bytes of a batch's arrays, of any library; without arrays, of its objects."""
+    """Return the bytes of a batch's arrays of any library, or of its objects if it has none."""
     leaves = jax.tree.leaves(batch)
     sizes = [size for leaf in leaves if isinstance(size := getattr(leaf, "nbytes", None), int)]
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
 
 def count_batch(batch: Batch) -> Counted | None:
-    """Count the tokens of this host's batch; None where it has no array that can be read."""
+    """Count the tokens of this host's batch; return None if it has no readable array."""
     try:
         arrays = {
             jax.tree_util.keystr(path, simple=True, separator="."): array
@@ -153,20 +149,20 @@ def count_batch(batch: Batch) -> Counted | None:
             if (array := array_of(leaf)) is not None and array.ndim
         }
         return count_tokens(arrays) if arrays else None
-    except Exception:  # noqa: BLE001  # arrays of any library may be deleted, or out of reach
+    except Exception:  # noqa: BLE001  # a foreign array may be deleted or out of reach
         return None
 
 
 class StepRunner:
     """A training state, and the step that is timed on it.
 
-    It is timed alone on the `synthetic` batches, or else on the `host_batches`, which are as the
-    loader gives them. Either are at least two, used in rotation.
+    The step is timed alone on the `synthetic` batches if given, else on the loader's
+    `host_batches`. There are at least two, used in rotation.
 
     Attributes:
-        ready_aux: The aux of the first step of the warm-up, which is done.
+        ready_aux: The aux of the first warm-up step, which is done.
         kept_state_bytes: Bytes of the old state that a step leaves alive.
-        ready_before_next: How often a step alone was done when another one followed.
+        ready_before_next: Steps alone that were done when the next one was dispatched.
     """
 
     def __init__(
@@ -186,46 +182,40 @@ class StepRunner:
             raise MisuseError(
                 f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(resident)}"
             )
-        # Not every step can be asked for an attribute that it lacks.
+        # Reading an attribute that a step lacks may fail in other ways than AttributeError.
         waits = getattr_static(self.step, "wait", None) is not None
-        self.wait: Callable[[Aux], object] | None = (
-            getattr(self.step, "wait", None) if waits else None
-        )
+        self.wait: Wait | None = getattr(self.step, "wait", None) if waits else None
         self._resident = cycle([jax.block_until_ready(self._to_device(each)) for each in resident])
         self.compilations = compilation_count()
-        self.kept_state_bytes = 0
-        self.donates_batches = False
-        self.runs_in_a_thread = True
+        self.kept_state_bytes = self.ready_before_next = self.asked_before_next = 0
+        self.donates_batches, self.runs_in_a_thread = False, True
         self.devices: tuple[jax.Device, ...] = ()
-        self.ready_before_next = 0
-        self.asked_before_next = 0
 
     def advance(self, batch: Batch) -> Done:
         """Dispatch one step and return the array that is ready when it is done."""
         self.state, aux = self.step(self.state, batch)
         done = self.find_done(aux)
-        self.devices = (
-            (jax.devices()[0],) if isinstance(done, Waited) else tuple(done.sharding.device_set)
-        )
+        is_placed = not isinstance(done, Waited)
+        self.devices = tuple(done.sharding.device_set if is_placed else jax.devices()[:1])
         return done
 
     def find_done(self, aux: Aux) -> Done:
-        """Return what is ready when the step that returned this is done."""
+        """Return the array that is ready when the step that returned `aux` is done."""
         return first_array(aux) if self.wait is None else Waited(self.wait, aux)
 
     def lower(self) -> Any:
-        """Return the step's `jax.stages.Lowered`; raise whatever the step raises when traced."""
+        """Return the step's `jax.stages.Lowered`; raise whatever the step raises in tracing."""
         lower: Callable[..., Any] = getattr(self.step, "lower", None) or jax.jit(self.step).lower
         return lower(self.state, to_device(self.host_batches[0]))
 
     def _to_device(self, batch: Batch) -> Batch:
-        # A step that waits by itself need not be JAX's: it moves its batch as it likes.
+        # A step with a `wait` of its own may not be JAX's, and moves its batch itself.
         return to_device(batch) if self.wait is None else batch
 
     def warm_up(self, limit_s: float) -> bool:
-        """Run steps on resident and on host batches until none compiles; return whether none does.
+        """Run steps on resident and host batches until they compile no more.
 
-        A step that goes on compiling is given up after `limit_s` seconds.
+        Return whether they stopped compiling within `limit_s` seconds.
         """
         self._detect_donation()
         self._try_in_a_thread()
@@ -242,10 +232,10 @@ class StepRunner:
         return False
 
     def _detect_donation(self) -> None:
-        """Find out which arrays of its state and its batch a step donates."""
+        """Record whether the step donates its state and its batch."""
         batch, before = copy_tree(next(self._resident)), _arrays(self.state)
         self.state, aux = jax.block_until_ready(self.step(self.state, batch))
-        # A copy, because arrays that aux shares with the state are donated with it.
+        # A copy, because arrays that the aux shares with the state are donated with it.
         self.ready_aux = jax.block_until_ready(copy_tree(aux))
         after = {id(leaf) for leaf in _arrays(self.state)}
         kept = [leaf for leaf in before if id(leaf) not in after and not leaf.is_deleted()]
@@ -253,7 +243,7 @@ class StepRunner:
         self.donates_batches = any(leaf.is_deleted() for leaf in _arrays(batch))
 
     def _try_in_a_thread(self) -> None:
-        # A jax context is bound to its thread, so that not every step runs in another one.
+        # A jax context is bound to its thread, so some steps fail in another one.
         with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
             try:
                 thread.submit(self.measure_resident_s, 1, probes=False).result()
@@ -261,14 +251,14 @@ class StepRunner:
                 self.runs_in_a_thread = False
 
     def _take(self, batches: Iterator[Batch], count: int) -> list[Batch]:
-        """Take some batches, as copies where the step donates its batch."""
+        """Take `count` batches, as copies if the step donates its batch."""
         taken = list(islice(batches, count))
         return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
     def measure_resident_s(self, steps: int, *, probes: bool = True) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end.
 
-        With `probes` it counts how often a step is done when the next one is dispatched.
+        With `probes` it counts the steps that are done when the next one is dispatched.
         """
         batches = self._take(self._resident, steps)
         started = self.clock()
@@ -292,13 +282,13 @@ class StepRunner:
     def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each.
 
-        The clock starts when the first step, whose transfer nothing hides, is done and the next is
-        running, so that the device is busy all the time that is measured.
+        The clock starts when the first step, whose transfer nothing hides, is done and the next one
+        is running, so the device is busy throughout.
         """
         batches = self._take(self._host, steps + 2)
         first, last = (self.advance(self._to_device(batch)) for batch in batches[:2])
         jax.block_until_ready(first)
-        # A step that is done as soon as it is dispatched is not running: time one more.
+        # A step that is done when it is dispatched is not running, so one more is timed.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
         started = self.clock()
         for batch in timed:
@@ -309,8 +299,8 @@ class StepRunner:
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds of one resident step while the loader is drained beside it.
 
-        The main thread pulls the loader, as in training, because some loaders need that: at most
-        once every `step_s` seconds, the time of a step alone.
+        The main thread pulls the loader, as in training, because some loaders need that. It takes
+        at most one batch every `step_s` seconds, the time of a step alone.
         """
         with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
             stepping = thread.submit(self.measure_resident_s, steps, probes=False)

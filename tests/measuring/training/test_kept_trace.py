@@ -1,4 +1,4 @@
-"""A profiler's trace that is kept: where, what of, and what a person sees in it."""
+"""A profiler's trace that is kept: its file, and the marks that a person sees in it."""
 
 import gzip
 import json
@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs.result_files import partial_result_file
 from netpipe.measuring.child import serve
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.profiler_trace import (
+from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.training.emulated_step import EmulatedStep
+from netpipe.measuring.training.profiler_trace import (
     DEVICE,
     DISPATCH,
     DRAIN,
@@ -33,14 +33,13 @@ from netpipe.measuring.profiler_trace import (
     name_threads,
     trace_file,
 )
-from netpipe.measuring.request import Factories, MeasureRequest
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import BlockLength, late_reading_loop, run_train_block
 from tests.measuring.conftest import Rehearse
+from tests.measuring.simulated import BATCH
 
 STEPS, SKIPPED = 8, 2
 ALL = STEPS + SKIPPED
-BATCH = {"x": np.zeros((2, 3), np.int32)}
 Span = tuple[float, float]
 
 
@@ -53,7 +52,7 @@ def events_of(file: Path) -> list[dict[str, Any]]:
 
 
 def spans_of(events: list[dict[str, Any]], name: str) -> list[Span]:
-    """Return when each thing of a name began and ended, in microseconds and in order."""
+    """Return the begin and the end of each event of a name, in microseconds and in order."""
     return sorted(
         (event["ts"], event["ts"] + event["dur"])
         for event in events
@@ -63,7 +62,7 @@ def spans_of(events: list[dict[str, Any]], name: str) -> list[Span]:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place of this test's own for temporary folders."""
+    """The folder for temporary folders."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -91,43 +90,41 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", [STEP, LOADING, LOOP, DISPATCH, DEVICE])
 def test_everything_is_marked_once_a_step(kept: list[dict[str, Any]], name: str) -> None:
-    """As often as there were steps; what is of one kind is not done twice at a time."""
+    """Each mark occurs once a step, one after the other."""
     spans = spans_of(kept, name)
     assert len(spans) == ALL
     assert all(span[1] <= following[0] for span, following in pairwise(spans))
 
 
 def test_a_step_is_loading_then_the_loop_which_calls_the_step(kept: list[dict[str, Any]]) -> None:
-    """Each phase lies in the one that holds it, in the order in which it happened."""
-    names = (STEP, LOADING, LOOP, DISPATCH)
-    for step, loading, loop, dispatch in zip(
-        *(spans_of(kept, name) for name in names), strict=True
-    ):
+    """Each phase lies within its parent, in the order of events."""
+    spans = [spans_of(kept, name) for name in (STEP, LOADING, LOOP, DISPATCH)]
+    for step, loading, loop, dispatch in zip(*spans, strict=True):
         assert step[0] <= loading[0] <= loading[1] <= loop[0] <= dispatch[0]
         assert dispatch[1] <= loop[1] <= step[1]
 
 
 def test_the_device_works_from_the_call_to_the_end(kept: list[dict[str, Any]]) -> None:
-    """An emulated step is seen: on the device only once it is called, until it is done."""
+    """An emulated step is on the device from its call until its end."""
     device, calls = spans_of(kept, DEVICE), spans_of(kept, DISPATCH)
     for number, (begins_us, ends_us) in enumerate(device):
         assert begins_us >= calls[number][0]
         assert ends_us >= calls[number][1]
-    # Ten steps of 10 ms end on time or late, and never early; the first ends come together.
+    # Ten steps of 10 ms never end early.
     assert device[-1][1] - calls[0][0] >= ALL * 9_000
 
 
 @pytest.mark.parametrize("name", [STEP, DEVICE])
 def test_steps_are_numbered(kept: list[dict[str, Any]], name: str) -> None:
-    """The same number stands at a step of the loop and at the device's work on it."""
+    """A step has the same number in the loop and on the device."""
     numbered = sorted(
         (event["ts"], int(event["args"]["step_num"])) for event in kept if event.get("name") == name
     )
     assert [number for _, number in numbered] == list(range(ALL))
 
 
-def test_threads_are_called_by_what_they_do(kept: list[dict[str, Any]]) -> None:
-    """The loop and the device can be distinguished at a glance, and from all others."""
+def test_threads_are_named_after_their_work(kept: list[dict[str, Any]]) -> None:
+    """The threads of the loop and of the device have names of their own."""
     names = {
         event["tid"]: event["args"]["name"] for event in kept if event.get("name") == "thread_name"
     }
@@ -139,7 +136,7 @@ def test_threads_are_called_by_what_they_do(kept: list[dict[str, Any]]) -> None:
 
 
 def test_a_thread_that_only_loads_is_called_so() -> None:
-    """A loop that prefetches asks for its batches on another thread."""
+    """A loop that prefetches requests its batches on another thread."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": "python"}}
         for tid in (2, 3, 4)
@@ -167,19 +164,19 @@ def test_a_thread_that_only_loads_is_called_so() -> None:
     ],
 )
 def test_a_trace_is_called_after_the_device_and_the_test(name: str, file: str) -> None:
-    """Whatever is in a test's name, its file lies in the folder, and can be written."""
+    """Whatever is in a test's name, its file lies in the folder and can be written."""
     assert trace_file(Path("traces"), name, "h200-x1") == Path("traces", file)
 
 
 def forbidden(*_: object, **__: object) -> None:
-    """Start no trace."""
+    """Fail."""
     raise RuntimeError("not permitted\nsecond line")
 
 
 def test_a_profiler_that_is_forbidden_leaves_nothing(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says why in a line; the steps are not run for nothing."""
+    """The error has the reason in a line, and the steps are not run."""
     monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
     with pytest.raises(NoTraceError, match=r"started: not permitted$"):
         keep_trace(lambda: pytest.fail("it ran"), tmp_path / "a.trace.json.gz")
@@ -189,14 +186,12 @@ def test_a_profiler_that_is_forbidden_leaves_nothing(
 
 @pytest.mark.parametrize(
     "content",
-    # Without `mtime`, gzip's header holds the second in which it was written.
     [None, b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b"[", mtime=0)],
-    ids=["no file", "empty", "not gzip", "no events", "torn JSON"],
 )
 def test_a_trace_that_cannot_be_read_is_not_kept(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
-    """Nothing half written, and nothing left behind."""
+    """Nothing is half written, and nothing is left behind."""
     folders: list[Path] = []
     monkeypatch.setattr(
         jax.profiler, "start_trace", lambda folder, **_: folders.append(Path(folder))
@@ -214,13 +209,13 @@ def test_a_trace_that_cannot_be_read_is_not_kept(
 
 
 def test_a_missing_folder_gives_no_trace(tmp_path: Path) -> None:
-    """What was measured is not lost for it."""
+    """The error names the flag."""
     with pytest.raises(NoTraceError, match=r"--trace"):
         keep_trace(lambda: None, tmp_path / "gone" / "a.trace.json.gz")
 
 
 def test_errors_of_the_steps_are_not_the_profilers(tmp_path: Path, temporary: Path) -> None:
-    """The profiler is ended, and can be started again."""
+    """The profiler is stopped, and can be started again."""
 
     def end() -> None:
         raise LoaderEndedError("no more")
@@ -232,7 +227,7 @@ def test_errors_of_the_steps_are_not_the_profilers(tmp_path: Path, temporary: Pa
 
 
 def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
-    """The file is called after the device, and holds steps of no round."""
+    """The file is named after the device and the test."""
     found = rehearse(trace=partial(trace_file, tmp_path, "a::b"))
     assert found.trace == str(tmp_path / "h200-x1_a-b.trace.json.gz")
     assert len(spans_of(events_of(Path(found.trace)), STEP)) >= 3
@@ -240,7 +235,7 @@ def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> No
 
 
 def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Else the trace of one that cannot keep up would show the speed of its buffers."""
+    """Its trace would otherwise show the speed of the buffers."""
     slow = rehearse(iter([0.05] * 10_000), trace=partial(trace_file, tmp_path, "slow"))
     fast = rehearse(iter([0.01] * 10_000), trace=partial(trace_file, tmp_path, "fast"))
     drains = [spans_of(events_of(Path(found.trace)), DRAIN) for found in (slow, fast)]
@@ -249,53 +244,48 @@ def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path:
     assert drains[0][0][1] <= first[0]
 
 
-def test_a_measurement_needs_no_profiler(
-    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("jax.profiler.start_trace", RuntimeError("not permitted")),
+        ("netpipe.measuring.rounds.RoundRunner.train_for_trace", LoaderEndedError("all gone")),
+    ],
+)
+def test_a_measurement_survives_a_failed_trace(
+    rehearse: Rehearse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    error: Exception,
 ) -> None:
-    """It says why there is no trace, beside all that it measured."""
-    monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
+    """A finding has the reason if the profiler is forbidden or the loader has ended."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(place, fail)
     found = rehearse(trace=partial(trace_file, tmp_path, ""))
     assert found.trace == ""
     messages = {finding.name: finding.message for finding in found.findings}
-    assert messages["no-trace"].endswith("started: not permitted")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
-    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is no trace, and a finding says why."""
-
-    def end(_: object) -> None:
-        raise LoaderEndedError("all gone")
-
-    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_for_trace", end)
-    found = rehearse(trace=partial(trace_file, tmp_path, ""))
-    (finding,) = (finding for finding in found.findings if finding.name == "no-trace")
-    assert "all gone" in finding.message
+    assert messages["no-trace"].endswith(str(error))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_trace_is_taken_unasked(rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A profiler slows what it watches."""
+    """A profiler would slow the measurement."""
     monkeypatch.setattr(jax.profiler, "start_trace", lambda *_, **__: pytest.fail("it was started"))
     assert rehearse().trace == ""
 
 
-def test_a_session_keeps_the_trace_that_it_is_asked_for(tmp_path: Path) -> None:
-    """The folder and the test's name travel with the request."""
-
-    def loader() -> Iterator[Any]:
-        while True:
-            yield BATCH
-
+def test_a_session_keeps_the_requested_trace(tmp_path: Path) -> None:
+    """The request has the folder and the name of the test."""
     traces = tmp_path / "traces"
     traces.mkdir()
     request = MeasureRequest(
         result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
         trace=str(traces), trace_name="test_it.py::test_it",
     )  # fmt: skip
-    serve(request, Factories(loader))
+    serve(request, Factories(lambda: repeat(BATCH)))
     found = json.loads((tmp_path / "result.json").read_text())["measurement"]
     [file] = traces.iterdir()
     assert file.name == "emulated-1ms_test-it.py-test-it.trace.json.gz"
@@ -305,7 +295,7 @@ def test_a_session_keeps_the_trace_that_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_measurement_is_written_before_its_trace_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trace that does not end takes no measurement along; the finding says that there is none."""
+    """A trace that does not end loses no measurement, which has a finding about it."""
     request = MeasureRequest(
         result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
         trace=str(tmp_path),

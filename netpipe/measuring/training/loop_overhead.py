@@ -1,4 +1,4 @@
-"""The time that the trainer's loop and the harness's instruments add to a step themselves."""
+"""The time that the trainer's loop and the harness's instruments add to a step."""
 
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice, repeat
@@ -9,18 +9,23 @@ from typing import Any
 import jax
 
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.step_runner import Aux, State, Step, StepRunner, copy_tree
-from netpipe.measuring.training_loop import BlockLength, Loop, WatchedBatches, WatchedStep, run_loop
+from netpipe.measuring.training.step_runner import Aux, State, Step, StepRunner, copy_tree
+from netpipe.measuring.training.training_loop import (
+    BlockLength,
+    Loop,
+    WatchedBatches,
+    WatchedStep,
+    run_loop,
+)
 
 
 def measure_host_s_per_step(
     stepper: StepRunner, loop: Loop, steps: int, limit_s: float = inf
 ) -> float:
-    """Return H: seconds of the loop's own work per batch, when there is nothing to wait for.
+    """Return H: seconds of the loop's own work per batch.
 
-    The loop runs on batches that are ready and on a step whose results are ready, so that all the
-    time from one batch to the request for the next is the loop's own work. It gets no more batches
-    after `limit_s` seconds.
+    Batches and the results of steps are ready, so all the time from one batch to the request for
+    the next is the loop's own work. The loop gets no more batches after `limit_s` seconds.
     """
     step, clock = _ReadyStep(stepper), stepper.clock
     own_s: list[float] = []
@@ -28,7 +33,7 @@ def measure_host_s_per_step(
     def batches() -> Iterator[Batch]:
         started = clock()
         for host_batch in islice(cycle(stepper.host_batches), steps + 1):
-            # A copy, because a loop may change its batch.
+            # A copy, because the loop may change its batch.
             batch = copy_tree(host_batch)
             given, in_step_s = clock(), step.spent_s
             yield batch
@@ -37,7 +42,7 @@ def measure_host_s_per_step(
                 return
 
     run_loop(loop, batches(), stepper.state, step)
-    # In its first step a loop may still compile.
+    # The loop may compile in its first step.
     counted = own_s[1:] or own_s
     return max(0.0, fmean(counted)) if counted else 0.0
 
@@ -45,8 +50,8 @@ def measure_host_s_per_step(
 def measure_instruments_s_per_step(stepper: StepRunner, steps: int, repeats: int) -> float:
     """Return the seconds per step that the harness's instruments add to a bare loop.
 
-    Both loops run on a step that returns at once, so that nothing hides their cost. The fastest
-    of several runs counts, because other programs can only add to it.
+    Both loops run on a step that returns at once, so nothing hides their cost. The fastest of
+    several runs counts, because other programs can only slow it down.
     """
     batch, aux, clock = stepper.host_batches[0], stepper.ready_aux, stepper.clock
 
@@ -78,7 +83,7 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 
 
 class _ReadyStep:
-    """A step that does nothing: it returns its state, and an aux that is ready."""
+    """A step that returns its state, and an aux that is ready."""
 
     def __init__(self, stepper: StepRunner) -> None:
         self.spent_s = 0.0
@@ -87,7 +92,7 @@ class _ReadyStep:
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
         started = self._stepper.clock()
-        # A new copy, because reading an array again costs less than the first time.
+        # A new copy, because reading the same array again would cost less.
         aux = jax.block_until_ready(copy_tree(self._stepper.ready_aux))
         self.spent_s += self._stepper.clock() - started
         return state, aux

@@ -1,8 +1,9 @@
-"""Tests of the profiler's second opinion, on constructed traces and once on a live one."""
+"""The overlap of loading and device work, in constructed traces and in a live one."""
 
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from jax.profiler import ProfileData
 
-from netpipe.measuring.profiler_trace import (
+from netpipe.measuring.training.profiler_trace import (
     LOADING,
     Span,
     covered_ns,
@@ -21,8 +22,8 @@ from netpipe.measuring.profiler_trace import (
 )
 from netpipe.temporary_folders import OWN_NAME
 
-# Names and order as the profiler of jax 0.10.2 writes them: the loop's thread, one of the CPU
-# client's, and a device with a line of work and one derived from it. Offsets are in picoseconds.
+# Names and order as the profiler of jax 0.10.2 writes them: the thread of the loop, one of the CPU
+# client, and a device with a line of work and one derived from it. Offsets are in picoseconds.
 HOST_PLANE = f"""
 planes {{
   name: "/host:CPU"
@@ -74,7 +75,7 @@ planes {
 
 
 def trace_of(*planes: str) -> ProfileData:
-    """Build what the profiler would have written."""
+    """Build a trace."""
     return ProfileData.from_serialized_xspace(
         ProfileData.text_proto_to_serialized_xspace("".join(planes))
     )
@@ -82,20 +83,18 @@ def trace_of(*planes: str) -> ProfileData:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place of this test's own for temporary folders."""
+    """The folder for temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 @dataclass
 class FakeProfiler:
-    """A profiler that notes its calls, and writes what it is given.
+    """A profiler that notes its calls.
 
     Attributes:
-        writes: What its trace holds; nothing is written when None.
-        fails: Whether writing fails at the end.
-        folder: Where the trace was to go.
-        calls: What was called.
+        writes: The content of its trace, or None for no file.
+        fails: Whether stopping fails.
     """
 
     writes: bytes | None = None
@@ -104,12 +103,12 @@ class FakeProfiler:
     calls: list[str] = field(default_factory=list)
 
     def start_trace(self, folder: str, **_: object) -> None:
-        """Begin."""
+        """Start a trace."""
         self.folder = Path(folder)
         self.calls.append("start")
 
     def stop_trace(self) -> None:
-        """End."""
+        """Write the trace."""
         self.calls.append("stop")
         if self.writes is not None:
             (self.folder / "host.xplane.pb").write_bytes(self.writes)
@@ -119,7 +118,7 @@ class FakeProfiler:
 
 @pytest.fixture
 def profiler(monkeypatch: pytest.MonkeyPatch) -> FakeProfiler:
-    """A profiler in the place of jax's."""
+    """A profiler that replaces jax's."""
     fake = FakeProfiler()
     monkeypatch.setattr(jax.profiler, "start_trace", fake.start_trace)
     monkeypatch.setattr(jax.profiler, "stop_trace", fake.stop_trace)
@@ -158,12 +157,12 @@ def test_each_moment_is_covered_once(spans: list[Span], covered: int) -> None:
 def test_the_overlap_is_over_the_shorter_of_the_two(
     loads: list[Span], busy: list[Span], fraction: float | None
 ) -> None:
-    """Loading and work of parallel threads count once; without one of the two nothing is known."""
+    """Parallel threads count once; without loading or work the overlap is None."""
     assert overlap_fraction(loads, busy) == fraction
 
 
 def test_without_an_accelerator_the_cpu_clients_operations_are_the_work() -> None:
-    """Any thread may run them; dispatch and bookkeeping are no work."""
+    """Operations count on any thread; dispatch and bookkeeping do not."""
     loads, busy = load_and_busy_spans(trace_of(HOST_PLANE))
     assert loads == [(1000.0, 1020.0)]
     assert busy == [(1022.0, 1024.0), (1005.0, 1015.0)]
@@ -171,7 +170,7 @@ def test_without_an_accelerator_the_cpu_clients_operations_are_the_work() -> Non
 
 @pytest.mark.parametrize("line", ["Stream #14(Compute,MemcpyH2D)", "XLA Ops"])
 def test_an_accelerators_operations_are_the_work(line: str) -> None:
-    """Copies and lines derived from it are not, nor what the host computes beside it."""
+    """Copies, derived lines and the host's operations do not count."""
     device = DEVICE_PLANE.replace("Stream #14(Compute,MemcpyH2D)", line)
     loads, busy = load_and_busy_spans(trace_of(HOST_PLANE, device))
     assert loads == [(1000.0, 1020.0)]
@@ -182,7 +181,7 @@ def test_an_accelerators_operations_are_the_work(line: str) -> None:
 def test_a_live_trace_gives_the_fraction_and_leaves_nothing_behind(
     temporary: Path, hides: bool, expected: float
 ) -> None:
-    """It is 0 in turns, 1 around each step; the profiler can be started a second time."""
+    """It is 0 in turns and 1 around each step; the profiler can be started again."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
     first = step(jnp.ones((64, 64))).block_until_ready()
 
@@ -200,52 +199,42 @@ def test_a_live_trace_gives_the_fraction_and_leaves_nothing_behind(
         assert list(temporary.iterdir()) == []
 
 
-def test_a_profiler_that_does_not_start_gives_no_overlap(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
+HOST_TRACE = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
+
+
+@pytest.mark.parametrize(
+    ("writes", "fails", "overlap"),
+    [
+        (HOST_TRACE, False, pytest.approx(10 / 12)),
+        (HOST_TRACE, True, None),
+        (None, False, None),
+        (b"", False, None),
+        (b"\xff", False, None),
+    ],
+)
+def test_the_trace_that_was_written_is_read(
+    temporary: Path, profiler: FakeProfiler, writes: bytes | None, *, fails: bool, overlap: Any
 ) -> None:
-    """The steps are not run for nothing."""
-
-    def forbidden(*_: object, **__: object) -> None:
-        raise RuntimeError("in use")
-
-    monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
-    assert load_overlap_fraction(lambda: pytest.fail("it ran")) is None
-    assert list(temporary.iterdir()) == []
-
-
-def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfiler) -> None:
-    """Its folder is one that others can tell to be abandoned, and is removed."""
-    profiler.writes = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
-    assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
+    """A missing or damaged trace gives None; its folder has a name of netpipe's and is removed."""
+    profiler.writes, profiler.fails = writes, fails
+    assert load_overlap_fraction(lambda: profiler.calls.append("run")) == overlap
     assert profiler.calls == ["start", "run", "stop"]
     assert profiler.folder.parent == temporary
     assert OWN_NAME.fullmatch(profiler.folder.name)
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("writes", [None, b"", b"\xff"])
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_unreadable_trace_gives_no_overlap(
-    temporary: Path, profiler: FakeProfiler, writes: bytes | None, fails: bool
-) -> None:
-    """Nor is one that is empty or was never written; the folder is removed all the same."""
-    profiler.writes, profiler.fails = writes, fails
-    assert load_overlap_fraction(lambda: None) is None
-    assert profiler.calls == ["start", "stop"]
-    assert list(temporary.iterdir()) == []
-
-
 def test_a_full_disk_gives_no_overlap(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, profiler: FakeProfiler
 ) -> None:
-    """Without a temporary folder nothing is started."""
+    """The profiler is not started without a temporary folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "absent"))
     assert load_overlap_fraction(lambda: pytest.fail("it ran")) is None
     assert profiler.calls == []
 
 
 def test_errors_of_the_steps_are_raised(temporary: Path, profiler: FakeProfiler) -> None:
-    """The profiler is stopped and its folder removed first."""
+    """The profiler is stopped and its folder removed."""
 
     def run() -> None:
         raise ValueError("at batch 57")

@@ -1,4 +1,4 @@
-"""Which line of the trainer's code stands still, whatever it called."""
+"""The line of the trainer's code at which the main thread is, whatever it called."""
 
 import sys
 import threading
@@ -8,13 +8,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from netpipe import clock
-from netpipe.measuring import stack_sampler
-from netpipe.measuring.stack_sampler import StackSampler, find_trainers_line
+from netpipe.measuring.training import stack_sampler
+from netpipe.measuring.training.stack_sampler import StackSampler, find_trainers_line
 
 HERE = str(Path(__file__))
 
@@ -27,12 +26,12 @@ def line_of(called: Callable[[Callable[[], None]], object]) -> tuple[str, int] |
 
 
 def outside(frame: FrameType) -> FrameType | None:
-    """Leave out the frames of the look itself."""
+    """Skip the frames of the look itself."""
     return frame.f_back
 
 
 def test_the_innermost_line_of_the_trainer_is_found() -> None:
-    """It is the line that called, in the file that holds it."""
+    """It is the calling line, with its file."""
 
     def train(look: Callable[[], None]) -> None:
         look()
@@ -41,34 +40,33 @@ def test_the_innermost_line_of_the_trainer_is_found() -> None:
     assert found == (HERE, train.__code__.co_firstlineno + 1)
 
 
-def test_what_numpy_and_python_do_was_called_by_the_trainer() -> None:
-    """Their frames are passed over, down to the trainer's own line."""
+def test_frames_of_numpy_and_python_are_skipped() -> None:
+    """The search goes on to the trainer's own line."""
 
     def train(look: Callable[[], None]) -> None:
         np.apply_along_axis(lambda row: ran(look, row), 0, np.zeros(1))
 
     def ran(look: Callable[[], None], row: np.ndarray) -> np.ndarray:
-        threading.Thread  # noqa: B018  # a name of Python's own, no call
         look()
         return row
 
-    assert line_of(train) == (HERE, ran.__code__.co_firstlineno + 2)
+    assert line_of(train) == (HERE, ran.__code__.co_firstlineno + 1)
 
 
 def test_no_line_is_found_inside_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below a call of the harness's own, such as the step's, nothing is the trainer's."""
+    """No line below a call of the harness, such as the step's, is the trainer's."""
     monkeypatch.setattr(stack_sampler, "HARNESS_FOLDERS", (HERE,))
     assert line_of(lambda look: look()) is None
     assert find_trainers_line(None) is None
 
 
 def test_the_clock_is_the_harness_s_own() -> None:
-    """The instruments in the trainer's loop call it, which is no line of the trainer's."""
+    """A call of the clock by the instruments is not the trainer's line."""
     assert line_of(called_in(str(clock.__file__))) is None
 
 
 def called_in(file: str) -> Callable[[Callable[[], None]], None]:
-    """Return a function of another file that calls what it is given."""
+    """Return a function of another file that calls its argument."""
     names: dict[str, Any] = {}
     exec(compile("def call(called):\n    called()", file, "exec"), names)
     call: Callable[[Callable[[], None]], None] = names["call"]
@@ -76,7 +74,7 @@ def called_in(file: str) -> Callable[[Callable[[], None]], None]:
 
 
 def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
-    """An installed trainer is named when the harness called it, the trainer's file before it."""
+    """An installed trainer counts if the harness called it, but not before the trainer's file."""
     installed = called_in("/somewhere/site-packages/trainer.py")
     harness = called_in(str(Path(stack_sampler.__file__).with_name("training_loop.py")))
     assert line_of(lambda look: harness(lambda: installed(look))) is not None
@@ -89,7 +87,7 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
 
 
 def test_only_kept_samples_count() -> None:
-    """What was seen before an end that does not count is forgotten; time counts, not looks."""
+    """Samples before an `end` that does not count are dropped; samples are weighted by time."""
     sampler = StackSampler()
     forgotten: list[Any] = [(("a.py", 1), 0.001, 0.0)] * 9
     kept: list[Any] = [
@@ -111,7 +109,7 @@ def test_only_kept_samples_count() -> None:
 
 
 def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
-    """The sampler finds the line that stands still, as often as that takes."""
+    """The sampler finds the waiting line."""
     seen = threading.Event()
 
     def note(frame: FrameType | None) -> tuple[str, int] | None:
@@ -132,6 +130,5 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
 
 
 def test_no_sample_gives_no_line() -> None:
-    """A sampler that never looked has no lines."""
-    jnp.zeros(1)  # jax is there, and was not asked
+    """A sampler that never sampled has no lines."""
     assert StackSampler().lines() == ()
