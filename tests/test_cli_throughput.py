@@ -49,6 +49,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     calls: Trials = []
 
     def measure(subject: Subject, seconds: float) -> Tally:
+        assert isinstance(subject, Combination | Target)
         workers = subject.pipeline.workers if isinstance(subject, Combination) else subject.workers
         assert workers is not None
         calls.append((workers, seconds))
