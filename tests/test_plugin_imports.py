@@ -1,4 +1,4 @@
-"""What the entry points leave alone: heavy imports, and devices in the process of pytest."""
+"""The entry points import nothing heavy, and pytest's process starts no device."""
 
 import subprocess
 import sys

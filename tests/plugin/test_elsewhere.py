@@ -1,4 +1,4 @@
-"""A project that uses pytest-benchmark alone: netpipe, installed beside it, changes nothing."""
+"""A project that uses pytest-benchmark alone, with netpipe installed."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_run_can_be_chosen(plain: Project) -> None:
 
 
 def test_its_warning_is_its_own(plain: Project) -> None:
-    """With nothing stored, pytest-benchmark warns as it always does."""
+    """pytest-benchmark warns if no run is stored."""
     result = plain.compare()
     assert result.ret == pytest.ExitCode.OK
     line_with(result, "PytestBenchmarkWarning", "compare")

@@ -129,7 +129,7 @@ def test_control_warnings(plain: Plain) -> None:
 
 @pytest.mark.parametrize("compare", [(), ("--benchmark-compare",)])
 def test_a_bound_of_pytest_benchmark_is_refused(project: Project, compare: tuple[str, ...]) -> None:
-    """Before anything is measured, with or without a baseline and a comparison."""
+    """The run ends before anything is measured, with and without a comparison."""
     result = project.run(*compare, BOUND)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "ERROR: --benchmark-compare-fail")
