@@ -126,17 +126,6 @@ def test_small_steps_fail_at_the_drift_bound(versions: Versions, step: int) -> N
         line_with(result, "REGRESSED:", "step_s", "1.12 x", FIRST)
 
 
-def test_a_local_run_needs_one_flag(versions: Versions) -> None:
-    """The flag alone compares with the baseline's commit."""
-    versions.record(slower(1.0))
-    versions.commit()
-    versions.now = slower(1.5)
-    result = versions.project.run(*AGAINST_BASELINE)
-    result.assert_outcomes(failed=1)
-    line_with(result, "timed tests", "86 min")
-    line_with(result, "REGRESSED against", "step_s", "1.50 x")
-
-
 def test_a_commit_that_is_not_here_clears_nothing(versions: Versions) -> None:
     """A baseline whose commit was rebased away, or not fetched, ends the run with an error."""
     versions.recorded_at("0123456789abcdef0123456789abcdef01234567")
