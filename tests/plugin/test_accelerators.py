@@ -1,4 +1,4 @@
-"""Which accelerator a test is measured against: by flag, by marker, several in turn."""
+"""The accelerator of a test: from a flag or a marker, one or several."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_several_accelerators_parametrize_a_test(project: Project) -> None:
 
 
 def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
-    """The name in brackets that a test has got is printed as it is, not as markup."""
+    """The parameter in a test's name is printed literally, not as markup."""
     result = project.compare("--netpipe-accelerator", "auto,emulated:5ms")
     result.stdout.fnmatch_lines_random(
         ["*test_load_time[[]auto]*NO_BASELINE*", "*test_load_time[[]emulated:5ms]*NO_BASELINE*"]
@@ -36,7 +36,7 @@ def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
 
 
 def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
-    """The table has tokens/s and MFU; a line below says why one is not known, or what is needed."""
+    """The table has tokens/s and MFU; lines below say why one is unknown, and workers needed."""
     not_known = {"mfu": "no peak is known for cpu-testing-4"}
     project.sessions = [
         replace(recorded(), tokens_per_s=median_interval([52345.0] * 6), not_known=not_known)
@@ -52,7 +52,7 @@ def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
 
 
 def test_a_marker_chooses_the_accelerator(project: Project) -> None:
-    """A test that names its accelerator is measured against that one, whatever the flag says."""
+    """The accelerator of a marker goes before that of the flag."""
     project.has(MARKED)
     result = project.run("--netpipe-accelerator", "auto,emulated:5ms")
     result.assert_outcomes(passed=1)
@@ -60,7 +60,7 @@ def test_a_marker_chooses_the_accelerator(project: Project) -> None:
 
 
 def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
-    """A marker's accelerator that cannot be read fails its test in one sentence."""
+    """A wrong accelerator in a marker fails its test with one sentence."""
     project.has(MARKED.replace("7ms", "fast"))
     result = project.run()
     result.assert_outcomes(errors=1)
@@ -68,7 +68,7 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
 
 
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
-    """Those that are compared or recorded; an emulated one that only a verdict needs is short."""
+    """A compared session uses the whole budget; an emulated one for a verdict alone ends early."""
     project.has(LOAD_TIME + MARKED)
     project.record()
     project.compare().assert_outcomes(passed=2)
