@@ -342,7 +342,8 @@ def test_the_typical_load_time_is_the_median_of_bursts() -> None:
 
 def test_closing_stops_the_loader(clock: FakeClock) -> None:
     """A loader is closed if it has a `close`."""
-    closable = Closable(events := [])
+    events: list[str] = []
+    closable = Closable(events)
     for made in (closable, [1, 2, 3]):
         Puller(lambda made=made: made, clock).close()  # type: ignore[misc]
     assert events == ["made", "closed"]

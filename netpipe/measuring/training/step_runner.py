@@ -195,8 +195,8 @@ class StepRunner:
         """Dispatch one step and return the array that is ready when it is done."""
         self.state, aux = self.step(self.state, batch)
         done = self.find_done(aux)
-        is_placed = not isinstance(done, Waited)
-        self.devices = tuple(done.sharding.device_set if is_placed else jax.devices()[:1])
+        placed = jax.devices()[:1] if isinstance(done, Waited) else done.sharding.device_set
+        self.devices = tuple(placed)
         return done
 
     def find_done(self, aux: Aux) -> Done:
