@@ -116,9 +116,7 @@ def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
         wait([reference], _REFERENCE_CLOSE_S)
         left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
     else:
-        message = (
-            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known"
-        )
+        message = f"closing the loader took more than {_LAST_CLOSE_S:g} s, so leaks are not known"
         left = Finding("slow-close", message)
     if left:
         report(left)

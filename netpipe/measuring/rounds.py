@@ -143,7 +143,7 @@ class RoundRunner:
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
-        watch.enter_phase("a closer look at what was seen", self._budget_s)
+        watch.enter_phase("a closer look after the rounds", self._budget_s)
         self._look_closer()
 
     def _calibrate(self) -> None:
