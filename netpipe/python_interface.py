@@ -25,7 +25,7 @@ _WAY_OUT: Final = "Define it at the top level of a file, or give 'path/to/file.p
 
 
 class MeasureSettings(TypedDict, total=False):
-    """Settings of `netpipe.measuring.request.MeasureRequest`; times are in seconds."""
+    """Settings of `netpipe.measuring.measure_request.MeasureRequest`; times are in seconds."""
 
     budget_s: float
     batch_limit_s: float
@@ -36,7 +36,7 @@ class MeasureSettings(TypedDict, total=False):
 
 
 class LintSettings(TypedDict, total=False):
-    """Settings of `netpipe.linting.request.LintRequest`; times are in seconds."""
+    """Settings of `netpipe.linting.lint_request.LintRequest`; times are in seconds."""
 
     intent: str
     proves: bool
@@ -97,8 +97,8 @@ def measure(
         SessionError: The loader or the step failed, or hung.
     """
     from netpipe.jobs.parent import run_measurement
-    from netpipe.measuring.child import child_command
-    from netpipe.measuring.request import MeasureRequest
+    from netpipe.measuring.measure_job import child_command
+    from netpipe.measuring.measure_request import MeasureRequest
     from netpipe.verdict import clear
     from netpipe.verdict.decision import judge
     from netpipe.verdict.report import measurement_document
@@ -122,7 +122,7 @@ def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport
     from netpipe.measuring.targets import targets_command
 
     request = replace(read_lint_settings(Path.cwd()), **settings)
-    command = targets_command("netpipe.linting.child", _name(loader))
+    command = targets_command("netpipe.linting.lint_job", _name(loader))
     document = run_session(command, request)
     return Result(parse_report(document), document)
 
@@ -142,7 +142,7 @@ def diagnose(
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.measuring.request import MeasureRequest
+    from netpipe.measuring.measure_request import MeasureRequest
 
     _refuse_held_accelerator(accelerator)
     settings.setdefault("budget_s", 60.0)
@@ -165,7 +165,7 @@ def work(
 
     if step is not None:
         _refuse_held_accelerator("auto")
-    command = targets_command("netpipe.work_counts.child", _name(loader), step and _name(step))
+    command = targets_command("netpipe.work_counts.work_job", _name(loader), step and _name(step))
     profile = count_work(command, WorkRequest(**settings))
     return Result(profile, profile.to_document())
 

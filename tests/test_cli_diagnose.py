@@ -138,7 +138,7 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip no part of a diagnosis, however busy the machine is."""
 
     def run_session(command: list[str], *rest: Any, **named: Any) -> Any:
-        if "netpipe.diagnosis.child" not in command:
+        if "netpipe.diagnosis.diagnose_job" not in command:
             return parent.run_session(command, *rest, **named)
         child = "tests.diagnosis.child_without_limit"
         unhurried = [child if "child" in word else word for word in command]

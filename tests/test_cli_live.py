@@ -227,8 +227,8 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
     """Return the command of a process whose child only reports progress."""
     (tmp_path / "child.py").write_text(CHILD)
     run = (
-        "from netpipe.cli import main; from netpipe.measuring import child; "
-        f"child.child_command = lambda *_: [{sys.executable!r}, "
+        "from netpipe.cli import main; from netpipe.measuring import measure_job; "
+        f"measure_job.child_command = lambda *_: [{sys.executable!r}, "
         f"{str(tmp_path / 'child.py')!r}]; main()"
     )
     return lambda *words: [

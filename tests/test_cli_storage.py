@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.cli.measure import print_verdicts
 from netpipe.jobs import parent
-from netpipe.measuring import child
+from netpipe.measuring import measure_job
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
@@ -95,7 +95,7 @@ def test_the_loader_of_maxtext_is_placed(
         "--accelerator", "emulated:2ms", "steps=3",
     )  # fmt: skip
     placed = f"netpipe.storage.loaders:place network-disk netpipe.maxtext:loader {config} steps=3"
-    assert commands == [child.child_command(placed, None, None)]
+    assert commands == [measure_job.child_command(placed, None, None)]
 
 
 def test_the_terminal_says_what_is_derived(capsys: pytest.CaptureFixture[str]) -> None:

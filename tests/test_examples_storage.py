@@ -9,8 +9,8 @@ import pytest
 
 from netpipe.grain_access.dataset_variants import open_iterator
 from netpipe.jobs.targets import resolve
-from netpipe.linting.child import lint_loader
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from tests.root_process import ROOT
 
 DOCUMENT = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from netpipe.cli.console import (
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
-from netpipe.linting.request import INTENTS
+from netpipe.linting.lint_request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 
@@ -76,7 +76,7 @@ def lint(
             soft_wrap=True,
         )
     with show_progress(target, quiet=quiet) as progress:
-        command = targets_command("netpipe.linting.child", target)
+        command = targets_command("netpipe.linting.lint_job", target)
         document = run_session(command, request, progress=progress)
     report = parse_report(document)
     if svg is not None:

@@ -29,7 +29,7 @@ from netpipe.cli.console import (
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
@@ -163,7 +163,7 @@ def measure(
     accelerators may be given, separated by commas.
     """
     from netpipe.jobs.parent import run_measurement
-    from netpipe.measuring.child import child_command
+    from netpipe.measuring.measure_job import child_command
 
     settings["decided_by"] = clear.RULE
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)

@@ -56,7 +56,7 @@ def work(
     from netpipe.work_counts.counting import WorkRequest, count_work
 
     request = WorkRequest(**limits)
-    command = targets_command("netpipe.work_counts.child", target, step)
+    command = targets_command("netpipe.work_counts.work_job", target, step)
     compared: Sequence[Comparison] = ()
     with show_progress("counting", quiet=quiet) as progress:
         if against is None:
@@ -148,7 +148,7 @@ def resume(target: str, quiet: bool, as_json: bool, **settings: Any) -> None:
     from netpipe.measuring.targets import targets_command
     from netpipe.resuming.checking import ResumeRequest, check_resume
 
-    command = targets_command("netpipe.resuming.child", target)
+    command = targets_command("netpipe.resuming.resume_job", target)
     with show_progress("resuming", quiet=quiet) as progress:
         report = check_resume(command, ResumeRequest(**settings), progress)
     if as_json:

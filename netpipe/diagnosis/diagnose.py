@@ -7,17 +7,17 @@ from typing import Any, Final
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
-from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.turns import max_duration_s
 from netpipe.jobs.parent import run_measurement, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import OVERTIME_S
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.rules import LOCAL_ONLY
-from netpipe.measuring import child as measuring_child
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring import measure_job
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.targets import targets_command
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
@@ -77,7 +77,7 @@ def run_diagnosis(
     """
     session, measurement = asked.session, None
     if asked.has_step:
-        command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
+        command = measure_job.child_command(asked.loader, asked.step, asked.loop)
         request = replace(session, budget_s=asked.step_budget_s)
         measurement = run_measurement(command, request, progress=progress)
     budget_s = session.budget_s - asked.step_budget_s
@@ -85,7 +85,7 @@ def run_diagnosis(
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,
         intent=intent, silences=silences,
     )  # fmt: skip
-    lint_command = targets_command("netpipe.linting.child", asked.loader)
+    lint_command = targets_command("netpipe.linting.lint_job", asked.loader)
     lint = run_session(lint_command, lint_request, progress=progress)
     investigation_request = InvestigationRequest(
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,
@@ -94,7 +94,7 @@ def run_diagnosis(
         step_s=None if measurement is None else measurement.step_s.median,
         load_s=None if measurement is None else astuple(measurement.load_s_per_batch),
     )  # fmt: skip
-    command = targets_command("netpipe.diagnosis.child", asked.loader, asked.step)
+    command = targets_command("netpipe.diagnosis.diagnose_job", asked.loader, asked.step)
     answer = run_session(command, investigation_request, progress=progress)
     return compose_diagnosis(answer, measurement, lint, session)
 

@@ -10,7 +10,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Final, Generic, TypeVar
 
-from netpipe.duets.request import BlockSize, DuetRequest
+from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.duets import Duet
 from netpipe.jobs.parent import ProcessEnvironment, Session, open_session

@@ -13,6 +13,7 @@ import psutil
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
+from netpipe.device.shared_storages import SHARED_STORAGES
 from netpipe.errors import HangError, OutOfTimeError, SessionError
 from netpipe.jobs.cleanup import end_child, list_started
 from netpipe.jobs.processes import describe_exit
@@ -24,7 +25,6 @@ from netpipe.jobs.result_files import (
     read_result,
     stacks_file,
 )
-from netpipe.jobs.shared_storages import SHARED_STORAGES
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.temporary_folders import temporary_folder
 

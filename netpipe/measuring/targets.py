@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from netpipe.jobs.child import announce_import, require_request, run_job
+from netpipe.jobs.registry import announce_import, require_request, run_job
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import resolve
-from netpipe.measuring.request import Factories
+from netpipe.measuring.measure_request import Factories
 
 _Request = TypeVar("_Request", bound=SessionRequest)
 

@@ -11,8 +11,8 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
 

@@ -24,7 +24,7 @@ from netpipe.gate.work_baselines import (
 )
 from netpipe.gate.work_comparison import compare_work
 from netpipe.jobs import parent
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.acceptance import Acceptance
 from netpipe.plugin.against import MAX_DUET_SESSIONS, Against, dismiss_machine_alarm
 from netpipe.plugin.gate_results import WORK, GateResult

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.jobs.child import run_job
 from netpipe.jobs.cleanup import adopt_orphans
 from netpipe.jobs.failure import format_failure
+from netpipe.jobs.registry import run_job
 from netpipe.jobs.request import REQUEST_VARIABLE, SessionRequest
 from netpipe.jobs.result_files import error_document, write_result
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from netpipe.plugin.options import Options, as_usage_error
 from netpipe.plugin.session_nodes import SUBJECT_FIXTURES
 
@@ -78,24 +78,24 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
         factories = replace(factories, loader=placed, fingerprint=fingerprint)
     lint = LintRequest.from_environment()
     if lint is not None and lint.kind == "lint":
-        from netpipe.linting.child import lint_loader
+        from netpipe.linting.lint_job import lint_loader
 
         run_job(lint, lambda _: lint_loader(lint, factories.loader))
     elif lint is not None and lint.kind == "work":
-        from netpipe.work_counts.child import count_factories
         from netpipe.work_counts.counting import WorkRequest
+        from netpipe.work_counts.work_job import count_factories
 
         if work := WorkRequest.from_environment():
             run_job(work, lambda _: count_factories(work, factories))
     elif lint is not None and lint.kind == "resume":
         from netpipe.resuming.checking import ResumeRequest
-        from netpipe.resuming.child import run_loader
+        from netpipe.resuming.resume_job import run_loader
 
         if resume := ResumeRequest.from_environment():
             run_job(resume, lambda _: run_loader(resume, factories.loader))
     elif lint is not None and lint.kind == "duet":
-        from netpipe.duets.child import take_part
-        from netpipe.duets.request import DuetRequest
+        from netpipe.duets.duet_job import take_part
+        from netpipe.duets.duet_request import DuetRequest
 
         if duet := DuetRequest.from_environment():
             run_job(duet, partial(take_part, duet, factories))

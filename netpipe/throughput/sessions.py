@@ -220,7 +220,14 @@ def measure_once(subject: Subject, seconds: float) -> Tally:
 
 
 def _command(subject: Subject, seconds: float) -> list[str]:
-    command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "netpipe.throughput.throughput_job",
+        "--seconds",
+        str(seconds),
+    ]
     return [*command, *subject.words]
 
 

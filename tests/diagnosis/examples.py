@@ -6,6 +6,7 @@ from typing import Any
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Evidence
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Diagnosis,
@@ -16,7 +17,6 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
-from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.grain_access.nodes import Graph, Node

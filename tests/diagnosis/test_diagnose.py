@@ -11,7 +11,7 @@ from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.diagnosis.diagnosis import Reads
 from netpipe.jobs.request import SessionRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
@@ -63,7 +63,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     assert found.measurement is None
     command, request = sessions.of("diagnose")
     assert request.budget_s == 140.0  # all that it may take, for the session's own limit
-    assert command[1:] == ["-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
+    assert command[1:] == ["-P", "-m", "netpipe.diagnosis.diagnose_job", "--loader", "a:loader"]
     assert (request.target, request.wanted_s) == ("a:loader", 60.0)
     assert (request.step_s, request.load_s) == (None, None)
     assert asked.max_duration_s == 140.0

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from netpipe.duets import parent
+from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.duets.parent import Side, run_duet
-from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE

@@ -11,10 +11,10 @@ HEAVY = ("numpy", "jax", "grain", "rich", "jinja2")
 @pytest.mark.parametrize(
     "module",
     [
-        "netpipe.diagnosis.child",
-        "netpipe.linting.child",
-        "netpipe.measuring.child",
-        "netpipe.throughput.child",
+        "netpipe.diagnosis.diagnose_job",
+        "netpipe.linting.lint_job",
+        "netpipe.measuring.measure_job",
+        "netpipe.throughput.throughput_job",
     ],
 )
 def test_workers_import_nothing_heavy(module: str) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.jobs.code_origin import check_origin
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from tests.jobs.session_targets import tiny_loader
 from tests.repository import commit_files, init
 from tests.root_process import ROOT

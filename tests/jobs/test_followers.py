@@ -11,7 +11,7 @@ import pytest
 
 from netpipe.jobs.cleanup import _follows
 from netpipe.jobs.request import REQUEST_VARIABLE
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 
 RESULT = "/tmp/größe/result.json"  # no file is made
 NO_PROCESS = 0

@@ -29,7 +29,7 @@ def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None
 
 
 ESCAPE = """
-from netpipe.jobs.child import run_job
+from netpipe.jobs.registry import run_job
 from netpipe.jobs.request import SessionRequest
 
 def escape():
@@ -104,7 +104,7 @@ def test_processes_that_no_session_started_live_on(here: Path) -> None:
 
 
 STOPPED = """
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 from netpipe.jobs.parent import run_session
 
 run_session([sys.executable, "-c", sys.argv[1]], LintRequest())

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from netpipe.jobs.child import read_orders
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.registry import read_orders
 
 
 class _Channel:

@@ -15,9 +15,9 @@ from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, S
 from netpipe.jobs import parent
 from netpipe.jobs import request as request_module
 from netpipe.jobs.parent import run_measurement, run_session
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_job import child_command
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.jobs.child_programs import LINT, REQUEST, child, wait_until_gone
 from tests.jobs.session_targets import tiny_loader
 from tests.measurements import make_measurement
@@ -189,7 +189,7 @@ def test_an_error_keeps_its_type_and_its_message(here: Path, kind: str, error: A
 
 def test_the_command_names_its_targets() -> None:
     """A step and a loop that are left out are left out of the command."""
-    start = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", "a:b"]
+    start = [sys.executable, "-P", "-m", "netpipe.measuring.measure_job", "--loader", "a:b"]
     assert child_command("a:b", None, None) == start
     assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
 

@@ -8,8 +8,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.jobs.request import SessionRequest
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 
 REQUESTS = [
     SessionRequest("diagnose", result="result.json", parent=7),

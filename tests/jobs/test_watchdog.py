@@ -22,8 +22,8 @@ from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest
 from netpipe.jobs.result_files import progress_file, write_result
 from netpipe.jobs.watchdog import Alarm, Watchdog
 from netpipe.measuring import training_loop
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_job import child_command
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.fakes import FakeClock
 from tests.jobs import session_targets
 
@@ -341,11 +341,11 @@ def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:
 TARGETS = Path(session_targets.__file__)
 HASTY = """
 import sys
-from netpipe.measuring import child
+from netpipe.measuring import measure_job
 from netpipe.jobs import watchdog
 watchdog.OVERTIME_S = 1.0
 watchdog._GIL_GRACE_S = 0.5
-child.main()
+measure_job.main()
 """
 LOOPS = """
 import ctypes, time

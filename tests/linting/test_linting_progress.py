@@ -8,9 +8,9 @@ import pytest
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.linting import reads
-from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
 
 BUILDS = "building the pipeline"

@@ -16,10 +16,10 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.linting import reads
-from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.reads import find_reads, measure_batch, measure_reads
-from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import Reads
 from netpipe.measuring.interleaving import Interleaved
 from tests.fakes import FakeClock

@@ -15,8 +15,8 @@ import pytest
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.measure_request import Factories
 from netpipe.measuring.protocol import measure
-from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from tests.fakes import FakeClock, FakeProcesses

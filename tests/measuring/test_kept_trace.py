@@ -17,9 +17,10 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs.result_files import partial_result_file
-from netpipe.measuring.child import serve
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from netpipe.measuring.profiler_trace import (
     DEVICE,
     DISPATCH,
@@ -33,7 +34,6 @@ from netpipe.measuring.profiler_trace import (
     name_threads,
     trace_file,
 )
-from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
 from tests.measuring.conftest import Rehearse

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from netpipe.jobs.parent import run_measurement
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_job import child_command
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.jobs import leaking_loaders
 from tests.jobs.leaking_loaders import KEPT_BYTES, OWN_FOLDER

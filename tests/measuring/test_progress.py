@@ -13,8 +13,8 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.parent import run_measurement, run_session
 from netpipe.jobs.progress import Progress, ProgressReader, ProgressWriter
 from netpipe.jobs.request import SessionRequest
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.fakes import FakeClock
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from netpipe.jobs.result_files import partial_result_file
-from netpipe.measuring.child import serve
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from netpipe.measuring.rates import count_by_xla
-from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner, count_batch
 from netpipe.results.measurement import Device
 from tests.fakes import FakeClock

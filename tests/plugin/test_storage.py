@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.measuring.request import Factories
+from netpipe.measuring.measure_request import Factories
 from netpipe.plugin import session_plugin
 from tests.plugin.project import NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded

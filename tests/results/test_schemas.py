@@ -15,8 +15,8 @@ import netpipe
 from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.duets import Duet
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from netpipe.plugin.against import Against
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.outputs import write_json

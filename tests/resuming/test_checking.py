@@ -12,7 +12,7 @@ from netpipe.errors import MisuseError, SessionError
 from netpipe.measuring.targets import targets_command
 from netpipe.resuming import checking
 from netpipe.resuming.checking import ResumeReport, ResumeRequest, check_resume, find_difference
-from netpipe.resuming.child import run_loader
+from netpipe.resuming.resume_job import run_loader
 from tests.resuming import resume_targets
 
 Check = Callable[[Callable[..., Any]], ResumeReport]
@@ -129,7 +129,7 @@ def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
 
 
 def _command(factory: str) -> list[str]:
-    return targets_command("netpipe.resuming.child", f"{resume_targets.__file__}:{factory}")
+    return targets_command("netpipe.resuming.resume_job", f"{resume_targets.__file__}:{factory}")
 
 
 def test_an_order_that_depends_on_the_hash_seed_is_undecided() -> None:

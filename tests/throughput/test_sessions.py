@@ -36,7 +36,7 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def answer(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
-        assert command[1:6] == ["-P", "-m", "netpipe.throughput.child", "--seconds", "3.0"]
+        assert command[1:6] == ["-P", "-m", "netpipe.throughput.throughput_job", "--seconds", "3.0"]
         assert request.kind == "throughput"
         assert request.budget_s > 6
         asked.append(command[-1])

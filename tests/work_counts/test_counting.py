@@ -17,7 +17,7 @@ from tests.work_counts import work_targets
 from tests.work_profiles import PROFILE
 
 FILE = work_targets.__file__
-child_command = partial(targets_command, "netpipe.work_counts.child")
+child_command = partial(targets_command, "netpipe.work_counts.work_job")
 REQUEST = WorkRequest(batches=4)
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from netpipe.errors import NetpipeError
 from netpipe.jobs.parent import ProcessEnvironment, run_measurement
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_job import child_command
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.verdict import clear
 from netpipe.verdict.decision import find_remarks, judge

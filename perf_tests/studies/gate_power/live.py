@@ -9,9 +9,9 @@ from typing import Any
 
 from netpipe.errors import InputError
 from netpipe.jobs.parent import run_measurement
-from netpipe.measuring.child import child_command
 from netpipe.measuring.interleaving import order_of_round
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_job import child_command
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement, Rounds, parse_measurement
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 

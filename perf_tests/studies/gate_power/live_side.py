@@ -10,8 +10,8 @@ def side_command(loader: str, step: str | None = None) -> list[str]:
 
 
 if __name__ == "__main__":  # loader workers import this file again
-    from netpipe.duets.child import take_part
-    from netpipe.duets.request import DuetRequest
+    from netpipe.duets.duet_job import take_part
+    from netpipe.duets.duet_request import DuetRequest
     from netpipe.measuring.targets import run_on_targets
 
     run_on_targets(DuetRequest, take_part)

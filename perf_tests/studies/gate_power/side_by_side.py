@@ -16,8 +16,8 @@ from typing import Final
 import click
 from rich.console import Console
 
+from netpipe.duets.duet_request import DuetRequest
 from netpipe.duets.parent import Side, run_duet
-from netpipe.duets.request import DuetRequest
 from netpipe.errors import NetpipeError
 from netpipe.gate.duets import Duet, decide, decide_in_duets
 from netpipe.gate.outcomes import Comparison, Outcome

@@ -29,7 +29,7 @@ from perf_tests.studies.records import append_record, read_records
 from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange, checkout_with
 
 TARGET: Final = "fixtures/targets.py:gpu_loader"
-child_command = partial(targets_command, "netpipe.work_counts.child")
+child_command = partial(targets_command, "netpipe.work_counts.work_job")
 UNCHANGED: Final = "unchanged"
 _KEPT: Final = Path(__file__).with_name("trials.jsonl")
 _ROOT: Final = Path(__file__).parents[3]

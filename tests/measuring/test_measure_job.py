@@ -13,9 +13,9 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.jobs.result_files import SCHEMA, progress_file, stacks_file
-from netpipe.measuring import calibration, child, loader_puller, protocol
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring import calibration, loader_puller, measure_job, protocol
+from netpipe.measuring.measure_job import serve
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from tests.jobs import session_targets
 
 TARGETS = Path(session_targets.__file__)
@@ -167,7 +167,7 @@ def run_main(
     monkeypatch.delenv("NETPIPE_SESSION", raising=False)
     if request is not None:
         monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(request)))
-    child.main()
+    measure_job.main()
 
 
 def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest) -> None:
@@ -222,7 +222,7 @@ def test_the_import_of_targets_is_timed(
         seen.append(factories)
         return {}
 
-    monkeypatch.setattr(child, "measure_factories", measure_factories)
+    monkeypatch.setattr(measure_job, "measure_factories", measure_factories)
     run_main(monkeypatch, request_, "--loader", f"{module}:loader")
     assert seen[0].import_s is not None
     assert seen[0].import_s >= 0.2

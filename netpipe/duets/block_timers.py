@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, Final
 
 from netpipe.clock import Clock
-from netpipe.duets.request import BlockSize
+from netpipe.duets.duet_request import BlockSize
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.loop_overhead import measure_host_s_per_step

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.jobs.child import require_request, run_job
+    from netpipe.jobs.registry import require_request, run_job
     from netpipe.jobs.request import SessionRequest
 
     parser = argparse.ArgumentParser()
@@ -41,7 +41,7 @@ def _measure(
 
     from netpipe.clock import MonotonicClock
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.jobs.child import open_channel
+    from netpipe.jobs.registry import open_channel
     from netpipe.jobs.watchdog import Watchdog
     from netpipe.throughput.run import run, run_in_turns
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netpipe.device.emulated_names import count_flops
-from netpipe.diagnosis.request import InvestigationRequest
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.jobs.request import START_UP_S
 
 if TYPE_CHECKING:
-    from netpipe.measuring.request import Factories
+    from netpipe.measuring.measure_request import Factories
 
 
 def investigate(request: InvestigationRequest, factories: "Factories") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The job of a session that lints; `python -m netpipe.linting.child` runs it on a target.
+"""The job of a session that lints; `python -m netpipe.linting.lint_job` runs it on a target.
 
 Loader workers import this module again, so its top level imports nothing heavy.
 """
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netpipe.linting.request import LintRequest
+    from netpipe.linting.lint_request import LintRequest
     from netpipe.measuring.loader_puller import LoaderFactory
 
 
@@ -55,7 +55,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
 
 
 if __name__ == "__main__":
-    from netpipe.linting.request import LintRequest
+    from netpipe.linting.lint_request import LintRequest
     from netpipe.measuring.targets import run_on_targets
 
     run_on_targets(

@@ -1,4 +1,4 @@
-"""The job of a session that counts work; `python -m netpipe.work_counts.child` runs it on targets.
+"""The job of a session that counts work; run as a module, it takes targets.
 
 Loader workers import this module again, so its top level imports nothing heavy.
 """
@@ -6,7 +6,7 @@ Loader workers import this module again, so its top level imports nothing heavy.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netpipe.measuring.request import Factories
+    from netpipe.measuring.measure_request import Factories
     from netpipe.work_counts.counting import WorkRequest
 
 

@@ -1,4 +1,4 @@
-"""The job of a session that measures; `python -m netpipe.measuring.child` runs it on targets."""
+"""The job of a session that measures; run as a module, it takes targets."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,11 +11,11 @@ from typing import Any
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
-from netpipe.jobs.child import run_job
 from netpipe.jobs.code_origin import check_origin
+from netpipe.jobs.registry import run_job
 from netpipe.jobs.result_files import write_result
 from netpipe.jobs.watchdog import Watchdog
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.measure_request import Factories, MeasureRequest
 from netpipe.measuring.targets import run_on_targets, targets_command
 from netpipe.results.measurement import Device, Finding
 
@@ -94,7 +94,7 @@ def device_and_subject(
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
     """Return the command of a session that measures targets."""
-    return targets_command("netpipe.measuring.child", loader, step, loop)
+    return targets_command("netpipe.measuring.measure_job", loader, step, loop)
 
 
 def main() -> None:
