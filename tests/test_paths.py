@@ -11,7 +11,7 @@ import pytest
 from netpipe.cli import main
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs import parent
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.targets import Target
 from netpipe.paths import exists, find_path_problem
 from netpipe.plugin.options import _FLAGS, Options
 from netpipe.plugin.other_version import Version
@@ -135,7 +135,7 @@ def test_no_flag_of_pytest_gives_a_traceback(
 def test_a_target_that_can_be_no_file_is_misuse(word: str) -> None:
     """Neither a module nor a file has such a name."""
     with pytest.raises(MisuseError, match="found"):
-        resolve(word)
+        Target.parse(word)
 
 
 def test_a_long_expression_is_no_path(tmp_path: Path) -> None:

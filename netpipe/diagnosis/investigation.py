@@ -147,7 +147,7 @@ class Investigation:
         """
         run = SingleThreadRun(
             loader=self.loader,
-            target=self.request.target,
+            target=self.request.targets["loader"],
             graph=self._graph,
             is_rebuilt=False,
             look=unmodified,

@@ -1,4 +1,4 @@
-"""Where the code of this process came from: a session must not run another version's code."""
+"""The origin of this process's code: a session must not run the code of another version."""
 
 import ast
 import re
@@ -18,18 +18,17 @@ from netpipe.text_files import read_toml
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
 )
-# Python and pytest find these by their own rules, so a module of the same name is no copy.
+# Python and pytest find these by rules of their own, so a module of the same name is not a copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
 
 def check_origin(
     code_from: str, not_from: Sequence[str], modules: Mapping[str, ModuleType] | None = None
 ) -> None:
-    """Refuse a process that runs code from elsewhere than its checkout.
+    """Refuse a process that runs the checkout's code from another place.
 
-    Worker processes inherit the search path and import what this process would import. So all
-    imports in the checkout's code are looked up, whether or not they were executed. An empty
-    `code_from` stands for any code; `not_from` are other checkouts of the same repository.
+    Worker processes inherit the search path. So all imports in the checkout's code are looked up,
+    executed or not. An empty `code_from` allows any code; `not_from` are other checkouts.
 
     Raises:
         MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,
@@ -79,10 +78,10 @@ class _Checkout:
         return file.is_relative_to(self.folder) and str(file.relative_to(self.folder)) in self.files
 
     def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
-        """Refuse a module of the checkout, or one built from it, that lies anywhere else.
+        """Refuse a module of the checkout, or built from it, that lies outside the checkout.
 
-        A file of the checkout may have the name of an unrelated installed package, for example of
-        a vendored one. That package is no copy of the checkout's module.
+        An installed package of another distribution is not a copy, even if a file of the checkout,
+        such as a vendored package, has its name.
         """
         if self.contains(file):
             return
@@ -106,7 +105,7 @@ class _Checkout:
         """Yield top-level packages and modules by every name that a search path can give them."""
         files = [PurePosixPath(file) for file in self.files]
         folders = [file.parent for file in files if file.name == "__init__.py"]
-        # In these, modules are imported only as parts of a package.
+        # Modules in these folders are imported only as parts of a package.
         packages = {folder for folder in folders if folder.name not in ("", "src")}
         for file in files:
             unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
@@ -116,7 +115,7 @@ class _Checkout:
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the packages and modules that lie in no package, or in a namespace package."""
+    """Yield the loaded packages and modules outside other packages; namespaces do not count."""
     for name, file in files.items():
         parents = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
         if name.partition(".")[0] not in _LOADED_OTHERWISE and not files.keys() & set(parents):
@@ -124,7 +123,7 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
-    """Yield what files of the checkout import, also through other files of the checkout."""
+    """Yield the imports of the checkout's files, directly or through other files of it."""
     left = list(filter(checkout.contains, files))
     seen = set(left)
     while left:
@@ -153,7 +152,7 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
         part = name[: dot.start()]
         try:
             spec = find_spec(part)
-        except (ImportError, ValueError):  # an import hook refuses it, or it was made by hand
+        except (ImportError, ValueError):  # An import hook refuses it, or it was made by hand.
             return None
         if spec is None:
             return None
@@ -163,7 +162,7 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
 
 
 def _project_name(file: Path) -> str:
-    """Return the normalized name that a pyproject.toml declares; "" where it declares none."""
+    """Return the normalized project name in a pyproject.toml; "" without one."""
     with suppress(InputError, AttributeError, TypeError):
         project = read_toml(file).get("project", {})
         return _normalized(project.get("name", ""))

@@ -1,34 +1,30 @@
-"""The job of a session that lints; `python -m netpipe.linting.lint_job` runs it on a target.
+"""The job of a session that lints."""
 
-Loader workers import this module again, so its top level imports nothing heavy.
-"""
-
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from netpipe.linting.lint_request import LintRequest
-    from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.clock import MonotonicClock
+from netpipe.device.host import this_host
+from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.request import progress_file
+from netpipe.jobs.targets import Factories
+from netpipe.linting.experiments.proofs import prove
+from netpipe.linting.experiments.trials import apply_trials, try_fixes
+from netpipe.linting.lint_request import LintRequest
+from netpipe.linting.linter import lint
+from netpipe.linting.reads import find_reads, measure_batch, measure_reads
 
 
-def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, Any]:
+def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
     """Lint the pipeline that a factory returns, and run the requested experiments.
 
     Returns:
         The `netpipe.lint/1` document, by its key.
     """
-    # After the user's code, which may have to configure jax before grain imports it.
-    from netpipe.clock import MonotonicClock
-    from netpipe.device.host import this_host
-    from netpipe.grain_access.source_lines import record_source_lines
-    from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.jobs.progress import ProgressWriter
-    from netpipe.jobs.result_files import progress_file
-    from netpipe.linting.linter import lint
-    from netpipe.linting.reads import find_reads, measure_batch, measure_reads
-
-    let_grain_start_workers()
+    loader = factories.loader
     clock = MonotonicClock()
     progress = ProgressWriter(progress_file(request), clock)
     progress.enter_phase("building the pipeline")
@@ -42,22 +38,9 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     reads = reads._replace(measure_batch=partial(measure_batch, loader))
     report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
     if request.proves:
-        from netpipe.linting.experiments.proofs import prove
-
         tell("testing on elements what the structure does not decide")
         report = prove(loader, report, clock, request.budget_s)
     if request.tries:
-        from netpipe.linting.experiments.trials import apply_trials, try_fixes
-
         found = try_fixes(loader, report, this_host().cores, clock, request.budget_s, tell=tell)
         report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
     return {"lint": {**report.to_document(), "trials": trials}}
-
-
-if __name__ == "__main__":
-    from netpipe.linting.lint_request import LintRequest
-    from netpipe.measuring.targets import run_on_targets
-
-    run_on_targets(
-        LintRequest, lambda request, factories, _: lint_loader(request, factories.loader)
-    )

@@ -17,10 +17,10 @@ from netpipe.errors import LoaderEndedError
 from netpipe.jobs import processes
 from netpipe.jobs.bounded_calls import call_in_thread
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.targets import Factories
 from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.measure_request import Factories
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.rates import compute_rates, find_flops
 from netpipe.measuring.round_log import RoundLog

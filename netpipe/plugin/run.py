@@ -34,7 +34,6 @@ from netpipe.plugin.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.results.measurement import Device, Finding, Host, Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming import checking
-from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest
@@ -388,8 +387,9 @@ class Run:
         return is_verdict_alone or not self._gates
 
     def _request(self, subject: Subject) -> MeasureRequest:
-        decided_by = clear.RULE if self._may_end_early(subject) else ""
         request = replace(
-            self.options.request, accelerator=subject.accelerator, decided_by=decided_by
+            self.options.request,
+            accelerator=subject.accelerator,
+            stopping_rule="clear" if self._may_end_early(subject) else "budget",
         )
         return replace(request, trace_name=subject.name) if request.trace else request

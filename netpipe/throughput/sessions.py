@@ -1,7 +1,5 @@
 """Throughput measured in fresh processes: our pipeline and other loaders, in turns."""
 
-import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count, product
@@ -9,13 +7,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
-from netpipe.duets.parent import Player, Side, open_sides, receive_all
+from netpipe.duets.parent import RemoteTimer, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
-from netpipe.jobs.parent import run_session
-from netpipe.jobs.request import SessionRequest
+from netpipe.jobs import targets
+from netpipe.jobs.parent import CHILD_COMMAND, run_session
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
+from netpipe.throughput.throughput_request import ThroughputRequest
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
@@ -40,9 +39,11 @@ class Combination:
         return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of the session that measures it."""
-        return ["--data", str(self.data), "--pipeline", json.dumps(asdict(self.pipeline))]
+    def settings(self) -> dict[str, Any]:
+        """What the request of the session that measures it says about it."""
+        arguments = (str(self.data), asdict(self.pipeline))
+        loader = targets.Target("netpipe.workload.pipeline", "build_from_settings", arguments)
+        return {"targets": {"loader": loader}}
 
     @property
     def waiting_bytes(self) -> int:
@@ -83,10 +84,9 @@ class Target:
         return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of the session that measures it."""
-        given = [] if self.workers is None else ["--workers", str(self.workers)]
-        return ["--target", self.target, *given]
+    def settings(self) -> dict[str, Any]:
+        """What the request of the session that measures it says about it."""
+        return {"targets": targets.name_targets(loader=self.target), "workers": self.workers}
 
 
 Subject = Combination | Target
@@ -165,26 +165,28 @@ def measure_duets(
 def _run_duet(
     subjects: tuple[Subject, Target], seconds: float, same_batches: int, number: int
 ) -> tuple[Tally, Tally]:
-    request, compared = _request(2 * seconds), ["--same-batches", str(same_batches)]
-    sides = [Side(each.label, [*_command(each, seconds), *compared], request) for each in subjects]
+    sides = [
+        Side(each.label, CHILD_COMMAND, _request(each, seconds, 2 * seconds, same_batches))
+        for each in subjects
+    ]
     turns = ceil(seconds / _TURN_S)
     orders = [*[("take_turn", seconds / turns)] * turns, ("tally",)]
-    with open_sides(sides) as players:
-        _require_same(*subjects, *receive_all(players))
+    with open_sides(sides) as timers:
+        _require_same(*subjects, *receive_all(timers))
         for turn, order in enumerate(orders, start=number):
-            answers = dict(_ask(players, order, turn))
-        ours, others = (answers[player] for player in players)
+            answers = dict(_ask(timers, order, turn))
+        ours, others = (answers[timer] for timer in timers)
     return ours, others
 
 
 def _ask(
-    players: Sequence[Player], order: tuple[Any, ...], turn: int
-) -> Iterator[tuple[Player, Any]]:
+    timers: Sequence[RemoteTimer], order: tuple[Any, ...], turn: int
+) -> Iterator[tuple[RemoteTimer, Any]]:
     """Let one side after the other obey; which goes first changes."""
-    for player in order_of_round(players, turn):
-        player.send(order)
-        (answer,) = receive_all([player])
-        yield player, answer
+    for timer in order_of_round(timers, turn):
+        timer.send(order)
+        (answer,) = receive_all([timer])
+        yield timer, answer
 
 
 def _require_same(
@@ -216,20 +218,13 @@ def expected_s(runs: int, seconds: float) -> float:
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
     """Measure a subject's steady state in a fresh process; raises as `measure_in_turns` does."""
-    return Tally(**run_session(_command(subject, seconds), _request(seconds)))
+    return Tally(**run_session(CHILD_COMMAND, _request(subject, seconds, seconds)))
 
 
-def _command(subject: Subject, seconds: float) -> list[str]:
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "netpipe.throughput.throughput_job",
-        "--seconds",
-        str(seconds),
-    ]
-    return [*command, *subject.words]
-
-
-def _request(seconds: float) -> SessionRequest:
-    return SessionRequest("throughput", budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
+def _request(
+    subject: Subject, seconds: float, pulled_s: float, same_batches: int = 0
+) -> ThroughputRequest:
+    budget_s = longest_s(pulled_s) + _SLOW_BATCHES_S
+    return ThroughputRequest(
+        seconds=seconds, same_batches=same_batches, budget_s=budget_s, **subject.settings
+    )

@@ -1,79 +1,28 @@
-"""The session's process: one run, one result.
+"""The job of a session that measures throughput: one run, or the turns that the parent orders."""
 
-Imports happen where they are needed: the workers of a loader import this module again, as they
-import the script of any training, and would spend memory and the first batch's time on them.
-"""
-
-import argparse
-import json
-from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
-if TYPE_CHECKING:
-    from netpipe.jobs.request import SessionRequest
-
-
-def main() -> None:
-    """Run the session that this process was started for."""
-    from netpipe.jobs.registry import require_request, run_job
-    from netpipe.jobs.request import SessionRequest
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--target")
-    parser.add_argument("--workers", type=int)
-    parser.add_argument("--same-batches", type=int, default=0)
-    parser.add_argument("--data")
-    parser.add_argument("--pipeline", type=json.loads)
-    arguments = parser.parse_args()
-    request = require_request(parser, SessionRequest)
-
-    run_job(request, partial(_measure, arguments, request))
+from netpipe.clock import MonotonicClock
+from netpipe.duets.orders import open_channel
+from netpipe.grain_access.loader_variants import choose_workers
+from netpipe.jobs.targets import Factories
+from netpipe.jobs.watchdog import Watchdog
+from netpipe.throughput.run import run, run_in_turns
+from netpipe.throughput.throughput_request import ThroughputRequest
 
 
-def _measure(
-    arguments: argparse.Namespace, request: "SessionRequest", closing: ExitStack
+def measure_throughput(
+    request: ThroughputRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from netpipe.clock import MonotonicClock
-    from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.jobs.registry import open_channel
-    from netpipe.jobs.watchdog import Watchdog
-    from netpipe.throughput.run import run, run_in_turns
-
-    let_grain_start_workers()
+    """Measure a loader's steady state; return its counts, or nothing after turns."""
+    loader, clock, seconds = factories.loader, MonotonicClock(), request.seconds
+    if request.workers is not None:
+        loader = choose_workers(loader, request.workers, str(request.targets["loader"]))
     with Watchdog(request) as watch:
-        loader, clock = _loader(arguments), MonotonicClock()
-        if request.channel >= 0:
-            with open_channel(request) as channel:
-                run_in_turns(
-                    loader, channel, clock, closing, watch,
-                    arguments.seconds, arguments.same_batches,
-                )  # fmt: skip
-            return {request.kind: {}}
-        tally = run(loader, arguments.seconds, clock, closing, watch)
-    return {request.kind: asdict(tally)}
-
-
-def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
-    if arguments.target:
-        from netpipe.jobs.targets import resolve
-
-        loader = resolve(arguments.target)
-        if arguments.workers is None:
-            return loader
-        from netpipe.grain_access.loader_variants import choose_workers
-
-        return choose_workers(loader, arguments.workers, arguments.target)
-    from netpipe.workload.config import PipelineConfig
-    from netpipe.workload.pipeline import build
-
-    return partial(build, Path(arguments.data), PipelineConfig(**arguments.pipeline))
-
-
-if __name__ == "__main__":
-    main()
+        if request.channel < 0:
+            return {request.kind: asdict(run(loader, seconds, clock, closing, watch))}
+        with open_channel(request) as channel:
+            run_in_turns(loader, channel, clock, closing, watch, seconds, request.same_batches)
+    return {request.kind: {}}

@@ -1,9 +1,10 @@
 """The pipeline from prepared data to batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grain
 
@@ -82,6 +83,11 @@ def build(
         InputError: The data are damaged, or too few for one batch.
     """
     return _load(sequences_of_batches(data, config, position, source), config, widen)
+
+
+def build_from_settings(data: str, settings: Mapping[str, Any]) -> grain.IterDataset:
+    """Return what `build` does, for the values of a target."""
+    return build(Path(data), PipelineConfig(**settings))
 
 
 def open_rows(

@@ -15,7 +15,8 @@ from netpipe.duets.parent import Side, run_duet
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE
-from perf_tests.studies.gate_power.live_side import side_command
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.targets import name_targets
 from tests.duets import duet_targets
 from tests.jobs.child_programs import wait_until_gone
 
@@ -25,8 +26,8 @@ REQUEST = DuetRequest(budget_s=2.0)
 
 def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side[Any]:
     """Make a side of targets of the tests."""
-    command = side_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
-    return Side(name, command, replace(REQUEST, **settings))
+    targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
+    return Side(name, CHILD_COMMAND, replace(REQUEST, targets=targets, **settings))
 
 
 def run(base: str, now: str, step: str | None = None, **settings: Any) -> Duet:
@@ -91,7 +92,7 @@ def test_the_session_that_fails_is_named() -> None:
 
 
 def test_a_version_that_knows_no_duets_is_named() -> None:
-    """A process that ends without a greeting, as an older netpipe's does, is no hang."""
+    """A process that ends without a description, as an older netpipe's does, is no hang."""
     old = Side(
         "v1", [sys.executable, "-c", "print('unknown session'); raise SystemExit(4)"], REQUEST
     )
@@ -125,7 +126,7 @@ def test_nothing_outlives_a_killed_parent() -> None:
         wait_until_gone(child.pid)
 
 
-class _Player:
+class _RemoteTimer:
     """A side that has its answers ready, and writes down when it is told to time a block."""
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
@@ -145,9 +146,9 @@ class _Player:
         return self._answers.pop(0)
 
 
-def players(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
+def timers(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
     """Make two sides with an answer each."""
-    return [cast(Any, _Player("base", told, base)), cast(Any, _Player("now", told, now))]
+    return [cast(Any, _RemoteTimer("base", told, base)), cast(Any, _RemoteTimer("now", told, now))]
 
 
 def test_the_loaders_time_is_that_in_which_both_pull() -> None:
@@ -155,7 +156,7 @@ def test_the_loaders_time_is_that_in_which_both_pull() -> None:
     told: list[str] = []
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
     now = {"load_cpu_ratio": 0.003, "stamps_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
-    before, after = parent._pull_together(players(told, base, now), BlockSize(6), 0)
+    before, after = parent._pull_together(timers(told, base, now), BlockSize(6), 0)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base 6", "now 6", "base answers", "now answers"]
@@ -165,14 +166,14 @@ def test_blocks_that_did_not_overlap_do_not_count() -> None:
     """One side has started its loader again while the other one pulled."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [2.5, 3.5, 4.5]}
-    assert parent._pull_together(players([], base, now), BlockSize(3), 0) == ({}, {})
+    assert parent._pull_together(timers([], base, now), BlockSize(3), 0) == ({}, {})
 
 
 def test_one_that_is_much_faster_counts_whole() -> None:
     """It has given its block before the other one has given the batches that are skipped."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
-    before, after = parent._pull_together(players([], base, now), BlockSize(2, skipped=1), 0)
+    before, after = parent._pull_together(timers([], base, now), BlockSize(2, skipped=1), 0)
     assert before["load_s_per_batch"] == pytest.approx(0.01)
     assert after["load_s_per_batch"] == pytest.approx(1.0)
 
@@ -180,5 +181,5 @@ def test_one_that_is_much_faster_counts_whole() -> None:
 def test_who_is_told_first_changes() -> None:
     """In every second slice the order is the other one, at once or in turns."""
     told: list[str] = []
-    parent._take_turns(players(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
+    parent._take_turns(timers(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
     assert told == ["now 3", "now answers", "base 3", "base answers"]

@@ -14,8 +14,9 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.jobs.code_origin import check_origin
-from netpipe.measuring.measure_job import serve
-from netpipe.measuring.measure_request import Factories, MeasureRequest
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.targets import Factories
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.jobs.session_targets import tiny_loader
 from tests.repository import commit_files, init
 from tests.root_process import ROOT
@@ -76,7 +77,7 @@ def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
         code_from=str(init(tmp_path)),
         not_from=(str(ROOT),),
     )
-    serve(request, Factories(tiny_loader))
+    run_job(request, lambda: Factories(tiny_loader))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
     assert f"{tmp_path}; found" in error["message"]
@@ -279,7 +280,7 @@ def test_a_session_checks_its_code_before_it_measures(
         accelerator="emulated:1ms",
         code_from=str(checkout),
     )
-    serve(request, Factories(lambda: pytest.fail("measured")))
+    run_job(request, lambda: Factories(lambda: pytest.fail("measured")))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
     assert "inner_4 must" in error["message"]

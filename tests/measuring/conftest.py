@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.targets import Factories
 from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.measure_request import Factories
 from netpipe.measuring.protocol import measure
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError
+from netpipe.jobs.targets import Factories
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.measure_job import device_and_subject
-from netpipe.measuring.measure_request import Factories, MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Device
 from tests.jobs.session_targets import tiny_loader
 

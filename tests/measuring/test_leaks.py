@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.jobs.parent import run_measurement
-from netpipe.measuring.measure_job import child_command
+from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
+from netpipe.jobs.targets import name_targets
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.jobs import leaking_loaders
@@ -25,8 +25,9 @@ def _own_shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
     """Measure a loader until growth is judged; return the findings about its footprint too."""
     for budget_s in (4.0, 16.0, 64.0):
-        request = MeasureRequest(accelerator="emulated:5ms", budget_s=budget_s)
-        found = run_measurement(child_command(f"{FILE}:{loader}", None, None), request)
+        targets = name_targets(loader=f"{FILE}:{loader}")
+        request = MeasureRequest(targets=targets, accelerator="emulated:5ms", budget_s=budget_s)
+        found = run_measurement(CHILD_COMMAND, request)
         # On a busy machine, few rounds fit into the smallest budget.
         if not any(each.name == "growth-not-judged" for each in found.findings):
             break

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from netpipe.results.statistics import median_interval
-from netpipe.verdict import clear
 from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded
 
@@ -94,7 +93,7 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
 def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
     """Nothing is compared here, so the verdict is all that counts, benchmark or not."""
     project.run().assert_outcomes(passed=1)
-    assert [request.decided_by for request in project.requests] == [clear.RULE]
+    assert [request.stopping_rule for request in project.requests] == ["clear"]
 
 
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
@@ -102,8 +101,8 @@ def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     project.has(LOAD_TIME + MARKED)
     project.record()
     project.compare().assert_outcomes(passed=2)
-    rules = {request.accelerator: request.decided_by for request in project.requests}
-    assert rules == {"auto": "", "emulated:7ms": clear.RULE}
+    rules = {request.accelerator: request.stopping_rule for request in project.requests}
+    assert rules == {"auto": "budget", "emulated:7ms": "clear"}
 
 
 def test_a_short_session_is_not_compared(project: Project) -> None:
@@ -111,4 +110,4 @@ def test_a_short_session_is_not_compared(project: Project) -> None:
     project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
     emulated = ("--netpipe-accelerator", "emulated:7ms")
     project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")
-    assert [request.decided_by for request in project.requests] == [clear.RULE, ""]
+    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]

@@ -10,8 +10,8 @@ import pytest
 
 from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.jobs import parent
-from netpipe.jobs.request import SessionRequest
-from netpipe.jobs.result_files import SCHEMA
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.request import SCHEMA, SessionRequest
 from netpipe.results import documents
 from netpipe.throughput import sessions
 from netpipe.throughput.sessions import (
@@ -22,6 +22,7 @@ from netpipe.throughput.sessions import (
     measure_duets,
     measure_in_turns,
 )
+from netpipe.throughput.throughput_request import ThroughputRequest
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import sequences_of_batches
 from netpipe.workload.tokens.batches import widen
@@ -35,11 +36,11 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A B, B A: each gets its own runs, in the order of the rounds."""
     asked: list[str] = []
 
-    def answer(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
-        assert command[1:6] == ["-P", "-m", "netpipe.throughput.throughput_job", "--seconds", "3.0"]
-        assert request.kind == "throughput"
+    def answer(command: Sequence[str], request: ThroughputRequest) -> dict[str, Any]:
+        assert command == CHILD_COMMAND
+        assert request.seconds == 3.0
         assert request.budget_s > 6
-        asked.append(command[-1])
+        asked.append(str(request.targets["loader"]))
         return asdict(make_tally(batches=len(asked)))
 
     monkeypatch.setattr(sessions, "run_session", answer)
@@ -180,9 +181,10 @@ def test_the_estimate_is_that_of_real_arrays(prepared: Path) -> None:
 
 
 def test_a_session_gets_the_whole_pipeline() -> None:
-    """The arguments of a session give the same configuration again."""
-    words = Combination(Path("data"), PIPELINE).words
-    assert words[:3] == ["--data", "data", "--pipeline"]
-    assert PipelineConfig(**json.loads(words[3])) == PIPELINE
-    assert Target("a:b").words == ["--target", "a:b"]
-    assert Target("a:b").with_workers(0).words == ["--target", "a:b", "--workers", "0"]
+    """The target of a session gives the same configuration again."""
+    (target,) = Combination(Path("data"), PIPELINE).settings["targets"].values()
+    data, settings = target.arguments
+    assert (data, PipelineConfig(**json.loads(json.dumps(settings)))) == ("data", PIPELINE)
+    (target,) = Target("a:b").settings["targets"].values()
+    assert (str(target), Target("a:b").settings["workers"]) == ("a:b", None)
+    assert Target("a:b").with_workers(0).settings["workers"] == 0
