@@ -25,7 +25,7 @@ from netpipe.text_files import MAX_JSON_BYTES, MAX_TOML_BYTES, read_json, read_t
     ],
 )
 def test_odd_json_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    """The error names the file and what is in it."""
+    """The error names the file and the odd content."""
     path = tmp_path / "odd.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=rf"odd\.json: file must be JSON; .*{message}|{message}"):

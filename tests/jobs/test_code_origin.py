@@ -1,4 +1,4 @@
-"""Which origins of loaded code are accepted, and which are refused."""
+"""Accepted and refused origins of loaded code."""
 
 import importlib
 import json
@@ -69,7 +69,7 @@ def test_a_session_without_a_checkout_may_load_any_code(tmp_path: Path) -> None:
 
 
 def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
-    """A session that measured code of a checkout it was not to use writes no measurement."""
+    """A session that ran code of a forbidden checkout writes no measurement."""
     request = MeasureRequest(
         result=str(tmp_path / "result.json"),
         accelerator="emulated:1ms",
@@ -233,7 +233,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
     owner: str,
     is_refused: bool,
 ) -> None:
-    """A package of another distribution is no copy, even if its name is in the checkout."""
+    """A package of another distribution is not a copy, even if the checkout has its name."""
     vendored = "third_party/grain_4"
     project = '[project]\nname = "My.Project"\n'
     commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})

@@ -1,4 +1,4 @@
-"""Which processes belong to a session that they have left."""
+"""Processes that left a session still belong to it."""
 
 import json
 import os

@@ -16,7 +16,7 @@ from tests.jobs.child_programs import LINT, REQUEST, child
 
 
 def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
-    """A session sees what is kept there between runs, and what it adds stays."""
+    """A session sees files from earlier runs, and its own files stay."""
     (temporary / "prepared").mkdir()
     source = (
         "import tempfile\n"
@@ -57,7 +57,7 @@ def test_a_trace_of_a_killed_child_is_removed(temporary: Path) -> None:
 
 
 def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
-    """One that nobody waits for removes its trace itself."""
+    """An abandoned process removes its own trace."""
     command = child(temporary, TRACED.replace("END", "end_this_session(read_request())"))
     request = replace(REQUEST, result=str(temporary / "result.json"), parent=1)
     subprocess.run(command, env=parent._variables(os.environ, request), check=False)

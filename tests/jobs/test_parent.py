@@ -57,7 +57,7 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
 ) -> None:
     """Its session runs on the CPU; with `auto` the user's own setting stands."""
     base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
-    base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
+    base["TMPDIR"] = "/tmp/mine"  # the user's own folder
     base["NETPIPE_STORAGES"] = "object-store /proc/1/fd/7"  # of this process, not of the session
     request = MeasureRequest(result="/some/where/result.json", accelerator=accelerator)
     found = parent._variables(base, request)

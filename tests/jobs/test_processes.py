@@ -109,7 +109,7 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
     ],
 )
 def test_a_described_crash_can_still_be_waited_for(source: str, crash: str) -> None:
-    """Whoever started the child can still ask for its exit code; a good end is no crash."""
+    """The parent can still read the child's exit code; exit code 0 is not a crash."""
     child = subprocess.Popen([sys.executable, "-c", source])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert describe_crash(child.pid) == crash

@@ -71,7 +71,7 @@ def test_a_target_is_read(text: str, target: Target) -> None:
 
 
 def test_a_target_with_arguments_is_called_with_them() -> None:
-    """What takes long to import can be imported by `netpipe_prepare` before the loader starts."""
+    """The factory calls the target with its arguments."""
     assert resolve(Target("json", "loads", ("[1]",)))() == [1]
 
 

@@ -179,7 +179,7 @@ def test_an_alarm_keeps_a_partial_result(
 ) -> None:
     """A result from before the hang stays, and the session still ends."""
 
-    class Left(Exception):  # noqa: N818  # it is no error
+    class Left(Exception):  # noqa: N818  # not an error
         pass
 
     def leave(_: SessionRequest) -> None:
@@ -195,7 +195,7 @@ def test_an_alarm_keeps_a_partial_result(
 
 
 def test_a_hang_has_the_line_and_the_workers(dog: Watchdog, clock: FakeClock) -> None:
-    """The message has the line that waits, and every worker process with what it does."""
+    """The message has the waiting line, and the state of every worker process."""
     with subprocess.Popen(["sleep", "1000"]) as worker:
         dog.note_workers((worker.pid,))
         dog.note_wait(clock())
