@@ -65,16 +65,6 @@ def test_other_files_are_refused(tmp_path: Path, read: object, most: int) -> Non
             read(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    """The error says that permission is denied."""
-    path = tmp_path / "secret.json"
-    path.write_text("{}")
-    path.chmod(0)
-    with pytest.raises(InputError, match="Permission denied"):
-        read_json(path)
-
-
 def test_a_pipe_is_read_where_a_user_names_it() -> None:
     """`netpipe report <(netpipe measure --json)` gives a pipe; a byte order mark is no content."""
     reading, writing = os.pipe()
