@@ -66,7 +66,7 @@ def test_other_files_are_refused(tmp_path: Path, read: object, most: int) -> Non
 
 
 def test_a_pipe_is_read_where_a_user_names_it() -> None:
-    """`netpipe report <(netpipe measure --json)` gives a pipe; a byte order mark is no content."""
+    """`netpipe report <(netpipe measure --json)` gives a pipe; a byte order mark is skipped."""
     reading, writing = os.pipe()
     os.write(writing, b'\xef\xbb\xbf{"a": 1}')
     os.close(writing)

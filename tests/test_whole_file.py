@@ -100,13 +100,13 @@ def test_a_device_stays_a_device(device: Path) -> None:
 
 
 def test_a_full_device_is_an_error() -> None:
-    """What it refuses is lost, and is said to be."""
+    """The error says that the content is lost."""
     with pytest.raises(InputError, match=r"/dev/full: --html .*No space left"):
         write_whole(Path("/dev/full"), "new", "--html")
 
 
 def test_a_pipe_gets_all(tmp_path: Path) -> None:
-    """Its reader sees one writer, who writes everything; the check is no writer."""
+    """Its reader gets the whole content, and the check writes nothing."""
     os.mkfifo(tmp_path / "pipe")
     command = ["cat", str(tmp_path / "pipe")]
     refuse_unwritable(tmp_path / "pipe", "--html")
@@ -130,7 +130,7 @@ print("after", flush=True)
 
 @pytest.mark.parametrize("into", ["pipe", "file"])
 def test_standard_output_is_written_in_its_place(into: str, tmp_path: Path) -> None:
-    """Between what else is printed, wherever that goes."""
+    """The content lies between other output, in a pipe and in a file."""
     command = [sys.executable, "-c", _TO_STDOUT, "/dev/stdout"]
     file = tmp_path / "printed"
     with file.open("wb") as stream:
@@ -172,7 +172,7 @@ def test_a_file_in_a_closed_folder_is_written_in_place(
 
 
 def test_a_read_only_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although it could be replaced, and by root written."""
+    """A read-only file is refused, although it could be replaced."""
     path = tmp_path / "page.html"
     path.write_text("old")
     monkeypatch.setattr(os, "access", lambda *_: False)

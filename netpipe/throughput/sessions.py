@@ -40,7 +40,7 @@ class Combination:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the request of the session that measures it says about it."""
+        """The fields of a request to measure it."""
         arguments = (str(self.data), asdict(self.pipeline))
         loader = targets.Target("netpipe.workload.pipeline", "build_from_settings", arguments)
         return {"targets": {"loader": loader}}
@@ -85,7 +85,7 @@ class Target:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the request of the session that measures it says about it."""
+        """The fields of a request to measure it."""
         return {"targets": targets.name_targets(loader=self.target), "workers": self.workers}
 
 

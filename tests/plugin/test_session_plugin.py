@@ -69,7 +69,7 @@ def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_session_finds_the_test_of_its_run(
     project: Project, session: Serve, addopts: str, flags: str
 ) -> None:
-    """What addopts would leave out without the flags of the run is measured all the same."""
+    """The flags of the run win over addopts that would leave the test out."""
     project.pytester.makeini(f"{INI.rstrip()} {addopts}\nmarkers = perf\n")
     project.pytester.path.joinpath("test_perf.py").unlink()
     folder = project.pytester.mkdir("perf")
@@ -102,7 +102,7 @@ def test_a_deselected_test_is_served(project: Project, session: Serve) -> None:
 
 
 def test_a_name_with_two_slashes_is_found(project: Project, session: Serve) -> None:
-    """The name of a parametrized test is no path: gs://bucket stays what it is."""
+    """The name of a parametrized test, such as gs://bucket, is not changed like a path."""
     project.has("""
         import pytest
 

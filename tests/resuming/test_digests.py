@@ -45,7 +45,7 @@ def test_equal_batches_have_equal_digests(one: Any, other: Any) -> None:
 
 
 def test_objects_are_told_apart() -> None:
-    """Also those that are no arrays, and those within an array of objects."""
+    """Objects other than arrays, and objects within arrays, have digests of their own."""
     assert digest({1, 2}) != digest({1, 3})
     words = [np.array([word, "b"], object) for word in ("a", "c")]
     assert digest(words[0]) != digest(words[1])
