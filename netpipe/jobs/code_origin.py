@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -60,22 +60,15 @@ class _Checkout:
         self.folder = folder
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
         try:
-            listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
+            names = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
         except GitError as error:
             raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
         inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]
-        self.files = {
-            file
-            for file in filter(None, listed)
-            if not any((folder / file).is_relative_to(other) for other in inside)
-        }
+        listed = [folder / name for name in filter(None, names)]
+        self.files = {file for file in listed if not any(map(file.is_relative_to, inside))}
         self._sources = dict(self._importable())
-        declared = [file for file in map(Path, self.files) if file.name == "pyproject.toml"]
-        self._projects = {_project_name(folder / file) for file in declared} - {""}
-
-    def contains(self, file: Path) -> bool:
-        """Return whether a file is part of the checkout's code."""
-        return file.is_relative_to(self.folder) and str(file.relative_to(self.folder)) in self.files
+        declared = (file for file in self.files if file.name == "pyproject.toml")
+        self._projects = set(map(_project_name, declared)) - {""}
 
     def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
         """Refuse a module of the checkout, or built from it, that lies outside the checkout.
@@ -83,7 +76,7 @@ class _Checkout:
         An installed package of another distribution is not a copy, even if a file of the checkout,
         such as a vendored package, has its name.
         """
-        if self.contains(file):
+        if file in self.files:
             return
         source, names = self._sources.get(name), set(map(_normalized, owners))
         if source is not None and not (
@@ -103,7 +96,7 @@ class _Checkout:
 
     def _importable(self) -> Iterator[tuple[str, str]]:
         """Yield top-level packages and modules by every name that a search path can give them."""
-        files = [PurePosixPath(file) for file in self.files]
+        files = [file.relative_to(self.folder) for file in self.files]
         folders = [file.parent for file in files if file.name == "__init__.py"]
         # Modules in these folders are imported only as parts of a package.
         packages = {folder for folder in folders if folder.name not in ("", "src")}
@@ -124,13 +117,13 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
     """Yield the imports of the checkout's files, directly or through other files of it."""
-    left = list(filter(checkout.contains, files))
+    left = list(checkout.files.intersection(files))
     seen = set(left)
     while left:
         for name in _imports(left.pop()):
             if found := _find_unit(name):
                 yield found
-                if checkout.contains(found[1]) and found[1] not in seen:
+                if found[1] in checkout.files and found[1] not in seen:
                     seen.add(found[1])
                     left.append(found[1])
 
@@ -150,10 +143,11 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
         return None
     for dot in re.finditer(r"\.|$", name):
         part = name[: dot.start()]
-        try:
+        spec = None
+        with suppress(
+            ImportError, ValueError
+        ):  # An import hook refuses it, or it was made by hand.
             spec = find_spec(part)
-        except (ImportError, ValueError):  # An import hook refuses it, or it was made by hand.
-            return None
         if spec is None:
             return None
         if spec.has_location and spec.origin:
