@@ -16,7 +16,7 @@ from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 from tests.diagnosis import loaders

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from netpipe.results.statistics import median_interval
-from netpipe.verdict import clear
-from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded
 
 MARKED = """
@@ -67,10 +66,24 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
     line_with(result, "accelerator", "emulated:<time>", "emulated:fast")
 
 
+def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
+    """Nothing is compared here, so the verdict is all that counts, benchmark or not."""
+    project.run().assert_outcomes(passed=1)
+    assert [request.stopping_rule for request in project.requests] == ["clear"]
+
+
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     """A compared session uses the whole budget; an emulated one for a verdict alone ends early."""
     project.has(LOAD_TIME + MARKED)
     project.record()
     project.compare().assert_outcomes(passed=2)
-    rules = {request.accelerator: request.decided_by for request in project.requests}
-    assert rules == {"auto": "", "emulated:7ms": clear.RULE}
+    rules = {request.accelerator: request.stopping_rule for request in project.requests}
+    assert rules == {"auto": "budget", "emulated:7ms": "clear"}
+
+
+def test_a_short_session_is_not_compared(project: Project) -> None:
+    """A benchmark that comes after a verdict of the same subject has a session of its own."""
+    project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
+    emulated = ("--netpipe-accelerator", "emulated:7ms")
+    project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]

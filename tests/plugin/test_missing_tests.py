@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.errors import NoSuchTestError, SessionError
 from netpipe.jobs.parent import ProcessEnvironment, run_measurement
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.root_process import ROOT
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from netpipe.errors import OutOfTimeError
 from netpipe.jobs.progress import Progress
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.sessions import LongPhases, TimeLimit, limit_s
 from tests.fakes import FakeClock
 

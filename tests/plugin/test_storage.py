@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.measuring.request import Factories
+from netpipe.jobs.targets import Factories
 from netpipe.plugin import session_plugin
 from tests.plugin.project import NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded
@@ -43,7 +43,7 @@ LOADER = """
 def served(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[[], Any]:
     """Return a function that runs a test, and returns the factories that its session measures."""
     seen: list[Factories] = []
-    monkeypatch.setattr(session_plugin, "serve", lambda _, factories: seen.append(factories))
+    monkeypatch.setattr(session_plugin, "run_job", lambda _, make: seen.append(make()))
 
     def serve() -> Factories:
         project.pytester.makeconftest(LOADER)
