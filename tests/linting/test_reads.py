@@ -172,7 +172,7 @@ class Machine:
         fake_time = SimpleNamespace(process_time=lambda: self.cpu_s)
         monkeypatch.setattr(reads, "time", fake_time)
         monkeypatch.setattr(reads, "core_delay_s", lambda: 0.0)
-        monkeypatch.setattr("netpipe.clock.MonotonicClock", lambda: self.clock)
+        monkeypatch.setattr("netpipe.linting.lint_job.MonotonicClock", lambda: self.clock)
 
     def compute(self, element: Any, duration_s: float = 0.0004) -> Any:
         """Take CPU time for an element."""
@@ -399,5 +399,5 @@ def test_what_is_measured_counts_more_than_a_declaration(
     machine: Machine, try_lint: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A declared bucket that is in the page cache is local."""
-    monkeypatch.setattr("netpipe.linting.reads.find_reads", lambda *_: Reads(True, "declared"))
+    monkeypatch.setattr("netpipe.linting.lint_job.find_reads", lambda *_: Reads(True, "declared"))
     assert warnings(try_lint(machine, 0.0, machine.compute)) == ["threads-in-workers"]
