@@ -14,6 +14,7 @@ from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.jobs import parent
 from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.targets import name_targets
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
@@ -76,7 +77,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     assert result.exit_code == 1
     found, silences, intent, _ = asked[0]
     request = found.session
-    assert (found.loader, found.step, found.loop) == ("a:b", "a:s", "a:l")
+    assert found.session.targets == name_targets(loader="a:b", step="a:s", loop="a:l")
     assert (request.accelerator, request.flops_per_step, request.mfu) == (
         "emulated:h100",
         4e12,
