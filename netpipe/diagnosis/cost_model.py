@@ -13,7 +13,7 @@ from operator import add, itemgetter
 from statistics import median
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.read_scaling import SATURATED_GROWTH, ReadScaling
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, SideBlocks

@@ -8,7 +8,6 @@ from math import inf
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
     describe_reads,
@@ -19,6 +18,13 @@ from netpipe.diagnosis.conclusions import (
 )
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
+from netpipe.diagnosis.pulling_threads import (
+    Block,
+    FirstLook,
+    PullingThread,
+    measure_block,
+    take_first_look,
+)
 from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime

@@ -18,7 +18,7 @@ from netpipe.measuring.loader_puller import MAX_EXTENSION
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from netpipe.diagnosis.blocks import PullCost
+    from netpipe.diagnosis.pulling_threads import PullCost
 
 _FAREWELL_S: Final = 5.0
 # Beyond the longest block: a slow batch is pulled to its end.
@@ -88,7 +88,7 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
     """Pull whenever the parent asks; send what it costs, or the loader's error."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
-    from netpipe.diagnosis.blocks import PullingThread
+    from netpipe.diagnosis.pulling_threads import PullingThread
     from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.jobs.bounded_calls import summarize_error

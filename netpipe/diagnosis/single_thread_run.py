@@ -17,15 +17,15 @@ from typing import Final, NamedTuple, cast
 
 import psutil
 
-from netpipe.diagnosis.blocks import (
+from netpipe.diagnosis.concurrent_reads import measure_read_scaling
+from netpipe.diagnosis.diagnosis import clear_factor
+from netpipe.diagnosis.pulling_threads import (
     Block,
     FirstLook,
     PullingThread,
     measure_block,
     measure_cold_block,
 )
-from netpipe.diagnosis.concurrent_reads import measure_read_scaling
-from netpipe.diagnosis.diagnosis import clear_factor
 from netpipe.diagnosis.read_scaling import ReadScaling
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
@@ -16,6 +15,7 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.conclusions import find_bottleneck
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.read_scaling import BANDWIDTH, LATENCY, THROTTLING, ReadScaling
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.what_if import MeasuredLoader

@@ -9,10 +9,10 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation, single_thread_run
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import blocks, investigation, single_thread_run, turns
+from netpipe.diagnosis import investigation, pulling_threads, single_thread_run, turns
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.errors import LoaderFailedError
@@ -89,8 +89,8 @@ def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch
     slowest = next(node for node in graph.nodes if "tokenized" in str(node))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
-    monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "copying_s", lambda: 0.0)
     found = Investigation(loader, investigation_request(0.1), 1, clock, UNWATCHED).run()
     (without_s,) = (stage.without_s_per_batch for stage in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)

@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import single_thread_run
-from netpipe.diagnosis.blocks import FirstLook
+from netpipe.diagnosis.pulling_threads import FirstLook
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_cache, open_files
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.grain_access.nodes import Graph

@@ -13,7 +13,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import second_process, single_thread_run, turns
-from netpipe.diagnosis.blocks import FirstLook, PullCost
+from netpipe.diagnosis.pulling_threads import FirstLook, PullCost
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime

@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation, single_thread_run, turns
-from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.cost_model import LoaderModel
 from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.pulling_threads import FirstLook
 from netpipe.diagnosis.read_scaling import LATENCY, LEVELS
 from netpipe.diagnosis.single_thread_run import SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime

@@ -7,7 +7,7 @@ from math import exp, inf, log
 import pytest
 
 from netpipe.diagnosis import turns as turns_module
-from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.turns import (
     MIN_ROUNDS,
     NO_TIME,

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.diagnosis import blocks
-from netpipe.diagnosis.blocks import (
+from netpipe.diagnosis import pulling_threads
+from netpipe.diagnosis.pulling_threads import (
     Block,
     PullCost,
     PullingThread,
@@ -73,7 +73,7 @@ def measure_alone(
         return measure_block([thread], enough_s)
 
 
-def pulling_threads() -> list[str]:
+def names_of_threads() -> list[str]:
     """Return the names of the threads that pull."""
     return [thread.name for thread in threading.enumerate() if "netpipe-pulling" in thread.name]
 
@@ -82,7 +82,7 @@ def pulling_threads() -> list[str]:
 def _no_thread_is_left() -> Iterator[None]:
     """Check that no test leaves a thread."""
     yield
-    assert not pulling_threads()
+    assert not names_of_threads()
 
 
 def test_a_thread_pulls_for_a_while() -> None:
@@ -148,7 +148,7 @@ def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
             clock.sleep(1.0)
             yield number
 
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
     found = measure_cold_block([thread], 0.0, least=9)
@@ -167,7 +167,7 @@ def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch
         clock.sleep(1.0)
         yield 1
 
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
     found = measure_cold_block([thread], 0.0, least=3)
@@ -222,7 +222,7 @@ def test_waits_for_a_core_can_be_left_out(
 ) -> None:
     """The kernel's figures may cover other moments than the block: some of the time remains."""
     clock = FakeClock()
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: delay_s * clock())
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: delay_s * clock())
     found = measure_alone(Paced(clock), 10.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(left_s)
     assert measure_alone(Paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
@@ -236,7 +236,7 @@ def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Ex
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None
-    assert not pulling_threads()
+    assert not names_of_threads()
 
 
 def test_a_loader_that_fails_is_closed() -> None:
@@ -280,8 +280,8 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
             clock.sleep(1.0)
             yield str(_timed_copy(TakesTwoSeconds()))
 
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
     found = measure_alone(loader, 9.0, clock)
@@ -307,7 +307,7 @@ def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None
             yield 1
 
     monkeypatch.setattr(time, "thread_time", clock)
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
     found = measure_alone(loader, 9.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(2.0)
 
@@ -321,7 +321,7 @@ def test_figures_that_the_kernel_does_not_report_are_0(
     (tmp_path / "file").write_text(text)
     monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "file")
     monkeypatch.setattr(psutil.Process, "io_counters", Mock(side_effect=error))
-    assert (processes.core_delay_s(), blocks._read_bytes()) == (0.0, 0)
+    assert (processes.core_delay_s(), pulling_threads._read_bytes()) == (0.0, 0)
 
 
 def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,4 +330,4 @@ def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "schedstat")
     counters = SimpleNamespace(read_bytes=4096, read_chars=9)
     monkeypatch.setattr(psutil.Process, "io_counters", lambda _: counters)
-    assert (processes.core_delay_s(), blocks._read_bytes()) == (2.5, 4096)
+    assert (processes.core_delay_s(), pulling_threads._read_bytes()) == (2.5, 4096)
