@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis.concurrent_reads import _read_at_once, measure_read_scaling
+from netpipe.diagnosis.read_scaling import _read_at_once, measure_read_scaling
 from netpipe.diagnosis.turns import TimeSlot
 from netpipe.errors import SessionError
 from netpipe.grain_access.loader_variants import single_thread_variant
