@@ -1,4 +1,4 @@
-"""Which stage limits, and which resource."""
+"""The stage and the resource that limit a loader."""
 
 from collections.abc import Sequence
 
