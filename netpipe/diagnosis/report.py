@@ -47,8 +47,7 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
         is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
-        subject = "What would limit it first: stage" if is_healthy else "Stage"
-        sentences.append(_describe_bottleneck(bottleneck, subject))
+        sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
         # `bottleneck.why` of an unknown resource already has the clearest effect. If reads wait,
         # leaving out the stage that reads is always the clearest.
         clearest = next(iter(findings.interventions), None)
@@ -77,7 +76,7 @@ def _describe_rate(
     return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
 
 
-def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
+def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
     share, why = f"{bottleneck.fraction:.0%}", bottleneck.why
     if bottleneck.resource == "process-transfer":
         return f"The transfer between processes holds {share}: {why}."
@@ -85,7 +84,8 @@ def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
         return f"The copy to the device limits: {why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {why}."
-    holds = f"{subject} {bottleneck.stage} holds {share} of loading"
+    limits = "would limit first and " if is_healthy else ""
+    holds = f"Stage {bottleneck.stage} {limits}holds {share} of loading"
     if bottleneck.resource == "unknown":
         return f"{holds}; {why}."
     return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."

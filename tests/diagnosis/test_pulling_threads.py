@@ -29,28 +29,22 @@ from tests.fakes import FakeClock
 CLOCK = MonotonicClock()
 
 
-class Paced:
-    """A loader on a fake clock: a start takes `start_s`, and each of its `batches` a second."""
+def paced(clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> Callable[[], Any]:
+    """Return a loader on a fake clock: a start takes `start_s`, and each batch a second."""
 
-    def __init__(self, clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> None:
-        self._clock, self._batches, self._start_s = clock, batches, start_s
-        self.made = self.closed = 0
-        self.threads: set[int] = set()
+    def loader() -> Iterator[int]:
+        clock.sleep(start_s)
+        for number in range(batches):
+            clock.sleep(1.0)
+            yield number
 
-    def __call__(self) -> Iterator[int]:
-        """Start."""
-        self.made += 1
-        self._clock.sleep(self._start_s)
-        return self._given()
+    return loader
 
-    def _given(self) -> Iterator[int]:
-        try:
-            for number in range(self._batches):
-                self.threads.add(threading.get_ident())
-                self._clock.sleep(1.0)
-                yield number
-        finally:
-            self.closed += 1
+
+def pull(loader: Callable[[], Any], clock: Clock, enough_s: float, *least: int) -> PullCost:
+    """Start a loader, pull from it and stop it."""
+    with closing(PullingThread(loader, clock)) as thread:
+        return thread.start_pulling(enough_s, *least)()
 
 
 def measure_alone(
@@ -71,9 +65,7 @@ def _no_thread_is_left() -> Iterator[None]:
 def test_a_thread_pulls_for_a_while() -> None:
     """It stops after the batch during which the time is up."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock), clock)
-    pulled = thread.start_pulling(2.5)()
-    thread.close()
+    pulled = pull(paced(clock), clock, 2.5)
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
@@ -86,36 +78,38 @@ def test_a_thread_pulls_several_bursts() -> None:
             clock.sleep(3.0 if number % 10 == 0 else 0.0)
             yield number
 
-    with closing(PullingThread(loader, clock)) as thread:
-        pulled = thread.start_pulling(2.0)()
+    pulled = pull(loader, clock, 2.0)
     assert (pulled.wall_s, pulled.batches) == (15.0, 50)
 
 
 def test_a_thread_pulls_a_minimum_of_batches() -> None:
     """The minimum is two, or the requested number, however long they take."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock), clock)
-    assert thread.start_pulling(0.0)().batches == 2
-    assert thread.start_pulling(0.5, least=5)().batches == 5
-    thread.close()
+    assert pull(paced(clock), clock, 0.0).batches == 2
+    assert pull(paced(clock), clock, 0.5, 5).batches == 5
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
     """The same thread makes it, pulls from it and closes it."""
-    clock = FakeClock()
-    loader = Paced(clock)
-    measure_alone(loader, 3.0, clock)
-    assert len(loader.threads) == 1
-    assert threading.get_ident() not in loader.threads
-    assert loader.closed == loader.made == 1
+    threads, closed = [], []
+
+    def loader() -> Iterator[int]:
+        try:
+            while True:
+                threads.append(threading.get_ident())
+                yield 0
+        finally:
+            closed.append(threading.get_ident())
+
+    pull(loader, CLOCK, 0.0)
+    assert {*threads} == {*closed} != {threading.get_ident()}
+    assert len(closed) == 1
 
 
 def test_restarts_are_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
-    pulled = thread.start_pulling(0.0, least=9)()
-    thread.close()
+    pulled = pull(paced(clock, batches=4, start_s=100.0), clock, 0.0, 9)
     assert pulled.wall_s / pulled.batches == 1.0
     assert pulled.restarts == 2
 
@@ -192,9 +186,9 @@ def test_waits_for_a_core_can_be_left_out(
     """At least 5% of the time remains: the kernel's figures may cover other moments."""
     clock = FakeClock()
     monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: delay_s * clock())
-    found = measure_alone(Paced(clock), 10.0, clock, undelayed=True)
+    found = measure_alone(paced(clock), 10.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(left_s)
-    assert measure_alone(Paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
+    assert measure_alone(paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,11 @@ STORED = replace(LOADER_BOUND, storage="network-disk")
         (findings(storage="disk"), None, ("Loads", "20 ms each (derived: in disk).")),
         (findings(), STORED, ("Loader-bound on h100-sxm-80gb-x1 in network-disk (derived): ",)),
         (findings(), LOADER_BOUND, ("Loader-bound", "(derived)", "33.3 batches/s", "sustains 25.")),
-        (findings(), make_measurement(), ("Healthy on h200-x1", "33.3 batches/s", "first: stage")),
+        (
+            findings(),
+            make_measurement(),
+            ("Healthy on h200-x1", "33.3 batches/s", "would limit first"),
+        ),
         (findings(), make_measurement(rounds=2), ("Inconclusive", "Stage")),
     ],
 )
