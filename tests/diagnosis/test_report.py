@@ -69,7 +69,7 @@ STORED = replace(LOADER_BOUND, storage="network-disk")
         (
             findings(),
             make_measurement(),
-            ("Healthy on h200-x1", "33.3 batches/s", "would limit first"),
+            ("Healthy on h200-x1", "33.3", "would limit first"),
         ),
         (findings(), make_measurement(rounds=2), ("Inconclusive", "Stage")),
     ],

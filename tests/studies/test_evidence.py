@@ -1,4 +1,4 @@
-"""docs/evidence states the figures that the recorded trials give."""
+"""The pages of the studies state the figures that the recorded trials give."""
 
 import re
 
@@ -17,15 +17,15 @@ from tests.root_process import ROOT
 STUDIES = ROOT / "perf_tests" / "studies"
 
 
-def evidence(page: str) -> str:
-    """Read a page of docs/evidence."""
-    return (ROOT / "docs" / "evidence" / page).read_text(encoding="utf-8")
+def page_of(study: str) -> str:
+    """Read the page of a study."""
+    return (STUDIES / study / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_gate_page_states_what_each_slowdown_did() -> None:
     """The column "measured" has the ratio of the recorded pairs of every slowdown."""
     documented = dict(
-        re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
+        re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", page_of("gate_power"), re.MULTILINE)
     )
     recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
     assert documented == {group.trial.name: group.slower for group in recorded}
@@ -37,7 +37,7 @@ def test_the_diagnosis_page_states_what_was_named() -> None:
     right = Proportion.of([trial.is_right for trial in trials])
     low, high = (round(100 * bound) for bound in right.interval)
     stated = f"**{right.found} of {right.total}** ({low} to {high}%)"
-    assert f"| 39d9df9 (`named.jsonl`) | none | {stated} |" in evidence("diagnosis.md")
+    assert f"| 39d9df9 (`named.jsonl`) | none | {stated} |" in page_of("diagnosis")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: s
         low=round(100 * low),
         high=round(100 * high),
     )
-    assert expected in " ".join(evidence("diagnosis.md").split())
+    assert expected in " ".join(page_of("diagnosis").split())
 
 
 def test_the_scaling_page_states_what_killed_trainings_saw() -> None:
