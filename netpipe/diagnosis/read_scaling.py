@@ -200,7 +200,7 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
     alone_s = sum(time.s_per_batch for time in reading) / calls
     alone_cpu_s = sum(time.cpu_s_per_batch for time in reading) / calls
     with observed_sources(dataset, _add_up):
-        elements = collect_datasets(dataset)[top]
+        elements: Any = collect_datasets(dataset)[top]
         positions = count(len(elements) // 3)
         levels = {n: _read_at_once(elements, positions, n, slot) for n in LEVELS}
         growth, alone = find_growth(levels, alone_s)

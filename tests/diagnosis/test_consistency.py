@@ -81,7 +81,7 @@ def check_figures(found: Diagnosis) -> None:
         found.findings,
         {change.name: change for change in found.findings.interventions},
     )
-    loads = {findings.load_s_per_batch}
+    loads: set[Interval | None] = {findings.load_s_per_batch}
     loads |= {made[name].before_s_per_batch for name in OF_THE_LOADER if name in made}
     if found.measurement is not None:
         loads.add(found.measurement.load_s_per_batch)
