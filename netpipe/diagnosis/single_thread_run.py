@@ -112,12 +112,12 @@ class SingleThreadRun:
         measure = partial(
             measure_stage_times, self.loader, self.graph, slot.budget_s, slot.clock, self.watch
         )
-        times: tuple[StageTime, ...] = ()
+        times = list[StageTime]()
         with note_failure(self.remarks, "the stages could not be timed"):
             # Scaling, which everything is compared with, needs another start.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
-            times = call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
-        return times
+            times += call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
+        return tuple(times)
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return the run in turns with a second thread, a second process, and without a stage.
