@@ -1,4 +1,4 @@
-"""Renders a diagnosis as text: its summary sentence, and its tables."""
+"""Renders a diagnosis: its summary, and its tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +13,6 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Reads,
-    Stage,
 )
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO, READS
@@ -35,7 +34,7 @@ INTERVENTIONS: Final = {
 """The short name of each intervention."""
 
 _MAX_STAGES: Final = 8
-# Verdicts whose summary names the limiting stage; the others end with the verdict's advice.
+# The summary of these verdicts names the limiting stage; others end with the verdict's advice.
 _LOADING_KINDS: Final = (
     VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND, VerdictKind.AT_RISK,
     VerdictKind.HEALTHY, VerdictKind.JITTER, VerdictKind.CONTENTION, VerdictKind.INCONCLUSIVE,
@@ -43,15 +42,14 @@ _LOADING_KINDS: Final = (
 
 
 def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
-    """Say why training waits, for which stage and resource, and what would help."""
+    """Say why training waits, which stage and resource limit it, and what would help."""
     bottleneck = findings.bottleneck
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
         is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
-        subject = "What would limit it first: stage" if is_healthy else "Stage"
-        sentences.append(_describe_bottleneck(bottleneck, subject))
-        # If the resource is unknown, `bottleneck.why` already states the clearest effect; and
-        # without reads that wait, any loader is much faster.
+        sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
+        # `bottleneck.why` of an unknown resource already has the clearest effect. If reads wait,
+        # leaving out the stage that reads is always the clearest.
         clearest = next(iter(findings.interventions), None)
         is_news = bottleneck.resource != "unknown" and findings.reads is None
         if clearest and clearest.clear_factor and is_news:
@@ -78,7 +76,7 @@ def _describe_rate(
     return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
 
 
-def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
+def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
     share, why = f"{bottleneck.fraction:.0%}", bottleneck.why
     if bottleneck.resource == "process-transfer":
         return f"The transfer between processes holds {share}: {why}."
@@ -86,14 +84,15 @@ def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
         return f"The copy to the device limits: {why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {why}."
-    holds = f"{subject} {bottleneck.stage} holds {share} of loading"
+    limits = "would limit first and " if is_healthy else ""
+    holds = f"Stage {bottleneck.stage} {limits}holds {share} of loading"
     if bottleneck.resource == "unknown":
         return f"{holds}; {why}."
     return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."
 
 
 def _describe_help(findings: Findings) -> Iterator[str]:
-    """Yield a sentence on the change that was tried, or else on the most promising prediction."""
+    """Yield a sentence about the change that was tried, or else about the best prediction."""
     tried = findings.verified
     if tried is not None:
         prediction = next(guess for guess in findings.what_if if guess.change == tried.change)
@@ -112,7 +111,7 @@ def _describe_help(findings: Findings) -> Iterator[str]:
 
 def _describe_prediction(prediction: Prediction) -> str:
     change, load_s, headroom = prediction.change, prediction.load_s_per_batch, prediction.headroom
-    # These two begin with the name of a stage, whose case is the user's.
+    # The name of a stage keeps its case.
     if prediction.kind not in ("without-stage", "faster-stage"):
         change = change[0].upper() + change[1:]
     scale, unit = (1e3, "ms") if load_s.median < 1 else (1.0, "s")
@@ -124,7 +123,7 @@ def _describe_prediction(prediction: Prediction) -> str:
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
-    """Yield the tables in reading order; none is empty."""
+    """Yield the tables that have rows, in reading order."""
     findings = diagnosis.findings
     if findings.stages:
         stages = build_stage_table(findings)
@@ -142,36 +141,37 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 def build_stage_table(findings: Findings) -> Table:
-    """Return the stages with their times; at least one stage."""
+    """Return the times of the stages."""
     total = format_seconds(findings.lane_s_per_batch.median)
-    caption = f"What a batch takes in one thread of one process, {total} in all."
-    return Table("Stages", caption, list(map(_build_stage_row, findings.stages)))
-
-
-def _build_stage_row(stage: Stage) -> dict[str, Cell]:
-    function = "" if stage.function in stage.name else stage.function
-    sampled = ", by samples" if stage.by == "sampling" else ""
-    return {
-        "stage": Cell(stage.name, function, is_code=True),
-        "share": Figure(format_percent(stage.fraction)),
-        "time": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-        "CPU time": Figure(format_seconds(stage.cpu_s_per_batch)),
-        "without it": interval_figure(stage.without_s_per_batch),
-        "runs in": Cell(stage.section),
-        "made at": Cell(stage.made_at, is_code=True),
-    }
+    rows = [
+        {
+            "stage": Cell(
+                stage.name, "" if stage.function in stage.name else stage.function, is_code=True
+            ),
+            "share": Figure(format_percent(stage.fraction)),
+            "time": Figure(
+                format_seconds(stage.s_per_batch) + ", sampled" * (stage.by == "sampling")
+            ),
+            "CPU time": Figure(format_seconds(stage.cpu_s_per_batch)),
+            "without it": interval_figure(stage.without_s_per_batch),
+            "runs in": Cell(stage.section),
+            "made at": Cell(stage.made_at, is_code=True),
+        }
+        for stage in findings.stages
+    ]
+    return Table("Stages", f"Time of a batch in a single thread, {total} in all.", rows)
 
 
 def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
-    """Return what was changed, at least one change, and what that shows."""
-    caption = "What was changed to find out, in turns with the loader."
+    """Return the interventions with their effects."""
+    caption = "Each change was measured in turns with the unmodified loader."
     rows = [
         {
             "change": Cell(INTERVENTIONS[made.name], made.what),
             "before": interval_figure(made.before_s_per_batch),
             "after": interval_figure(made.after_s_per_batch),
             "times as fast": interval_figure(made.speedup, format_ratio),
-            "what it says": Cell(made.says),
+            "result": Cell(made.says),
         }
         for made in interventions
     ]
@@ -179,7 +179,7 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
 
 
 def build_read_table(reads: Reads) -> Table:
-    """Return how long reads take with more and more of them in flight."""
+    """Return the time of reads with more and more of them in flight."""
     size = f", of {format_bytes(reads.bytes_per_read)} each" if reads.bytes_per_read else ""
     now = f"the loader has {reads.in_flight} in flight{size}"
     rows = [
@@ -194,8 +194,8 @@ def build_read_table(reads: Reads) -> Table:
 
 
 def build_prediction_table(findings: Findings) -> Table:
-    """Return the predictions below the loader as it is."""
-    unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
+    """Return the predictions below the measured load time."""
+    unmodified = Prediction("the unmodified loader (measured)", "", findings.load_s_per_batch)
     rows = [
         {
             "with": Cell(guess.change),
@@ -208,7 +208,7 @@ def build_prediction_table(findings: Findings) -> Table:
 
 
 def build_need_table(needs: Sequence[Need]) -> Table:
-    """Return what keeps each accelerator fed, at least one."""
+    """Return the workers and cores that keep each accelerator fed."""
     rows = [
         {
             "accelerator": Cell(need.accelerator),
@@ -220,12 +220,12 @@ def build_need_table(needs: Sequence[Need]) -> Table:
         }
         for need in needs
     ]
-    caption = "What each accelerator needs; step times are derived from FLOPs and peaks."
-    return Table("What each accelerator needs", caption, rows)
+    caption = "Step times are derived from the FLOPs of a step and the peak of each accelerator."
+    return Table("Needs of each accelerator", caption, rows)
 
 
 def build_start_up_table(start: StartUp) -> Table:
-    """Return the parts of a start, and why it is slow if it is."""
+    """Return the parts of a start, and the reason if it is slow."""
     rows = [
         {
             "part": Cell(name),
@@ -241,7 +241,7 @@ def build_start_up_table(start: StartUp) -> Table:
 
 
 def closing(findings: Findings) -> str:
-    """Return the lines after the tables: the remarks, and how the tried change turned out."""
+    """Return the lines after the tables: the remarks, and the result of the tried change."""
     lines = [f"remark: {remark}" for remark in findings.remarks]
     if findings.verified:
         lines.append(f"tried: {findings.verified.says}")
