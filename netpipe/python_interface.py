@@ -101,7 +101,7 @@ def measure(
     from netpipe.measuring.request import MeasureRequest
     from netpipe.verdict import clear
     from netpipe.verdict.decision import judge
-    from netpipe.verdict.report import measurement_document
+    from netpipe.verdict.document import measurement_document
 
     _refuse_held_accelerator(accelerator)
     command = child_command(_name(loader), step and _name(step), loop and _name(loop))

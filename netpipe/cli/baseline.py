@@ -22,8 +22,8 @@ from netpipe.cli.console import (
     run_child,
 )
 from netpipe.errors import InputError
+from netpipe.reporting.tables import new_table
 from netpipe.results.units import format_metric
-from netpipe.verdict.report import new_table
 
 if TYPE_CHECKING:
     from netpipe.gate.history import Entry
@@ -225,7 +225,8 @@ def _summarize(file: Path) -> dict[str, Any]:
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: their figures, and what else differs."""
     from netpipe.gate.baseline import load
-    from netpipe.gate.baseline_changes import change_table, compare_baselines
+    from netpipe.gate.baseline_changes import compare_baselines
+    from netpipe.reporting.baseline_table import change_table
 
     found = compare_baselines(load(before), load(after))
     if as_json:

@@ -30,17 +30,12 @@ from netpipe.cli.console import (
 from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.measuring.request import MeasureRequest
+from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
+from netpipe.verdict.document import measurement_document, subject_label
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import (
-    figure_lines,
-    measurement_document,
-    subject_label,
-    trace_line,
-    verdict_table,
-)
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]

@@ -24,7 +24,7 @@ from netpipe.cli.console import (
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.verdict.report import new_table
+from netpipe.reporting.tables import new_table
 
 if TYPE_CHECKING:
     from netpipe.jobs.progress import OnProgress

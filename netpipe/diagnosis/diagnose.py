@@ -8,8 +8,8 @@ from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
-from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.request import InvestigationRequest
+from netpipe.diagnosis.summary import summarize
 from netpipe.diagnosis.turns import max_duration_s
 from netpipe.jobs.parent import run_measurement, run_session
 from netpipe.jobs.progress import OnProgress

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from netpipe.reporting.tables import new_table
 from netpipe.results.measurement import Device, Host, Interval, converter
 from netpipe.results.units import (
     format_amount,
@@ -26,7 +27,6 @@ from netpipe.throughput.figures import (
 )
 from netpipe.throughput.sessions import Subject, Target
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
-from netpipe.verdict.report import new_table
 
 _OTHER: Final = "other"
 _MARK: Final = " *"
