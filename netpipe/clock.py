@@ -1,11 +1,11 @@
-"""Clocks, which are injected everywhere so that tests can control time."""
+"""Clocks, injected so that tests control time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds on a monotonic clock, and a way to let some pass."""
+    """A monotonic clock in seconds."""
 
     def __call__(self) -> float:
         """Return the seconds since an arbitrary, fixed moment."""
@@ -29,7 +29,7 @@ class MonotonicClock:
 class RecordedClock:
     """A clock that moves only by recorded durations.
 
-    As the timer of a timing tool, it makes the tool see durations that were measured elsewhere.
+    A timing tool that uses it as its timer sees durations that were measured elsewhere.
     """
 
     def __init__(self) -> None:

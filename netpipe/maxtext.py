@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from netpipe.errors import InputError, MisuseError, describe_error
 
-# A measurement is one process, and leaves the files of a training alone.
+# A measurement is one process, and leaves the training's files alone.
 _FORCED: Final = (
     "eval_interval=-1", "enable_checkpointing=false", "enable_goodput_recording=false",
     "enable_rampup_batch_size=false", "skip_jax_distributed_system=true",
@@ -22,12 +22,10 @@ _FORCED: Final = (
 
 def loader(config: str, *overrides: str) -> Iterator[Any]:
     """Yield the batches that MaxText's training loop loads, sharded over its mesh."""
-    settings, mesh = _configure(config, *overrides)
+    settings, mesh, iterator = _iterate(config, *overrides)
     from maxtext.common.data_loader import create_dataloader
-    from maxtext.input_pipeline.input_pipeline_interface import create_data_iterator
     from maxtext.utils.exceptions import StopTraining
 
-    iterator, _ = create_data_iterator(settings, mesh)
     batches = create_dataloader(settings, mesh, _reorder(iterator, settings, mesh), None, None)
     while True:
         try:
@@ -40,17 +38,21 @@ def loader(config: str, *overrides: str) -> Iterator[Any]:
 
 def dataset(config: str, *overrides: str) -> Any:
     """Return the Grain dataset behind `loader`: its batches are this host's, not on the mesh."""
+    *_, iterator = _iterate(config, *overrides)
+    return getattr(iterator, "dataloader", iterator)
+
+
+def _iterate(config: str, *overrides: str) -> tuple[Any, Any, Any]:
     settings, mesh = _configure(config, *overrides)
     from maxtext.input_pipeline.input_pipeline_interface import create_data_iterator
 
-    iterator, _ = create_data_iterator(settings, mesh)
-    return getattr(iterator, "dataloader", iterator)
+    return settings, mesh, create_data_iterator(settings, mesh)[0]
 
 
 def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[Any, Any]]]:
     """Return the initial train state, and MaxText's compiled train step."""
     settings, _ = _configure(config, *overrides)
-    # With these, MaxText's training loop does more than call its train step.
+    # These let MaxText's training loop do more than call its train step.
     for name, value in (("enable_diloco", True), ("moe_dropless_fallback", "step")):
         if getattr(settings, name) == value:
             raise InputError(config, name, "not be set where the step is measured", value)
@@ -75,11 +77,11 @@ def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[
 
 
 def __getattr__(name: str) -> Callable[[], Any]:
-    """Return the factory that a target names together with its configuration."""
+    """Return the factory of a target with a configuration."""
     function, *words = shlex.split(name)
     if not words or function not in ("loader", "dataset", "step"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Importing MaxText takes seconds, which are no part of a start of the loader.
+    # Importing MaxText takes seconds, which do not count as the loader's start.
     _configure(*words)
     return partial(globals()[function], *words)
 
@@ -109,7 +111,7 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
         settings, _ = train.initialize(["", config, *overrides, *_FORCED])
         return settings, maxtext_utils.get_mesh_from_config(settings)
     except (Exception, SystemExit) as error:
-        # MaxText exits where a configuration has an error.
+        # MaxText exits if a configuration has an error.
         cause = (error.__context__ or error) if isinstance(error, SystemExit) else error
         found = shorten(describe_error(cause), width=300)  # the whole text may list every key
         where, way_out = shlex.join([config, *overrides]), "Its configs/base.yml has all keys"

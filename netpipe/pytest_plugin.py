@@ -1,7 +1,7 @@
 """The pytest plugin: performance tests of an input pipeline and a training step.
 
-Every pytest run loads this module wherever netpipe is installed. It holds the flags, the fixtures,
-and the hooks in which a run may turn out to use netpipe; `plugin.run_plugin` then does the rest.
+Every pytest run with netpipe installed loads this module. It holds the flags, the fixtures, and the
+hooks that find out whether a run uses netpipe; `plugin.run_plugin` then does the rest.
 """
 
 import os
@@ -49,7 +49,7 @@ from netpipe.printable import make_loggable
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; let a run use netpipe that asks for it with a flag or an ini key."""
+    """Declare the marker; activate netpipe for a flag or an ini key."""
     config.addinivalue_line(
         "markers",
         "netpipe(headroom, stall_fraction, first_batch_s, peak_pss_bytes, growth_bytes_per_batch, "
@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each accelerator, where several are given."""
+    """Run a test once for each accelerator, if several are given."""
     if "netpipe_accelerator" not in metafunc.fixturenames or not is_any_given(metafunc.config):
         return
     markers = metafunc.definition.iter_markers("netpipe")
@@ -71,7 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the first test that needs netpipe start using it."""
+    """Activate netpipe for the first test that needs it."""
     if is_timed(item) or item.get_closest_marker("netpipe"):
         activate(item.config)
 
@@ -85,18 +85,21 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Run timed tests after those of the workers, when nothing else uses the machine."""
+    """Run timed tests after the workers, when nothing else uses the machine."""
     result = yield
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
-        run.say(f"the workers left out {len(run.left_to_run)} timed tests, which now run alone")
+        count = len(run.left_to_run)
+        run.measurer.report_progress(
+            f"the workers left out {count} timed tests, which now run alone"
+        )
         other_plugins.run_alone(session, list(run.left_to_run))
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail without a traceback where a limit is missed or the outcome is INCONCLUSIVE."""
+    """Fail without a traceback if a limit is missed or the outcome is INCONCLUSIVE."""
     try:
         result = yield
     except InconclusiveError as error:

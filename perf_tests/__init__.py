@@ -1,1 +1,1 @@
-"""The performance tests of this repository's pipeline: what `--benchmark-compare` runs."""
+"""The performance tests of this repository's pipeline, which `--benchmark-compare` runs."""

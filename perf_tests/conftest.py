@@ -1,4 +1,4 @@
-"""What every performance test needs before it measures."""
+"""Preparation for all performance tests."""
 
 from pathlib import Path
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _data_is_there(data_directory: Path) -> None:
-    """Make the data before a session is timed, so that no session has to."""
+    """Make the data before any session is timed."""
     assert data_directory.is_dir()

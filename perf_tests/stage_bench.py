@@ -1,4 +1,4 @@
-"""A block of real rows, as every stage of the pipeline gets it."""
+"""A block of real rows, the input of the pipeline's stages."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Bench:
     """Rows that become a batch of 128 sequences of 1024 tokens.
 
     Attributes:
-        source: Where they are from.
+        source: The source of the rows.
         rows: The rows, read.
-        likely: About how many contexts fill the batch.
+        likely: The number of contexts that are likely to fill the batch.
     """
 
     source: RowSource
@@ -49,7 +49,7 @@ class Bench:
 
 
 def benches(data: Path) -> Iterator[Bench]:
-    """Give block after block of the train split of some data, for ever."""
+    """Yield successive blocks of the train split of some data, without end."""
     source = open_source(data, "train")
     sizes = source.row_measurements
     likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)

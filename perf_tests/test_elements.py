@@ -1,4 +1,4 @@
-"""What comes out: the same elements, whoever makes them."""
+"""The elements of the pipeline do not depend on the process that makes them."""
 
 from collections.abc import Iterator
 from dataclasses import replace

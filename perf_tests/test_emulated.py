@@ -2,10 +2,10 @@
 
 import pytest
 
-from netpipe.plugin.expectations import Limits, expect_loading_below_step, expect_no_stall
 from netpipe.results.measurement import Measurement
+from netpipe.testing import Limits, expect_loading_below_step, expect_no_stall
 
-# Half of an emulated step must do for a batch: the other half is for a host that is busier.
+# A batch must take at most half of an emulated step, which leaves room for a busier host.
 pytestmark = pytest.mark.netpipe(accelerator="emulated:60ms", headroom=2.0)
 
 

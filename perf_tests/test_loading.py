@@ -1,9 +1,9 @@
-"""Loading: how long a batch takes, and whether that is less than a step."""
+"""The time of loading a batch, against the baseline and against a step."""
 
 from collections.abc import Callable
 
-from netpipe.plugin.expectations import Limits, expect_loading_below_step
 from netpipe.results.measurement import Measurement
+from netpipe.testing import Limits, expect_loading_below_step
 
 Benchmark = Callable[[str], Measurement]
 

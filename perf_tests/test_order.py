@@ -6,22 +6,22 @@ from typing import Any
 
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.linting.linter import lint
-from netpipe.plugin.expectations import expect_order
+from netpipe.testing import expect_order
 
-MOST_LINT_CPU_S = 1.0  # beyond this nobody would wait for it before every run
+MAX_LINT_CPU_S = 1.0  # the check runs before every measurement
 
 
 def test_order(netpipe_lint: Mapping[str, Any]) -> None:
-    """Every call stands where it costs neither speed nor data: nothing behind mp_prefetch."""
+    """The order of the pipeline's calls costs neither speed nor data."""
     expect_order(netpipe_lint)
 
 
 def test_the_order_is_read_in_under_a_second(netpipe_loader: Callable[[], Any]) -> None:
-    """Making the pipeline under observation and judging it takes a second of CPU time at most."""
+    """Making the observed pipeline and judging it takes at most a second of CPU time."""
     netpipe_loader()  # imports
     started_s = time.process_time()
     with record_source_lines() as recording:
         dataset = netpipe_loader()
     lint(dataset, recording=recording)
     taken_s = time.process_time() - started_s
-    assert taken_s < MOST_LINT_CPU_S
+    assert taken_s < MAX_LINT_CPU_S

@@ -1,4 +1,4 @@
-"""Where a training goes on: with the batches that would have come, and with other workers."""
+"""A restored training goes on with the right batches, also with other numbers of workers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.plugin.expectations import expect_exact_resume
 from netpipe.resuming.checking import ResumeReport
+from netpipe.testing import expect_exact_resume
 from netpipe.workload.config import Config
 from netpipe.workload.resume import ResumableBatches
 

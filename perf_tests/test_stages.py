@@ -1,7 +1,7 @@
 """The stages of the pipeline, each in turns with the plain reference on the same rows.
 
-Both take CPU time of one thread in one process, so a busy machine slows both. A bound is half of
-what two shared cores of an Intel Xeon gave: a stage that becomes twice as slow fails.
+Both are timed by the CPU time of one thread in one process, so a busy machine slows both. Each
+bound is half of the ratio on two shared cores of an Intel Xeon: a stage twice as slow fails.
 """
 
 import ctypes
@@ -28,13 +28,13 @@ from tests.workload.reference_loader import pings_of, reference_batches
 ROUNDS = 7
 PLAIN_CONTEXTS = 24
 
-LEAST_SAMPLING = 7
-LEAST_ENCODING = 26
-LEAST_PACKING = 10
-LEAST_WHOLE = 75
-LEAST_KEPT = 0.75  # of the speed of reading the same rows from prepared files
+MIN_SAMPLING = 7
+MIN_ENCODING = 26
+MIN_PACKING = 10
+MIN_WHOLE = 75
+MIN_KEPT = 0.75  # over the speed of reading the same rows from prepared files
 KEPT_ROWS, KEPT_BYTES = 256, 1 << 26  # the largest rows have 128 KiB each
-MOST_WIDENING = 5  # of what copying the batch costs
+MAX_WIDENING = 5  # over the cost of copying the batch
 TIMES = 20  # each takes a third of a millisecond
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -46,7 +46,7 @@ def bench(data_directory: Path) -> Bench:
 
 
 def test_sampling(bench: Bench) -> None:
-    """Drawing a measurement costs a small part of what it costs one at a time."""
+    """Drawing all measurements at once is several times as fast as one at a time."""
     places = _places(bench)
 
     def draws() -> int:
@@ -55,11 +55,11 @@ def test_sampling(bench: Bench) -> None:
     def plain_draws() -> int:
         return sum(len(_drawn(*place)) for place in places)
 
-    assert _times_as_fast(draws, plain_draws) > LEAST_SAMPLING
+    assert _times_as_fast(draws, plain_draws) > MIN_SAMPLING
 
 
 def test_encoding(bench: Bench) -> None:
-    """So does making its tokens."""
+    """Encoding all contexts at once is many times as fast as one at a time."""
     contexts = bench.draw()
     plain = [_drawn(*place) for place in _places(bench)]
 
@@ -69,11 +69,11 @@ def test_encoding(bench: Bench) -> None:
     def plain_encodes() -> int:
         return sum(len(reference.encode(told)) for told in plain)
 
-    assert _times_as_fast(encodes, plain_encodes) > LEAST_ENCODING
+    assert _times_as_fast(encodes, plain_encodes) > MIN_ENCODING
 
 
 def test_packing(bench: Bench) -> None:
-    """A token in a full sequence costs a small part of one that is drawn and encoded plainly."""
+    """Packing makes tokens many times as fast as the plain reference draws and encodes them."""
     places = _places(bench)
 
     def packs() -> int:
@@ -82,12 +82,12 @@ def test_packing(bench: Bench) -> None:
     def plain_contexts() -> int:
         return sum(len(reference.encode(_drawn(*place))) for place in places)
 
-    assert _times_as_fast(packs, plain_contexts) > LEAST_PACKING
+    assert _times_as_fast(packs, plain_contexts) > MIN_PACKING
 
 
 @pytest.fixture
 def reused_memory() -> None:
-    """Let malloc keep what is freed: else the system's page faults cost ten times the work."""
+    """Let malloc keep freed memory; page faults would cost ten times the work."""
     library = ctypes.CDLL(None)
     for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
         assert library.mallopt(parameter, 1 << 30)
@@ -95,7 +95,7 @@ def reused_memory() -> None:
 
 @pytest.mark.usefixtures("reused_memory")
 def test_widening(bench: Bench) -> None:
-    """Making the batch, in the training process, costs a few times what copying it costs."""
+    """Making the batch in the training process costs at most a few copies of it."""
     sequences = bench.pack()
     batch = widen(sequences)
 
@@ -105,11 +105,11 @@ def test_widening(bench: Bench) -> None:
     def copies() -> int:
         return sum(len([array.copy() for array in batch.values()]) for _ in range(TIMES))
 
-    assert _times_as_fast(widens, copies) > 1 / MOST_WIDENING
+    assert _times_as_fast(widens, copies) > 1 / MAX_WIDENING
 
 
 def test_rows_on_disk_to_a_batch(bench: Bench, data_directory: Path) -> None:
-    """The whole way to a batch costs a small part of the plain way to one."""
+    """Rows on disk become a batch many times as fast as on the plain path."""
     plain = reference_batches(data_directory, LENGTH, PLAIN_CONTEXTS)
 
     def loads() -> int:
@@ -119,11 +119,11 @@ def test_rows_on_disk_to_a_batch(bench: Bench, data_directory: Path) -> None:
     def plain_loads() -> int:
         return int(np.count_nonzero(next(plain)["inputs_segmentation"]))
 
-    assert _times_as_fast(loads, plain_loads) > LEAST_WHOLE
+    assert _times_as_fast(loads, plain_loads) > MIN_WHOLE
 
 
 def test_rows_kept_in_memory(data_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read from their files once, when they are opened, and then cost less than files."""
+    """Kept rows are read from their files once, and then about as fast as prepared rows."""
     source, read = open_source(data_directory, "train"), Counter[int]()
     from_files = source.read
 
@@ -136,14 +136,14 @@ def test_rows_kept_in_memory(data_directory: Path, monkeypatch: pytest.MonkeyPat
     rows = range(min(KEPT_ROWS, len(source.row_measurements)))
     faster = _times_as_fast(lambda: len(kept.read(rows)), lambda: len(from_files(rows)))
     assert {read[row] for row in rows} == {1}
-    assert faster > LEAST_KEPT
+    assert faster > MIN_KEPT
 
 
 Place = tuple[list[reference.Ping], tuple[int, int, int]]
 
 
 def _places(bench: Bench) -> list[Place]:
-    """Return the first contexts that are drawn, each with its row, as the reference takes them."""
+    """Return the first contexts, each with its row, in the form that the reference takes."""
     block = bench.rows.block
     rows = dict(zip(block.row.tolist(), bench.rows.rows, strict=True))
     sizes = {number: len(row) for number, row in rows.items()}
@@ -156,9 +156,9 @@ def _drawn(pings: list[reference.Ping], place: tuple[int, int, int]) -> list[ref
 
 
 def _times_as_fast(stage: Callable[[], int], plain: Callable[[], int]) -> float:
-    """Return how many times as much a stage does in the same CPU time: the median of turns.
+    """Return the work of `stage` per CPU second over that of `plain`, the median of turns.
 
-    Both return how much they have done.
+    Both return the amount of their work.
     """
     stage()
     plain()

@@ -1,9 +1,9 @@
-"""Training: how long a step takes alone and with real batches, and why it waits."""
+"""The time of a step, alone and with real batches."""
 
 from collections.abc import Callable
 
-from netpipe.plugin.expectations import Limits, expect_no_stall
 from netpipe.results.measurement import Measurement
+from netpipe.testing import Limits, expect_no_stall
 
 Benchmark = Callable[[str], Measurement]
 
@@ -14,10 +14,10 @@ def test_step_time(netpipe_benchmark: Benchmark) -> None:
 
 
 def test_training_step_time(netpipe_benchmark: Benchmark) -> None:
-    """A real step, batches loaded beside it, takes no longer than the baseline."""
+    """A real step takes no longer than the baseline."""
     netpipe_benchmark("train_s_per_step")
 
 
 def test_training_does_not_wait(netpipe_measurement: Measurement, netpipe_limits: Limits) -> None:
-    """A real step takes as long as the synthetic one, where they do not share cores."""
+    """A real step takes as long as the synthetic one, unless loading shares its cores."""
     expect_no_stall(netpipe_measurement, netpipe_limits)

@@ -1,6 +1,6 @@
-"""The work of a batch, counted instead of timed: no more of it than before."""
+"""The counted work of a batch, against the baseline."""
 
-from netpipe.plugin.expectations import CountedWork, expect_no_more_work
+from netpipe.testing import CountedWork, expect_no_more_work
 
 
 def test_a_batch_takes_no_more_work(netpipe_work: CountedWork) -> None:

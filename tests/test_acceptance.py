@@ -62,7 +62,7 @@ def netpipe_step():
 def test_a_slow_sampler_fails_loading(project: Path) -> None:
     """A pipeline that became slow fails with how long loading takes."""
     put_in(
-        project / "netpipe" / "data" / "sampling" / "sampler.py",
+        project / "netpipe" / "workload" / "sampling" / "sampler.py",
         "    block = drawn_from.block\n",
         "    __import__('time').sleep(0.05)\n    block = drawn_from.block\n",
     )

@@ -25,7 +25,7 @@ KEPT = {
     ),
     "loading below the synthetic step": (
         "perf_tests/test_loading.py::test_loading_stays_below_the_step",
-        "tests/plugin/test_expectations.py::test_loading_must_leave_its_headroom",
+        "tests/test_testing.py::test_loading_must_leave_its_headroom",
         "tests/test_acceptance.py::test_a_slow_sampler_fails_loading",
     ),
     "mp_prefetch order": (

@@ -123,7 +123,7 @@ def test_try_reports_a_trial(netpipe: Netpipe, pipelines: str) -> None:
 
 
 def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
-    """Brackets and colons in the user's code are no markup, and none of it is lost."""
+    """Brackets and colons in user code are printed literally."""
     linted.findings = (WARNING,)
     result = netpipe("lint", "a:b")
     assert result.exit_code == 0, result.output

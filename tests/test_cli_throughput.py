@@ -10,7 +10,8 @@ from netpipe.device import host
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.sessions import Combination, Subject, Target
+from netpipe.throughput.sessions import Subject, Target
+from netpipe.workload.combinations import Combination
 from netpipe.workload.preparation.synthetic import generate
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
@@ -48,6 +49,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     calls: Trials = []
 
     def measure(subject: Subject, seconds: float) -> Tally:
+        assert isinstance(subject, Combination | Target)
         workers = subject.pipeline.workers if isinstance(subject, Combination) else subject.workers
         assert workers is not None
         calls.append((workers, seconds))

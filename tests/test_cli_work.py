@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from netpipe import other_version, worktrees
 from netpipe.jobs.parent import ProcessEnvironment
-from netpipe.plugin import other_version, worktrees
 from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest

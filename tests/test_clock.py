@@ -1,10 +1,10 @@
-"""The clocks that are handed to what measures."""
+"""The clocks."""
 
 from netpipe.clock import MonotonicClock, RecordedClock
 
 
 def test_the_machines_clock_goes_on() -> None:
-    """After a sleep at least so much time has passed."""
+    """A sleep takes at least its duration."""
     clock = MonotonicClock()
     started = clock()
     clock.sleep(0.01)
@@ -12,7 +12,7 @@ def test_the_machines_clock_goes_on() -> None:
 
 
 def test_a_recorded_clock_moves_only_when_told() -> None:
-    """It stands still between two readings, and moves by what was recorded."""
+    """It moves only by the recorded durations."""
     clock = RecordedClock()
     assert clock() == clock() == 0.0
     clock.advance(0.25)

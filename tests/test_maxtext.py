@@ -1,4 +1,4 @@
-"""MaxText's door, with a package that stands for MaxText. `tox -e maxtext` has the real one."""
+"""`netpipe.maxtext` with a stand-in for MaxText; `tox -e maxtext` has the real one."""
 
 import sys
 from functools import partial
@@ -30,19 +30,19 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_loader_ends_with_the_data(config: str) -> None:
-    """An epoch that ends is no error, as it is in MaxText's training loop."""
+    """The end of an epoch ends the loader, although MaxText's training loop raises an error."""
     batches = list(maxtext.loader(config, "batches=3"))
     assert [batch["inputs"][0, 0] for batch in batches] == [0, 1, 2]
 
 
 def test_the_error_of_a_pipeline_is_its_own(config: str) -> None:
-    """And not the one by which MaxText ends a training."""
+    """The loader raises the pipeline's own error instead of MaxText's."""
     with pytest.raises(ValueError, match="disk on fire"):
         list(maxtext.loader(config, "batches=3", "fails=true"))
 
 
 def test_a_target_names_a_configuration(config: str) -> None:
-    """With a file that has a space in its name, and overrides."""
+    """A target may name a file with a space in its name, and overrides."""
     made = resolve(f"netpipe.maxtext:loader '{config}' batches=2 out=gs://a:b/c")
     assert isinstance(made, partial)
     assert made.args == (config, "batches=2", "out=gs://a:b/c")
@@ -50,7 +50,7 @@ def test_a_target_names_a_configuration(config: str) -> None:
 
 
 def test_a_measurement_leaves_a_training_alone(config: str) -> None:
-    """Whatever the user sets: it reads and writes no checkpoint, and waits for no other host."""
+    """Checkpoints and other hosts are off, whatever the user sets."""
     settings, _ = maxtext._configure(
         config, "enable_checkpointing=true", "skip_jax_distributed_system=false"
     )
@@ -101,7 +101,7 @@ def test_wrong_input_is_named(
 def test_without_maxtext_the_error_says_what_to_install(
     config: str, netpipe: Netpipe, tmp_path: Path
 ) -> None:
-    """And with which Python."""
+    """The error names the package and the Python versions."""
     missing = "raise ModuleNotFoundError(\"No module named 'maxtext'\")"
     fake_maxtext.install(tmp_path / "installed", missing)
     result = netpipe("measure", "--quiet", "--maxtext", config)

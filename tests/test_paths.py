@@ -12,10 +12,10 @@ from netpipe.cli import main
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs.targets import resolve
+from netpipe.other_version import Version
 from netpipe.paths import exists, find_path_problem
 from netpipe.plugin.options import _FLAGS, Options
-from netpipe.plugin.other_version import Version
-from netpipe.plugin.worktrees import Checkout, Commit
+from netpipe.worktrees import Checkout, Commit
 from tests.command import Netpipe
 from tests.repository import commit_files
 

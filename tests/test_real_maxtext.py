@@ -1,9 +1,5 @@
 """The batches, the step and the graph of MaxText itself. `tox -e maxtext` has it."""
 
-import re
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
@@ -11,37 +7,20 @@ import pytest
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from tests.command import Netpipe, document
+from tests.real_maxtext import losses, needs_maxtext, run, write_config
 
-pytestmark = pytest.mark.skipif(
-    find_spec("maxtext") is None, reason="tox -e maxtext runs these tests"
-)
+pytestmark = needs_maxtext
 
-CONFIG = """
-base_config: base.yml
-run_name: tiny
-hardware: cpu
+SETTINGS = """
 dataset_type: grain
 grain_train_files: {folder}/text.array_record
 tokenizer_type: sentencepiece
 tokenizer_path: {tokenizers}/tokenizer.llama2
-max_target_length: 64
-per_device_batch_size: 2
-ici_fsdp_parallelism: 4
-base_emb_dim: 32
-base_mlp_dim: 64
-base_num_query_heads: 2
-base_num_kv_heads: 2
-base_num_decoder_layers: 1
-head_dim: 16
-attention: dot_product
 steps: 4
-learning_rate: 0.01
-base_output_directory: {folder}/out
-jax_cache_dir: ""
 """
 WORDS = ["a", "probe", "measures", "the", "latency", "of", "its", "path", "again", "and", "again"]
 LOAD = """
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 
 if __name__ == "__main__":
     let_grain_start_workers()
@@ -79,25 +58,12 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         writer.write(example.SerializeToString())
     writer.close()
     tokenizers = Path(maxtext.__file__).parent / "assets" / "tokenizers"
-    file = tmp_path / "tiny.yml"
-    file.write_text(CONFIG.format(folder=tmp_path, tokenizers=tokenizers))
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
-    return file
-
-
-def run(*words: str | Path) -> str:
-    """Run Python and return all its output."""
-    finished = subprocess.run(
-        [sys.executable, *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    assert finished.returncode == 0, finished.stdout
-    return finished.stdout
+    settings = SETTINGS.format(folder=tmp_path, tokenizers=tokenizers)
+    return write_config(tmp_path, settings, monkeypatch)
 
 
 def test_a_configuration_is_measured(config: Path, netpipe: Netpipe, tmp_path: Path) -> None:
-    """On all devices of its mesh, with its workers, and without writing anything."""
+    """It is measured on all devices of its mesh, with its workers, and nothing is written."""
     result = netpipe("measure", "--maxtext", config, "grain_worker_count=2", "--quiet", "--json")
     found = document(result, "measurement.1.json")
     assert found["device"]["count"] == 4
@@ -108,20 +74,20 @@ def test_a_configuration_is_measured(config: Path, netpipe: Netpipe, tmp_path: P
 
 
 def test_the_losses_are_those_of_a_training(config: Path, tmp_path: Path) -> None:
-    """So batches, order, initial state and step are those of MaxText's own command."""
+    """Batches, order, initial state and step equal those of MaxText's own command."""
     (tmp_path / "train.py").write_text(LOAD + TRAIN)
     own = "enable_checkpointing=false", "skip_jax_distributed_system=true"
-    trained = run("-m", "maxtext.trainers.pre_train.train", config, *own)
-    losses = re.findall(r"\bloss: ([\d.]+),", trained)
-    assert len(set(losses)) == 4
-    assert re.findall(r"\bloss: ([\d.]+),", run(tmp_path / "train.py", config)) == losses
+    trained = losses("-m", "maxtext.trainers.pre_train.train", config, *own)
+    assert len(set(trained)) == 4
+    assert losses(tmp_path / "train.py", config) == trained
 
 
 def test_batches_are_sharded_and_reordered_as_in_a_training(config: Path, tmp_path: Path) -> None:
     """Load-balanced context parallelism gives each device an early and a late part."""
     (tmp_path / "show.py").write_text(LOAD + SHOW)
     mesh = "ici_fsdp_parallelism=2", "ici_context_parallelism=2", "packing=false"
-    output = run(tmp_path / "show.py", config, *mesh)
+    code, output = run(tmp_path / "show.py", config, *mesh)
+    assert code == 0, output
     assert f"{[(4, 32)] * 4}" in output
     assert f"{[*range(16), *range(48, 64), *range(16, 48)]}" in output
 

@@ -1,8 +1,8 @@
-"""What this project asks of its input: fast enough, in the right order, never waited for."""
+"""The input is fast enough, in the right order, and training never waits for it."""
 
 import pytest
 
-from netpipe.plugin.expectations import expect_loading_below_step, expect_no_stall, expect_order
+from netpipe.testing import expect_loading_below_step, expect_no_stall, expect_order
 
 
 def test_load_time(netpipe_benchmark):

@@ -16,7 +16,7 @@ from netpipe.temporary_folders import temporary_folder
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
-    from netpipe.plugin.other_version import Version
+    from netpipe.other_version import Version
 
 _UNDECIDED: Final = frozenset(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"))
 
@@ -39,9 +39,8 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     after BASE is HEAD unless it is a flag or names a file or folder. With HEAD, pytest runs in
     another folder: give absolute paths for files that it writes. No baseline is needed.
     """
-    from netpipe.plugin.against import TYPED_VARIABLE
-    from netpipe.plugin.other_version import open_version
-    from netpipe.plugin.worktrees import find_commit
+    from netpipe.other_version import TYPED_VARIABLE, open_version
+    from netpipe.worktrees import find_commit
 
     refuse_unwritable(results, "--netpipe-json")
     here = Path.cwd()

@@ -109,7 +109,7 @@ def throughput(
 def _our_combinations(
     data: Path | None, config: Path | None, batch_sizes: list[int], workers: list[int]
 ) -> "Sequence[Subject]":
-    from netpipe.throughput.sessions import combinations
+    from netpipe.workload.combinations import combinations
     from netpipe.workload.config import PipelineConfig, load_config
     from netpipe.workload.preparation.synthetic import data_of_user
 
@@ -223,7 +223,6 @@ def _measure(
     from netpipe.throughput.sessions import (
         Subject,
         Target,
-        data_of,
         expected_s,
         measure_duets,
         measure_in_turns,
@@ -250,7 +249,7 @@ def _measure(
             runs = [tuple(run for run, _ in each) for each in pairs]
             other = Against(against, [tuple(run for _, run in each) for each in pairs])
         progress(rounds * len(selected), rounds * len(selected), "measured")
-    return Throughput(data_of(selected[0]), seconds, selected, runs, other)
+    return Throughput(selected[0].data, seconds, selected, runs, other)
 
 
 def _print(measured: "Throughput", as_json: bool) -> None:

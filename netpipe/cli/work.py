@@ -79,9 +79,9 @@ def _compare(
     ref: str, command: list[str], request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
     from netpipe.gate.work_comparison import compare_work
-    from netpipe.plugin.other_version import open_version
-    from netpipe.plugin.worktrees import find_commit
+    from netpipe.other_version import open_version
     from netpipe.work_counts.counting import count_work
+    from netpipe.worktrees import find_commit
 
     here = Path.cwd()
     commit = find_commit(here, ref, "--against")

@@ -19,7 +19,7 @@ def investigate(request: InvestigationRequest, factories: "Factories") -> dict[s
     from netpipe.clock import MonotonicClock
     from netpipe.device.host import this_host
     from netpipe.diagnosis.start_up import observe_start
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.watchdog import Watchdog
 
     let_grain_start_workers()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import grain
 
-from netpipe.grain_access.dataset_variants import Method, replaced_method
+from netpipe.grain_access.replaced_methods import Method, replaced_method
 
 _CALIBRATION_CALLS: Final = 2_000
 _CALIBRATION_ROUNDS: Final = 5

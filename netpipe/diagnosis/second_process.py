@@ -90,7 +90,7 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
     from netpipe.clock import MonotonicClock
     from netpipe.diagnosis.blocks import PullingThread
     from netpipe.grain_access.loader_variants import single_thread_variant
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.bounded_calls import summarize_error
     from netpipe.jobs.targets import resolve
 

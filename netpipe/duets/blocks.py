@@ -12,11 +12,11 @@ from netpipe.clock import Clock
 from netpipe.duets.request import BlockSize
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.loader_puller import PulledBatches, Puller
-from netpipe.measuring.loop_overhead import measure_host_s_per_step
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
 from netpipe.measuring.rounds import DRAIN_ABOVE_FRACTION
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import BlockLength, Loop, TrainBlock, run_train_block
+from netpipe.measuring.training.loop_overhead import measure_host_s_per_step
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import BlockLength, Loop, TrainBlock, run_train_block
 
 # Seconds of a block at most, and as a share of the duet. Shorter blocks leave more time unused
 # between them; during longer ones the machine's load changes.

@@ -6,7 +6,7 @@ from typing import Any, Final
 from netpipe.clock import MonotonicClock
 from netpipe.duets.blocks import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
 from netpipe.duets.request import BlockSize, DuetRequest
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.child import open_channel, read_orders
 from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch
@@ -14,8 +14,8 @@ from netpipe.jobs.watchdog import Watchdog
 from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.request import Factories
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.training_loop import late_reading_loop
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.training_loop import late_reading_loop
 
 _WARM_UP_SHARE: Final = 0.2
 _MAX_FILLING_S: Final = 10.0

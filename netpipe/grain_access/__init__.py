@@ -1,1 +1,5 @@
-"""A Grain pipeline as a plain graph of nodes; start with `read_graph` in `reader.py`."""
+"""Everything that knows Grain's internals.
+
+`reader.py` reads a pipeline as a plain graph of nodes; `dataset_variants.py` and
+`loader_variants.py` rebuild it with other settings.
+"""

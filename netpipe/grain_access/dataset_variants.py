@@ -1,6 +1,6 @@
-"""Variants of a loader factory's pipeline: the same with other settings, by Grain's public API.
+"""Variants of a Grain pipeline: the same with other settings, by Grain's public API.
 
-The factory runs anew for every variant, with the methods that take settings replaced: an existing
+The factory runs again for every variant, with the methods that take settings replaced: an existing
 dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
 """
 
@@ -13,20 +13,18 @@ from typing import Any, Final
 import grain
 
 from netpipe.errors import MisuseError
-from netpipe.grain_access.source_lines import Method as Method
-from netpipe.grain_access.source_lines import replaced_method as replaced_method
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.grain_access.replaced_methods import Method, replaced_method
+from netpipe.jobs.targets import LoaderFactory
 
 BATCHES_AHEAD: Final = 2
 """Batches that an added prefetch holds, in each worker."""
 
-
 READ_AHEAD: Final = 4
-"""Elements that each reader thread should read ahead, so that a slow one holds up no other."""
+"""Elements that each reader thread should read ahead, so that a slow one does not delay others."""
 
 
 class CannotRebuildError(MisuseError):
-    """A variant would have no effect on what the factory returns, or cannot be made of it."""
+    """The factory's pipeline cannot be changed to the variant, or would ignore its settings."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +32,13 @@ class Variant:
     """Settings to change; None and False leave them as they are.
 
     Attributes:
-        workers: Worker processes of every `mp_prefetch` and DataLoader; 0: none, which gives the
-            elements in the order that the number of workers may change.
-        keeps_init: Whether a worker stays where workers run a user's function as they start.
+        workers: Worker processes of every `mp_prefetch` and DataLoader.
+        keeps_init: Keep one worker if the workers run an init function.
         read_threads: Threads of every `to_iter_dataset` and DataLoader.
-        read_buffer: The most elements that such a reader may hold; smaller buffers stay, unless
+        read_buffer: Maximum of elements that such a reader may hold; smaller buffers stay, unless
             its threads change too.
-        workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
-            the last of them.
-        thread_prefetch: Whether a thread makes batches ahead at the end.
+        workers_last: Replace all `mp_prefetch` by one at the end, with the settings of the last.
+        thread_prefetch: Add a thread at the end that makes batches ahead.
     """
 
     workers: int | None = None
@@ -54,7 +50,7 @@ class Variant:
 
     def __or__(self, other: "Variant") -> "Variant":
         """Return both changes together; where they disagree, `other` wins."""
-        # By identity: 0 workers are a change.
+        # `is not False`, because 0 workers are a change.
         changes = {
             name: value
             for name, value in vars(other).items()
@@ -93,7 +89,7 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
 
 @contextmanager
 def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """Give an iterator and close it; a DataLoader's has no close, and ends when it is deleted."""
+    """Open an iterator and close it; a DataLoader's has no `close`, and ends when deleted."""
     iterator = iter(batches)
     try:
         yield iterator
@@ -107,7 +103,7 @@ def _pass_to(replacement: Method) -> Callable[[Method], Method]:
 
 
 class _Calls:
-    """Replacements of Grain's methods that take settings, and the calls they have seen."""
+    """Replacements of Grain's methods that take settings, and a record of their calls."""
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -115,7 +111,7 @@ class _Calls:
         self._last: tuple[Any, tuple[Any, ...], dict[str, Any]] = (None, (), {})
 
     def run(self, loader: LoaderFactory) -> Any:
-        """Return what a factory makes with the changed settings, a MapDataset as IterDataset."""
+        """Run the factory with the changed settings; a MapDataset becomes an IterDataset."""
         with (
             replaced_method(grain.IterDataset, "mp_prefetch", _pass_to(self._mp_prefetch)),
             replaced_method(grain.MapDataset, "to_iter_dataset", _pass_to(self._to_iter_dataset)),
@@ -182,5 +178,5 @@ class _Calls:
         self._seen.add("mp_prefetch")
         if self._variant.workers is not None:
             named["worker_count"] = self._variant.workers
-        # It reads by to_iter_dataset, whose replacement changes the options for reading.
+        # It calls to_iter_dataset, whose replacement changes the read options.
         original(loader, **named)

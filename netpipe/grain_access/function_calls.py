@@ -1,8 +1,7 @@
-"""What a user's function calls, as far as its bytecode tells. Nothing is called or imported."""
+"""The calls in a user's function, as far as its bytecode tells. Nothing is called or imported."""
 
 import builtins
 import dis
-import importlib
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ _CALLED_BY_GRAIN: Final = (
     "__getitem__", "__iter__",
 )  # fmt: skip
 _PUT_ON_DEVICE: Final = ("device_put", "make_array_from_")
-# Handling trees and types needs no device, and it is what many pipelines use jax for.
+# Many pipelines use jax only for trees and types, which need no device.
 _NEEDS_NO_DEVICE: Final = ("jax.tree", "jax._src.tree", "jax.dtypes", "jax._src.dtypes")
 _NEVER_USER_CODE: Final = ("grain", "jax", "jaxlib")
 _STANDARD_LIBRARY: Final = Path(os.__file__).parent
@@ -34,8 +33,8 @@ _LIBRARIES: Final = {"site-packages", "dist-packages"}
 def uses_jax(called: object) -> bool:
     """Whether a function, or a method that Grain calls, uses jax for more than trees or types.
 
-    Decided by the names in its code and in the user's functions that it calls, whether or not a
-    branch is ever taken. A class of jax counts only where a call of it makes an array.
+    The names in its code and in the user's functions that it calls decide, whether or not a branch
+    is taken. A class of jax counts only where it is called, which makes an array.
     """
     return any(map(_is_from_jax, _follow_calls(called)))
 
@@ -63,11 +62,11 @@ def closure_variables(function: object) -> Mapping[str, object]:
     return variables
 
 
-# ---- What a value is
+# ---- Kinds of values
 
 
 def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Do what `isinstance` does without `__class__`, for which a proxy may raise."""
+    """Like `isinstance`, but without `__class__`, where a proxy may raise."""
     return issubclass(type(value), kind)
 
 
@@ -117,27 +116,27 @@ def _is_in_library(file: str) -> bool:
     return path.is_relative_to(_STANDARD_LIBRARY) or not _LIBRARIES.isdisjoint(path.parts)
 
 
-# ---- From a function to everything that it names
+# ---- From a function to all values that it names
 
 
 def _follow_calls(called: object) -> Iterator[object]:
     """Yield `called` and everything that its code names, through the user's own functions."""
-    # Not the package of a decorator such as `functools.cache`.
+    # The package of the wrapped function, not that of `functools.cache`.
     own_package = _package(_module(getattr_static(called, "__wrapped__", called)))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
     # Keeps the values too: an id is only unique while its object lives.
     seen: dict[tuple[int, ...], object] = {}
     while waiting:
         value = waiting.pop()
-        # A bound method is a new object each time, but its parts are not.
+        # A bound method is a new object each time; its parts stay.
         parts = (value.__func__, value.__self__) if _is(value, MethodType) else (value,)
         if (key := tuple(map(id, parts))) in seen:
             continue
         seen[key] = value
         yield value
         waiting.append(getattr_static(value, "__wrapped__", None))
-        # Functions of libraries are not followed, except `called` itself, which may be Grain's
-        # wrapper around the user's function.
+        # Library functions are not followed, except `called`, which may be Grain's wrapper around
+        # the user's function.
         is_called = value is called and not _is_from_jax(value)
         if is_called or _is(value, partial) or _is_user_code(value, own_package):
             waiting.extend(_values_named_by(value, own_package))
@@ -170,17 +169,16 @@ def _members(owner: object, names: Iterable[str]) -> Iterator[object]:
             yield MethodType(function, owner) if _is(function, FunctionType) else member
 
 
-# ---- What a function's code loads
+# ---- Values that a function's code loads
 
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
 # Unlike getattr, this does not make a lazy module load itself.
 _namespace: Final = ModuleType.__getattribute__
-_IMPORTERS: Final = (builtins.__import__, importlib.import_module)
 
 
 class _Operation(NamedTuple):
-    """One bytecode operation; a call starts at the line and column of what it calls."""
+    """One bytecode operation; a call starts where the called expression starts."""
 
     name: str
     argument: object
@@ -188,7 +186,7 @@ class _Operation(NamedTuple):
 
 
 def _find_loaded_values(function: FunctionType) -> Iterator[object]:
-    """Yield the values that a function's code loads by name; of a module, what is taken from it."""
+    """Yield the values that a function's code loads by name; for a module, its attribute."""
     imported: dict[str, object] = {}
     known = ChainMap(imported, function.__globals__, vars(builtins))
     scopes = {
@@ -204,7 +202,7 @@ def _find_loaded_values(function: FunctionType) -> Iterator[object]:
 
 
 def _find_imported_names(operations: Sequence[_Operation], package: str) -> Mapping[str, object]:
-    """Return what import statements bind to names, as far as it is already imported."""
+    """Return the values that import statements bind to names, if already imported."""
     imported: dict[str, object] = {}
     module: object = None
     value: object = None
@@ -217,7 +215,7 @@ def _find_imported_names(operations: Sequence[_Operation], package: str) -> Mapp
             value = module = _find_module(name if names.argument else _package(name))
         elif operation.name == "IMPORT_FROM" and _is(module, ModuleType):
             value = _get_from_module(module, name)
-        elif operation.name == "SWAP":  # `import a.b.c as name` goes on from b
+        elif operation.name == "SWAP":  # `import a.b.c as name` continues from b
             module = value
         elif operation.name.startswith("STORE_") and value is not None:
             imported[name], value = value, None
@@ -230,8 +228,6 @@ def _evaluate(
     calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
     loaded: object = None
     start: object = None
-    # The module that a call of `__import__` or `import_module` would return.
-    import_result: object = None
     for operation in operations:
         name = str(operation.argument)
         if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
@@ -241,12 +237,8 @@ def _evaluate(
             yield loaded
             if start in calls and operation.name not in _ATTRIBUTES:
                 yield from _members(loaded, ("__call__",))
-        if operation.name == "LOAD_CONST" and any(loaded is importer for importer in _IMPORTERS):
-            import_result = _find_module(name)
         start = operation.start
         loaded = scopes.get(operation.name, {}).get(name)
-        if operation.name.startswith("CALL"):
-            loaded, import_result = import_result, None
 
 
 def _get_from_module(module: ModuleType, name: str) -> object:
@@ -255,7 +247,7 @@ def _get_from_module(module: ModuleType, name: str) -> object:
 
 
 def _find_module(name: str) -> object:
-    """Return an imported module, or in place of one that is not, an empty one of that name."""
+    """Return a module if it is imported, or else an empty module of that name."""
     return sys.modules.get(name, ModuleType(name))
 
 

@@ -1,7 +1,7 @@
-"""What Grain's classes are in a graph. The only file that touches Grain's internals.
+"""The nodes of a graph that Grain's classes become, read from their private attributes.
 
-Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or removes. It
-neither imports grain nor reads an element of a source.
+Written for Grain 0.2.17 and 0.2.18; the tests name each class that another version adds or removes.
+This module neither imports grain nor reads an element of a source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from netpipe.grain_access.source_lines import Recording
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a dataset is in the graph; the first three fields are those of its `Node`.
+    """Description of a dataset; the first three fields are those of its `Node`.
 
     Attributes:
-        worker_init_fn: What the processes of a "ProcessPrefetch" are sent besides the datasets.
+        worker_init_fn: Sent to the processes of a "ProcessPrefetch" besides the datasets.
     """
 
     kind: str
@@ -39,9 +39,8 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """Describe workers that were requested for a dataset, but that are no dataset themselves.
+    """Describe the workers that a dataset requests without another dataset for them.
 
-    Their only input is that dataset.
     An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     """
     called_at = recording.without_workers_at(dataset)
@@ -58,7 +57,7 @@ def describe_requested_workers(dataset: object, recording: Recording) -> Dataset
 
 
 def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
-    """Describe what a dataset does; a class that is not in `KNOWN_CLASSES` is unknown."""
+    """Describe a dataset; a class that is not in `KNOWN_CLASSES` is unknown."""
     made_at = recording.made_at(dataset)
     if workers := _branches(dataset, "ProcessPrefetchIterDataset"):
         return DatasetInfo(
@@ -171,13 +170,13 @@ def _attribute(value: object, name: str) -> object:
     return None
 
 
-# ---- What a dataset reads from
+# ---- The inputs of a dataset
 
 
 def _inputs(dataset: object) -> Sequence[object]:
-    """Return what a dataset reads from; a lazy list of datasets is not iterated."""
+    """Return the inputs of a dataset; a lazy list of datasets is not iterated."""
     parents = _datasets_in(_attribute(dataset, "parents"))
-    # A user's class may use these attribute names for anything.
+    # A user's class may use these attribute names for other things.
     is_unknown = _shape(dataset)[0].startswith("Unknown:")
     if not _is_grain_class(type(dataset)) and (parents or is_unknown):
         return parents
@@ -192,7 +191,7 @@ def _datasets_in(value: object) -> Sequence[object]:
 
 
 def _branches(dataset: object, kind: str) -> Sequence[object]:
-    """Return a dataset of a kind, or what an Interleave reads if all of it is of that kind."""
+    """Return a dataset of a kind, or the inputs of an Interleave if all are of that kind."""
     if kind in _grain_names(dataset):
         return (dataset,)
     inner = _inputs(dataset) if _shape(dataset)[0] == "Interleave" else ()
@@ -273,7 +272,7 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
 
 
 def replace_source(dataset: object, by: Callable[[Any], Any]) -> bool:
-    """Replace the source that a dataset reads, Grain's own too; return whether it reads one."""
+    """Replace the source that a dataset reads, even Grain's own; return whether it reads one."""
     reads_one = _shape(dataset)[0] == "Source" and "_source" in vars(dataset)
     if reads_one:
         vars(dataset)["_source"] = by(vars(dataset)["_source"])

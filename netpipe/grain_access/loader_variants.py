@@ -1,4 +1,8 @@
-"""Variants of a loader: in one thread, with other workers, without a stage or its payload."""
+"""Variants of a loader factory: in one thread, with other workers, without a stage.
+
+The variants of `dataset_variants.py` change settings of one Grain pipeline; those here apply to any
+loader, and also replace code.
+"""
 
 import operator
 import os
@@ -16,17 +20,16 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.dataset_variants import (
     BATCHES_AHEAD,
     CannotRebuildError,
-    Method,
     Variant,
     build_variant,
-    replaced_method,
 )
 from netpipe.grain_access.grain_classes import replace_user_code
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.observed_sources import ObservedSource
 from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.grain_access.source_lines import record_source_lines
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.jobs.targets import LoaderFactory
 
 KEPT: Final = 4
 """Results that an ablated stage computes before it repeats them."""
@@ -36,10 +39,10 @@ _DEFAULT_READ_BUFFER: Final = 500
 
 
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
-    """Return the factory of the same loader in one thread, and the unmodified loader's graph.
+    """Return a factory of the same loader in one thread, and the unmodified loader's graph.
 
-    The factory makes a `OneThread`, or calls the one of a loader that is not Grain's with 0
-    `workers`; it is `loader` itself if the pipeline cannot be rebuilt.
+    The new factory makes a `OneThread`; for a loader that is not Grain's it passes 0 `workers`. It
+    is `loader` itself if the pipeline cannot be rebuilt.
     """
     with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
@@ -48,13 +51,9 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
         return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
     if not graph.nodes:
         return loader, graph
-    variant = Variant(
-        workers=0 if graph.of_kind("ProcessPrefetch", "NoWorkers", "DataLoader") else None,
-        read_threads=0 if _has_reader(graph) else None,
-    )
 
     def make() -> OneThread:
-        return OneThread(build_variant(loader, variant))
+        return OneThread(build_variant(loader, single_thread_settings(graph)))
 
     try:
         make()
@@ -63,13 +62,21 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     return make, graph
 
 
+def single_thread_settings(graph: Graph) -> Variant:
+    """Return the settings that take a pipeline's workers and reader threads away."""
+    return Variant(
+        workers=0 if graph.of_kind("ProcessPrefetch", "NoWorkers", "DataLoader") else None,
+        read_threads=0 if _has_reader(graph) else None,
+    )
+
+
 def with_workers(
     loader: LoaderFactory, graph: Graph, workers: int, *, keeps_threads: bool = False
 ) -> LoaderFactory:
-    """Return the factory of the same loader with another number of workers.
+    """Return a factory of the same loader with another number of workers.
 
     A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
-    them at its end, each without reader threads unless it keeps them.
+    them at its end, without reader threads unless `keeps_threads`.
     """
     if takes_workers(loader):
         return give_workers(loader, workers)
@@ -94,7 +101,7 @@ def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
 
 
 def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
-    """Return the factory of any loader with a number of workers.
+    """Return a factory of any loader with a number of workers.
 
     Raises:
         MisuseError: It has no parameter `workers`, and returns no Grain pipeline.
@@ -114,22 +121,22 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
 def with_read_threads(
     loader: LoaderFactory, threads: int, buffer: int | None = None
 ) -> LoaderFactory:
-    """Return the factory of the same pipeline with so many reader threads in each process."""
+    """Return a factory of the same pipeline with other reader threads in each process."""
     return lambda: build_variant(loader, Variant(read_threads=threads, read_buffer=buffer))
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
-    """Return the factory of the same pipeline whose workers make every batch and send nothing.
+    """Return a factory of the same pipeline whose workers make every batch but send nothing.
 
-    The training process goes on with the first batch each time.
+    The training process uses the first batch each time.
     """
-    # Copies cost time, and only the user's code behind the workers can need them.
+    # Copies cost time, and only user code after the workers can need them.
     is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
     copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
 
     def send_nothing(original: Method) -> Method:
         def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
-            # Taken before workers start: their batches are in shared memory, which only they free.
+            # Before workers start: their batches are in shared memory, which only they free.
             iterator = iter(dataset)
             first = next(iterator)
             iterator.close()
@@ -147,10 +154,10 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
 
 
 def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
-    """Return the factory of the same loader, whose threads and processes have half of the cores.
+    """Return a factory of the same loader, whose threads and processes have half of the cores.
 
-    A thread that is not used again must call it and start the loader: threads and processes
-    inherit their cores from whoever starts them.
+    A thread of its own must call the factory and start the loader: threads and processes inherit
+    the cores of the thread that starts them.
     """
 
     def make() -> Any:
@@ -162,13 +169,13 @@ def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
 
 
 def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
-    """Return the factory of the same Grain pipeline with one stage at no cost.
+    """Return a factory of the same Grain pipeline with one stage at no cost.
 
     The stage, given by its node in the pipeline's graph, returns its earlier results.
 
     Returns:
-        None if the stage is no map, batch or source, or if `loader` returns the same dataset each
-        time, so that the change would reach the unmodified loader too.
+        None if the stage is not a map, batch or source, or if `loader` returns the same dataset
+        each time, so that the change would reach the unmodified loader too.
     """
 
     def find_stage(made: Any) -> object:
@@ -190,13 +197,13 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
 class Recorded:
     """A function that computes its first results, and then returns copies of them.
 
-    They are copies because the stages behind it may change their element in place.
+    Later stages may change their element in place, hence the copies.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._kept: list[Any] = []
-        # A plain number, because a lock or an iterator could not be sent to a worker.
+        # A plain number can be sent to a worker, unlike a lock or an iterator.
         self._calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -222,7 +229,7 @@ _COPYING: Final = _Copying()
 
 
 def copying_s() -> float:
-    """Return the CPU seconds that this thread spent on copies: they are not loading."""
+    """Return the CPU seconds that this thread spent on copies, which are not loading."""
     return _COPYING.cpu_s
 
 

@@ -1,4 +1,4 @@
-"""A pipeline as plain data: nodes, and the graph that they make. Knows nothing of Grain."""
+"""A pipeline as plain data: nodes, and the graph that they make, independent of Grain."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from types import MethodType
 from typing import Final
 
-# A trainer that reads a million elements per second needs eight years for so many.
+# A trainer that reads a million elements per second needs eight years for this number.
 ENDLESS: Final = 2**48
 
 PlainValue = None | bool | int | float | str | tuple["PlainValue", ...]
@@ -28,13 +28,13 @@ class Node:
             class that this version does not know.
         parameters: Its settings by their names in Grain; a function or an object by its name.
         parents: Ids of the nodes that it takes its elements from.
-        random_access: Whether it is a MapDataset, whose elements have positions: its result for an
-            element depends on the position only, not on the number of workers.
+        random_access: Whether it is a MapDataset: its result depends on the position of an element
+            only, not on the number of workers.
         uses_jax: Whether the user's function calls jax for more than handling trees.
         made_at: The line of the user's code that made it, as file:line; "" if unknown.
-        sent_bytes: Bytes of the node's own objects that each worker is sent; for `mp_prefetch`
+        sent_bytes: Bytes of the node's own objects that are sent to each worker; `mp_prefetch` has
             its `worker_init_fn`. None for other nodes in the training process, and if it cannot be
-            pickled. An object that several nodes of the same workers share counts for the first.
+            pickled. An object that nodes of the same workers share counts for the first.
         unpicklable: Why it cannot be sent to a worker; "" if it can.
     """
 
@@ -62,10 +62,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """A pipeline, from what the trainer sees down to its sources; empty if it is not Grain's.
+    """A pipeline, from the trainer down to its sources; empty if it is not Grain's.
 
-    `other_workers` are the worker processes of a loader that is not Grain's, as far as they are
-    known.
+    `other_workers` is the number of worker processes of a loader that is not Grain's, if known.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -77,13 +76,13 @@ class Graph:
 
     @property
     def data_loader(self) -> Node | None:
-        """The node of a DataLoader, whose settings are arguments and not calls; None without."""
+        """The node of a DataLoader, whose settings are arguments, not calls; None without one."""
         return next(iter(self.of_kind("DataLoader")), None)
 
     def below(self, node: Node, until: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
         """Yield each node that elements pass through before `node` once, the nearest first.
 
-        Nodes for which `until` is true are yielded, but not what is only below them.
+        Nodes for which `until` is true are yielded, but not the nodes that are only below them.
         """
         waiting, seen = deque(node.parents), set[int]()
         while waiting:

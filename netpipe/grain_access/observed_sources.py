@@ -8,13 +8,13 @@ from netpipe.grain_access.grain_classes import replace_source
 from netpipe.grain_access.reader import collect_datasets
 
 Observe = Callable[[Callable[[Any], Any], Any], Any]
-"""Is called with the method of a source that reads, and with the index or indices to read."""
+"""A function called with the reading method of a source, and the index or indices to read."""
 
 
 class ObservedSource:
     """A random-access source whose reads pass through a function.
 
-    It is pickled with the source before the function, which may note when it arrives in a worker.
+    The source is pickled before the function, which may note when it arrives in a worker.
     """
 
     def __init__(self, source: Any, observe: Observe) -> None:
@@ -28,7 +28,7 @@ class ObservedSource:
 
 
 class GrainBatchedSource(ObservedSource):
-    """The same for a source that has `_getitems`; Grain looks for it in the class."""
+    """The same for a source with `_getitems`, which Grain looks up in the class."""
 
     def _getitems(self, indices: Sequence[int]) -> Any:
         return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name

@@ -1,4 +1,4 @@
-"""How many bytes a worker is sent: the size of an object's pickle, counted without keeping it."""
+"""The number of bytes sent to a worker: the size of a pickle, counted without keeping it."""
 
 import pickle
 from collections.abc import Collection, Sequence
@@ -11,8 +11,8 @@ from cloudpickle import CloudPickler
 _CONTAINERS: Final = (list, tuple, dict, set, frozenset)
 _MAX_ELEMENTS: Final = 2_000
 _SAMPLED_ELEMENTS: Final = 200
-# Counting many small objects is limited to some tenths of a second. Anything larger than a frame
-# of the pickler, such as an array, is written as it is and takes no time.
+# Limits the time for small objects to some tenths of a second. The pickler writes an object that is
+# larger than a frame, such as an array, as it is, which takes no time.
 _MAX_OBJECTS: Final = 20_000
 _MAX_SMALL_BYTES: Final = 1 << 21
 _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
@@ -21,8 +21,8 @@ _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 class PickledSize(NamedTuple):
     """The size of an object's pickle, or the reason why it cannot be pickled, in one line.
 
-    A container of more than 2,000 elements is estimated from a sample. Of more than 20,000 objects,
-    or more than 2 MiB of small values, outside such containers, the size is a lower bound.
+    A container of more than 2,000 elements is estimated from a sample. For more than 20,000 objects
+    or 2 MiB of small values outside such containers, the size is a lower bound.
     """
 
     bytes: int | None
@@ -34,10 +34,10 @@ class _EnoughError(Exception):
 
 
 class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
-    """Counts what the workers of one `mp_prefetch` are sent: a shared object only once.
+    """Counts the bytes sent to the workers of one `mp_prefetch`, a shared object only once.
 
-    Grain sends `cloudpickle.dumps(dataset)`; this does the same without its copy of the data: the
-    pickler is its own file, which only counts what is written to it.
+    Grain sends `cloudpickle.dumps(dataset)`. This pickler does the same without a copy of the data:
+    it is its own file, which only counts.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         self._estimated: dict[int, object] = {}
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
-        """Count the bytes of an object, without those counted before and the excluded objects."""
+        """Count the bytes of an object, except excluded objects and those counted before."""
         try:
             return PickledSize(self.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
-            # The memo has objects as sent that were never reached.
+            # The memo contains objects that were never reached.
             self.clear_memo()
             reason = type(error).__name__
             with suppress(Exception):  # a user's error may fail in its own `__str__`
@@ -68,7 +68,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         return self._bytes
 
     def write(self, data: bytes | memoryview) -> int:
-        """Count what the pickler writes: frames of small objects, or one large object."""
+        """Count the bytes of a frame of small objects, or of one large object."""
         size = memoryview(data).nbytes
         self._bytes += size
         self._small_bytes += size if size < _LARGE_WRITE_BYTES else 0
@@ -77,7 +77,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         return size
 
     def persistent_id(self, obj: object) -> bool | None:
-        """Keep the pickler out of excluded objects and of those estimated from a sample."""
+        """Leave out excluded objects and those estimated from a sample."""
         if id(obj) in self._excluded or id(obj) in self._estimated:
             return True
         if type(obj) in _CONTAINERS and len(obj) > _MAX_ELEMENTS:  # type: ignore[arg-type]
@@ -87,16 +87,16 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         return None
 
     def reducer_override(self, obj: object) -> Any:
-        """Limit the number of objects that are asked how to pickle them, which is slowest."""
+        """Limit the number of objects that tell how to pickle them, the slowest part."""
         self._objects += 1
         if self._objects > _MAX_OBJECTS:
             raise _EnoughError
         return super().reducer_override(obj)
 
     def _estimate(self, container: Collection[object]) -> int:
-        """Estimate a container's pickle from what the second half of a sample adds to the first.
+        """Estimate a container's pickle from the growth between half a sample and all of it.
 
-        What all elements share is in the first half, and so counts once.
+        The first half includes everything that the elements share, which so counts once.
         """
         sample = _take_every(len(container) // _SAMPLED_ELEMENTS, container)
         half = _take_every(2, sample)

@@ -61,7 +61,7 @@ class _Visit(NamedTuple):
 
     @property
     def key(self) -> _Key:
-        """What visits of the same node have in common."""
+        """The same for all visits of one node."""
         return id(self.dataset), self.sizer is not None, self.has_workers_node
 
 
@@ -69,10 +69,10 @@ _Visited = dict[_Key, tuple[_Visit, DatasetInfo, list[_Visit]]]
 
 
 def _visit(dataset: object, recording: Recording) -> _Visited:
-    """Visit all datasets of a pipeline, depth first; each comes with what it reads from."""
+    """Visit all datasets of a pipeline, depth first, each with the visits of its inputs."""
     infos: dict[int, DatasetInfo] = {}
     visited: _Visited = {}
-    # Not by recursion: a pipeline may be deeper than Python's stack.
+    # A pipeline may be deeper than Python's stack allows a recursion.
     waiting = [_Visit(dataset)] if is_dataset(dataset) else []
     while waiting:
         visit = waiting.pop()
@@ -81,7 +81,7 @@ def _visit(dataset: object, recording: Recording) -> _Visited:
         requested = None
         if not visit.has_workers_node:
             requested = describe_requested_workers(visit.dataset, recording)
-        # Only once, because it asks a dataset for its length, which may take time.
+        # Once per dataset: its length may take time to find out.
         if requested is None and id(visit.dataset) not in infos:
             infos[id(visit.dataset)] = describe_dataset(visit.dataset, recording)
         info = requested or infos[id(visit.dataset)]
@@ -114,19 +114,19 @@ def _make_nodes(visited: _Visited) -> Iterator[Node]:
         )
 
 
-# ---- Datasets inside a loader that is not Grain's own class, such as kauldron's pipelines
+# ---- Datasets inside a loader of another class, such as kauldron's pipelines
 
 
 def find_held_datasets(loader: object) -> Mapping[str, object]:
     """Return the Grain datasets that an iterable object holds, by the names of its attributes.
 
-    Without those that another one reads from; none of an object of Grain's.
+    Datasets that another one reads from are left out; an object of Grain's own holds none.
     """
     if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
         return {}
     attributes = _find_attributes(loader, _MAX_ATTRIBUTE_DEPTH)
     deepest_first = sorted(attributes, key=lambda item: -item[0].count("."))
-    # Of several names of one object, the one nearest to the loader overwrites the others.
+    # The name nearest to the loader overwrites longer names of the same object.
     held = {id(dataset): (name, dataset) for name, dataset in deepest_first}
     read = {
         id(below)

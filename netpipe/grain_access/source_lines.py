@@ -1,23 +1,22 @@
-"""Where a pipeline was written: the lines of the user's code that made its datasets."""
+"""The lines of the user's code that made a pipeline's datasets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from inspect import currentframe
 from pathlib import Path
 from typing import Any, Final
 
+from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.jobs.failure import HARNESS_MODULES
 
-Method = Callable[..., Any]
-# The datasets too: an id is only unique while its object lives.
+# Keeps the datasets, because an id is only unique while its object lives.
 _Lines = dict[int, tuple[object, str]]
 # typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
 _LIBRARIES: Final = ("grain", "typing")
 
 
 class Recording:
-    """What `record_source_lines` recorded: the line that made each dataset."""
+    """The line that made each dataset, as `record_source_lines` recorded it."""
 
     def __init__(self) -> None:
         self.made: _Lines = {}
@@ -33,25 +32,11 @@ class Recording:
 
 
 @contextmanager
-def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
-    """Replace a method meanwhile by what `wrapper` makes of it."""
-    original, is_own = getattr(owner, name), name in vars(owner)
-    setattr(owner, name, wraps(original)(wrapper(original)))
-    try:
-        yield
-    finally:
-        if is_own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
-
-
-@contextmanager
 def record_source_lines() -> Iterator[Recording]:
     """Record the datasets that any thread makes within the context.
 
-    Only public names of Grain are hooked, and only within the context: the constructors that every
-    dataset runs, and `IterDataset.mp_prefetch`.
+    Only public names of Grain are replaced: the constructors that every dataset runs, and
+    `IterDataset.mp_prefetch`.
     """
     import grain
 

@@ -35,7 +35,7 @@ _ADVICE: Final = {
 
 
 def advise(error: BaseException) -> str:
-    """Return what to write instead of the call that an error comes from; "" if it is not known."""
+    """Return the call to write instead of the one that failed; "" if it is not known."""
     text = describe_error(error)
     if isinstance(error, AttributeError):
         owner = error.obj if isinstance(error.obj, type) else type(error.obj)

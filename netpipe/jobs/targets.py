@@ -4,7 +4,7 @@ import importlib
 import re
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from netpipe.errors import MisuseError
 from netpipe.paths import find_path_problem
+
+Batch = Any
+LoaderFactory = Callable[[], Iterable[Batch]]
 
 _STANDARD_LIBRARY: Final = [
     Path(sysconfig.get_path("stdlib")),

@@ -35,10 +35,10 @@ _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
 _AWAITED = {
     "netpipe.measuring.loader_puller": "the loader",
-    "netpipe.measuring.loop_overhead": "the loop",
-    "netpipe.measuring.training_loop": "the loop",
-    "netpipe.measuring.step_runner": "the step",
-    "netpipe.measuring.emulated_step": "the step",
+    "netpipe.measuring.training.loop_overhead": "the loop",
+    "netpipe.measuring.training.training_loop": "the loop",
+    "netpipe.measuring.training.step_runner": "the step",
+    "netpipe.measuring.training.emulated_step": "the step",
 }
 # Functions of `training_loop` that wait for a step.
 _WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
@@ -258,7 +258,7 @@ def _awaited(thread: int) -> str:
     frame = _frame_of(thread)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module == "netpipe.measuring.training_loop" and function in _WAIT_FOR_STEPS:
+        if module == "netpipe.measuring.training.training_loop" and function in _WAIT_FOR_STEPS:
             return "the step"
         if module in _AWAITED:
             return _AWAITED[module]

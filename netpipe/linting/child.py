@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from netpipe.jobs.targets import LoaderFactory
     from netpipe.linting.request import LintRequest
-    from netpipe.measuring.loader_puller import LoaderFactory
 
 
 def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, Any]:
@@ -22,7 +22,7 @@ def lint_loader(request: "LintRequest", loader: "LoaderFactory") -> dict[str, An
     from netpipe.clock import MonotonicClock
     from netpipe.device.host import this_host
     from netpipe.grain_access.source_lines import record_source_lines
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.progress import ProgressWriter
     from netpipe.jobs.result_files import progress_file
     from netpipe.linting.linter import lint

@@ -1,4 +1,4 @@
-"""The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
+"""Applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ SCHEMA = "netpipe.lint/1"
 
 @dataclass(frozen=True)
 class LintReport:
-    """What all rules report about one pipeline, in the order of the rules.
+    """The findings about one pipeline, in the order of the rules.
 
     The graph has no nodes if it is not a Grain pipeline.
     """
@@ -46,36 +46,38 @@ def lint(
     silences: Mapping[str, str] | None = None,
     reads: Reads = Reads(),  # noqa: B008  # it is immutable
 ) -> LintReport:
-    """Judge what a loader factory returned by its structure, without reading any data.
+    """Judge the pipeline that a loader factory returned by its structure.
 
-    Only where buffers hold many batches, `reads.measure_batch` may read one.
-
-    An object other than a grain MapDataset, IterDataset or DataLoader has no graph, and the report
-    says so. Without a recording of the factory the nodes have no source lines, and an `mp_prefetch`
-    without workers is not seen. The intent and the silences are those of a `LintRequest`; what
-    is known about reading silences the rules of `LOCAL_ONLY`.
+    No data are read, except that `reads.measure_batch` may read a batch where buffers hold many.
+    The report says so if the object is not a grain MapDataset, IterDataset or DataLoader. Without a
+    recording of the factory the nodes have no source lines, and an `mp_prefetch` without workers is
+    not seen. The intent and the silences are those of a `LintRequest`; where reading waits, the
+    rules of `LOCAL_ONLY` are silenced.
     """
     silences = silences or {}
     graph, remarks = _read_graph(dataset, recording)
     findings = [*_apply_rules(graph, intent, reads), *remarks]
-    reasons = {finding: _find_reason(finding, graph, silences) for finding in findings}
-    aside = {finding: reason for finding, reason in reasons.items() if reason}
-    accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
+    reasons = {
+        finding: reason
+        for finding in findings
+        if (reason := _find_reason(finding, graph, silences))
+    }
+    accepted = {finding.nodes[0] for finding in reasons if finding.rule not in silences}
     if accepted:
-        # A rule may name only the first of several nodes, so lint again, with nodes of a kind that
-        # no rule reports in the place of the silenced ones.
+        # A rule may name only the first of several nodes, so lint again with the silenced nodes
+        # replaced by a kind that no rule reports.
         other_nodes = (
             replace(node, kind="Options", parameters={}) if node.id in accepted else node
             for node in graph.nodes
         )
         findings = [*_apply_rules(Graph(tuple(other_nodes)), intent, reads), *remarks]
     if reads.wait:
-        needless = (each for each in findings if each.rule in LOCAL_ONLY)
-        aside = {**dict.fromkeys(needless, reads.evidence), **aside}
-    kept = [each for each in findings if each.rule not in silences and each not in aside]
+        local = (each for each in findings if each.rule in LOCAL_ONLY)
+        reasons = {**dict.fromkeys(local, reads.evidence), **reasons}
+    kept = [each for each in findings if each.rule not in silences and each not in reasons]
     if graph.nodes:
-        kept += _find_unused_silences(silences, graph, aside)
-    silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in aside.items())
+        kept += _find_unused_silences(silences, graph, reasons)
+    silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in reasons.items())
     return LintReport(intent, version("grain"), graph, tuple(kept), tuple(silenced))
 
 
@@ -109,14 +111,14 @@ def _apply_rules(graph: Graph, intent: str, reads: Reads) -> Iterator[LintFindin
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are one finding, with the nodes of all.
         merged: dict[LintFinding, dict[int, None]] = {}
-        for severity, nodes, message, fix in rule(pipeline):
+        for severity, nodes, message, fix in rule.find(pipeline):
             finding = LintFinding(name, severity, (), message, fix, costs.get(name, ""))
             merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 
 
 def load_costs() -> Mapping[str, str]:
-    """Return what breaking each rule costs, as measured by `perf_tests.studies.rule_costs`."""
+    """Return the cost of breaking each rule, as measured by `perf_tests.studies.rule_costs`."""
     text = (files("netpipe.linting.rules") / "costs.json").read_text(encoding="utf-8")
     costs: dict[str, str] = json.loads(text)
     return costs

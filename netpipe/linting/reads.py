@@ -1,4 +1,4 @@
-"""Whether reading waits: measured, declared, or seen from a path; and the bytes of a batch."""
+"""Finds out whether reading waits, and the bytes of a batch."""
 
 import re
 import time
@@ -12,32 +12,33 @@ import psutil
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
+from netpipe.grain_access.dataset_variants import build_variant, open_iterator
 from netpipe.grain_access.grain_classes import is_random_access
+from netpipe.grain_access.loader_variants import single_thread_settings
 from netpipe.grain_access.nodes import Graph, qualified_name
 from netpipe.grain_access.pickled_size import PickleSizer
 from netpipe.grain_access.reader import collect_datasets, own_attributes
 from netpipe.jobs.bounded_calls import call_within
 from netpipe.jobs.processes import core_delay_s
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.rules.finding import Reads
-from netpipe.measuring.loader_puller import LoaderFactory
 
 _BUCKET: Final = re.compile(r"(gs|s3a?|az|abfss?|wasbs?|adl|oci|oss|cos|hf|hdfs)://\S+")
-# Not those of FUSE that show files of the same machine.
+# The excluded kinds of FUSE show files of the same machine.
 _NETWORK_MOUNT: Final = re.compile(
     r"nfs4?|cifs|smb3|lustre|ceph|gpfs|beegfs|afs|wekafs|fuse(\.(?!(fuse-overlayfs|lxcfs|portal|"
     r"squashfuse(_ll)?|bindfs|mergerfs|encfs|gocryptfs)$).+)?"
 )
-# Sources, a dataset, its source, an object that it holds, and a list of paths in that.
+# A list of sources, a dataset, its source, an object in it, and a list of paths in that.
 _MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 30
-_ENOUGH_S: Final = 0.5
+_READ_TIME_S: Final = 0.5
 _LIMIT_S: Final = 4.0
 _WAITING_FRACTION: Final = 0.5
 
 
 def find_reads(loader: object, dataset: object) -> Reads:
-    """Return what `loader.netpipe_storage` or a path of a source says."""
+    """Return whether reading waits according to `loader.netpipe_storage` or a source's path."""
     declared = getattr(loader, "netpipe_storage", None)
     if declared is None:
         datasets = collect_datasets(dataset).values()
@@ -50,7 +51,7 @@ def find_reads(loader: object, dataset: object) -> Reads:
 
 
 def _judge_paths(paths: Iterable[str]) -> Iterator[Reads]:
-    """Yield those on remote storage. None is accessed: a mount without its server would hang."""
+    """Yield the paths on remote storage, unopened: a mount without its server would hang."""
     types = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
     for path in paths:
         above = [folder for folder in types if PurePath(path).is_relative_to(folder)]
@@ -80,12 +81,12 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
         for position in range(min(map(len, last), default=0)):
             for each in last:
                 each[position]
-            # A thread that has to wait for a core does not wait for storage.
+            # Waiting for a core is not waiting for storage.
             times_s.append((clock(), time.process_time() + core_delay_s()))
-            if clock() - times_s[0][0] > _ENOUGH_S:
+            if clock() - times_s[0][0] > _READ_TIME_S:
                 break
 
-    # What fails here fails in the trials, which report it.
+    # The trials fail in the same way, and report it.
     with suppress(Exception):
         call_within(read, _LIMIT_S)
     if len(times_s) < 2:
@@ -99,15 +100,13 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
 
 def measure_batch(loader: LoaderFactory, graph: Graph) -> int | None:
     """Return the bytes of a batch, made without workers and threads; None if that is impossible."""
-    workers = 0 if graph.of_kind("ProcessPrefetch") else None
-    threads = 0 if graph.of_kind("ToIter") or graph.nodes[0].random_access else None
 
     def read() -> int:
         with open_iterator(made) as batches:
             return PickleSizer().count(next(batches), frozenset())
 
     with suppress(Exception):
-        # Not in the thread: while it runs, Grain's methods are replaced.
-        made = build_variant(loader, Variant(workers=workers, read_threads=threads))
+        # In this thread, because Grain's methods are replaced meanwhile.
+        made = build_variant(loader, single_thread_settings(graph))
         return call_within(read, _LIMIT_S)
     return None

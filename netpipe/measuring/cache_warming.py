@@ -1,4 +1,4 @@
-"""Whether loading became faster within the rounds, as when a cache has been filled. Pure."""
+"""Detecting that loading became faster within the rounds, as when a cache is full."""
 
 from collections.abc import Sequence
 from math import exp, log
@@ -8,21 +8,21 @@ from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
 from netpipe.results.measurement import CACHE_WARMS_UP, Finding
 from netpipe.results.units import format_seconds
 
-# Each level has so many rounds at least, and the later one is lower by this factor.
+# Rounds of each level, and load time of the earlier level over that of the later one.
 _MIN_ROUNDS = 3
 _MIN_FALL_RATIO = 2.0
-# Share of the variance of log L that lies between the levels. In six rounds of normal noise, it is
-# exceeded once in 500 times, in more rounds less often; t^2 = (n - 2) share / (1 - share).
+# Fraction f of the variance of log L that lies between the levels. Normal noise exceeds it in one
+# of 500 cases with six rounds, and less often with more: t^2 = (n - 2) f / (1 - f).
 _MIN_BETWEEN_FRACTION = 0.9
-_LEAST_IDLE_FRACTION = 0.05
+_MIN_IDLE_FRACTION = 0.05
 
 
 def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
     """Return the first round of a lower level that load times fell to and stayed at, or None.
 
-    It is where the likelihood of a shift in the mean of log L is largest (Worsley, J. Am. Stat.
-    Assoc. 74, 1979, p. 365). A fall that other programs explain, if they took their share of the
-    CPU from the loader, does not count, nor do batches that came out of buffers.
+    The likelihood of a shift in the mean of log L is largest there (Worsley, J. Am. Stat. Assoc.
+    74, 1979, p. 365). A fall does not count if the CPU use of other programs explains it, or if
+    batches came out of buffers.
     """
     logs = [log(max(load.pulled.s_per_batch, MIN_LOAD_S)) for load in loads]
     splits = range(_MIN_ROUNDS, len(logs) + 1 - _MIN_ROUNDS)
@@ -34,7 +34,7 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
         return sum(len(part) * pvariance(part) for part in parts) / len(logs)
 
     first = min(splits, key=within)
-    idle_fractions = [max(_LEAST_IDLE_FRACTION, 1 - load.busy_fraction) for load in loads]
+    idle_fractions = [max(_MIN_IDLE_FRACTION, 1 - load.busy_fraction) for load in loads]
     explained_ratio = median(idle_fractions[first:]) / median(idle_fractions[:first])
     fall_ratio = exp(fmean(logs[:first]) - fmean(logs[first:]))
     is_clear = within(first) <= (1 - _MIN_BETWEEN_FRACTION) * pvariance(logs)
@@ -43,7 +43,7 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
 
 
 def describe_warm_up(log: RoundLog, first: int) -> Finding:
-    """Return the finding of both levels, and of where the second began."""
+    """Return the finding that names both levels, and the batches between them."""
     cold, warm = log.loads[:first], log.loads[first:]
     cold_s, warm_s = (median(load.pulled.s_per_batch for load in part) for part in (cold, warm))
     return Finding(

@@ -1,8 +1,8 @@
-"""A reference loader, pulled in turns with the loader that is measured.
+"""A reference loader of fixed work, pulled in turns with the measured loader.
 
-A loader of fixed work is slowed down by the machine's clock, caches and other programs by the same
-factor at the same moment, so the ratio of the two varies less than either. Calibration comes first,
-because a fresh loader's first batches have the same contents in every session.
+The machine's clock, caches and other programs slow both down by the same factor at the same moment,
+so their ratio varies less than either. Calibration comes first, because the first batches of a
+fresh loader have the same contents in every session.
 """
 
 import time
@@ -13,27 +13,27 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, list_own_threads, thread_cpu_s
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
 
 VERSION: Final = "reference-loader/1"
-# Short compared with changes of the machine's load, long compared with a pull.
+# Short compared with changes of the machine's load; long compared with a pull.
 _TURN_S = 0.02
 _MAX_FILLING_S = 2.0
 _REFERENCE_PIECES = 4
-# As many arrays as a batch of packed sequences has.
+# A batch of packed sequences also has six arrays.
 _KEYS = "abcdef"
 _SHAPE = (8, 256)
 _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
 class ReferenceLoader:
-    """The reference loader, running.
+    """The running reference loader.
 
-    It has as many workers as the measured loader, but no more than there are CPUs; without any it
-    loads in this process. Only ratios to a reference of the same `name` are comparable.
+    It has as many workers as the measured loader, but at most one per CPU; without workers it loads
+    in this process. Only ratios to a reference of the same `name` are comparable.
     """
 
     def __init__(self, workers: int) -> None:
@@ -47,12 +47,11 @@ class ReferenceLoader:
         self._threads = list_own_threads() - threads
 
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
-        """Pull the loader that is measured and this one in turns.
+        """Pull the measured loader and this one in turns, which begin within `enough_s` seconds.
 
-        A loader whose batch takes longer than a turn gets a batch, and this one as much time.
-        Workers and threads go on during the other's turn, so CPU time is taken between moments
-        when all buffers are full. Turns in which the loader was started again are repeated if
-        possible, because starting is not loading. No turn begins after `enough_s` seconds.
+        A turn takes at least one batch of the measured loader, and this one as much time. Workers
+        and threads go on during the other's turn, so CPU time is read when all buffers are full.
+        Turns in which the loader restarted are repeated if possible.
         """
         return puller.run_within_epoch(2, lambda: self._run_turns(puller, enough_s, clock))[0]
 
@@ -66,7 +65,7 @@ class ReferenceLoader:
         pulled = puller.pulled - pulled
         pulled_s = time.thread_time()
         spent = self._read_when_quiet(puller, clock) - before
-        # Reading the CPU clocks of all processes takes this thread up to a millisecond.
+        # Reading the CPU clocks of all processes costs this thread up to a millisecond.
         reading_s = time.thread_time() - pulled_s
         load_s, workers_s, threads_s = spent.tolist()
         return CalibrationTurns(
@@ -76,16 +75,13 @@ class ReferenceLoader:
 
     def _read_when_quiet(self, puller: Puller, clock: Clock) -> np.ndarray:
         """Return the CPU seconds of the loader, the reference's workers and its threads, (3,)."""
-
-        def all_s() -> float:
-            return puller.processes.cpu_s() + self.processes.children_cpu_s()
-
-        wait_until_quiet(all_s, clock, _MAX_FILLING_S)
-        load_s, workers_s = puller.processes.cpu_s(), self.processes.children_cpu_s()
+        loader, workers = puller.processes, self.processes
+        wait_until_quiet(lambda: loader.cpu_s() + workers.children_cpu_s(), clock, _MAX_FILLING_S)
+        load_s, workers_s = loader.cpu_s(), workers.children_cpu_s()
         return np.array([load_s, workers_s, sum(map(thread_cpu_s, self._threads))])
 
     def _run_turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
-        """Pull each once; return the reference's batches and this thread's CPU seconds for them."""
+        """Run a turn of each; return the reference's batches and their CPU seconds here."""
         started = clock()
         puller.pull()
         while (took_s := clock() - started) < _TURN_S and puller.epoch_has(1):
@@ -97,7 +93,7 @@ class ReferenceLoader:
         return batches, time.thread_time() - handed_over_s
 
     def close(self) -> None:
-        """Stop its workers."""
+        """Stop the workers."""
         self._iterator.close()
 
 
@@ -113,7 +109,7 @@ def _dataset(workers: int) -> grain.IterDataset:
 
 
 def _batch(index: int) -> dict[str, np.ndarray]:
-    """Do about 0.6 ms of what input pipelines do: interpreted Python, NumPy, small objects."""
+    """Do about 0.6 ms of typical work of a pipeline: interpreted Python, NumPy, small objects."""
     total = 0
     for _ in range(_REFERENCE_PIECES):
         for value in range(300):

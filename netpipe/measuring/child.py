@@ -38,9 +38,9 @@ def measure_factories(
     # A refusal must not take minutes, so the check comes first. It is repeated after the
     # measurement, which has imported more.
     check_origin(request.code_from, request.not_from)
-    from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.measuring.profiler_trace import trace_file
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.measuring.protocol import measure
+    from netpipe.measuring.training.profiler_trace import trace_file
 
     let_grain_start_workers()
     device_of, subject = device_and_subject(request, factories)
@@ -82,7 +82,7 @@ def device_and_subject(
         from netpipe.device.detection import local_device
 
         return local_device, factories
-    from netpipe.measuring.emulated_step import EmulatedStep
+    from netpipe.measuring.training.emulated_step import EmulatedStep
 
     step_s, kind = emulated.derive_step_s(factories.flops, request.mfu)
     step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)

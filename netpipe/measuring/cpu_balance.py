@@ -1,12 +1,12 @@
-"""Whether batches are made while they are pulled, or were made before: the CPU time of workers."""
+"""Comparing the CPU time of workers with that of batches, to detect batches made before."""
 
 from typing import Final, NamedTuple
 
 from netpipe.clock import Clock
 from netpipe.measuring.loader_puller import Puller
 
-# Share of the CPU time of a batch that those of a block must have taken; with less, they were made
-# before. Beside a step on the same cores, workers take more CPU time for a batch.
+# Batches of a block that took less than this fraction of their usual CPU time were made before. A
+# step on the same cores raises the CPU time of a batch.
 _MADE_FRACTION: Final = 0.8
 
 
@@ -19,29 +19,27 @@ class Used(NamedTuple):
 
 
 class CpuBalance:
-    """Compares the CPU time of workers for the batches of a block with that for all batches.
+    """Compares the workers' CPU time for the batches of a block with that for all batches.
 
-    A loader that only looks drained, because its deep buffers give a batch about as slowly as its
-    workers make one, gives batches that have cost them next to nothing. It must be made when all
-    workers have started and buffers hold little.
+    Deep buffers may give a batch about as slowly as workers make one. The loader then looks
+    drained, but its batches cost next to no CPU time. The object must be made when all workers have
+    started and buffers hold little.
     """
 
     def __init__(self, puller: Puller, clock: Clock) -> None:
-        self._puller = puller
-        self._clock = clock
-        self._drained = self.now()
-        self._cost_s = 0.0
+        self._puller, self._clock = puller, clock
+        self._drained, self._cost_s = self.now(), 0.0
 
     def now(self) -> Used:
-        """Return what was used so far."""
+        """Return the use so far."""
         puller = self._puller
         return Used(puller.processes.children_cpu_s(), puller.pulled, puller.restarts)
 
     def covers(self, before: Used) -> bool:
-        """Return whether the workers spent on the batches since then about what a batch costs.
+        """Return whether the batches since `before` took the workers about their usual CPU time.
 
-        What one costs follows from all since the last block that was covered; after a restart, from
-        those before it. A block with a restart in it is not judged.
+        The usual time is that since the last covered block, or the one before the last restart. A
+        block that contains a restart counts as covered.
         """
         now, drained = self.now(), self._drained
         if before.restarts != now.restarts:
@@ -56,9 +54,9 @@ class CpuBalance:
         return True
 
     def drain(self, block_s: float, limit_s: float) -> bool:
-        """Pull blocks until together they are covered; return whether they are.
+        """Pull blocks until together they are covered, `limit_s` passes or the epoch ends.
 
-        It gives up after `limit_s` seconds, and where an epoch ends.
+        Return whether they are covered.
         """
         before, until_s = self.now(), self._clock() + limit_s
         while self._clock() <= until_s and self._puller.epoch_has(self._puller.group):

@@ -1,8 +1,8 @@
 """Memory, shared memory and open files of a session, read once a round between timed blocks.
 
-Growth is a slope over the batches that the loader has given, of all processes together: workers
-that are started anew for each epoch count as one pool. A finding needs more than a slope that
-is surely above 0: allocators and buffers also grow for a while, by some megabytes, and then stop.
+Growth is the slope of the sum over all processes against the batches given, so workers that are
+started anew for each epoch count as one pool. A slope that is surely above 0 is not enough for a
+finding, because allocators and buffers also grow by some megabytes before they stop.
 """
 
 import gc
@@ -23,29 +23,29 @@ from netpipe.results.statistics import slope_interval
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
-# The least growth over all rounds that is a finding, and what to do.
+# The finding of each kind, the smallest growth over all rounds for it, and the advice.
 _FINDINGS: Final = {
     _OWN: ("memory-grows", 32e6, f"find what is kept there, or {LOWER_BUFFERS}"),
     _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
     _OPEN: ("open-files-grow", 32, "close each file that is no longer read"),
 }
-# With fewer readings, no interval of a slope is bounded.
+# With fewer readings the interval of a slope is unbounded.
 _MIN_READINGS: Final = 5
-# The slope of the later rounds over that of all, below which growth comes to an end.
+# Slope of the later rounds over that of all rounds, below which growth is ending.
 _GOES_ON: Final = 0.7
-# Reading takes 10 ms for each 200 MB: at most this share of the time.
-_MAX_READING_SHARE: Final = 0.1
+# Fraction of the time for reading, which takes 10 ms for each 200 MB.
+_MAX_READING_FRACTION: Final = 0.1
 _MIN_LEFT_BYTES: Final = 64 << 10
 _MIN_LEFT_FILES: Final = 16
-# The session keeps some batches, which may lie in shared memory.
+# The session itself keeps some batches, which may lie in shared memory.
 _KEPT_BATCHES: Final = 4
 _ENDING_S: Final = 0.5
 
 
 class FootprintLog:
-    """What the processes of a session hold, without the reference loader's, round by round.
+    """The memory and files of a session's processes, except the reference loader's, by round.
 
-    It is made before the loader: files in /dev/shm and processes of before are not the loader's.
+    The log is made before the loader, so older files in /dev/shm and processes do not count.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -60,9 +60,9 @@ class FootprintLog:
         self._names = {getpid(): "the training process"}
 
     def read(self, puller: Puller) -> None:
-        """Read what is held now, if reading has not taken too long so far."""
+        """Read the current memory and files, unless reading has taken too long so far."""
         started_s = self._clock()
-        if self._reading_s > _MAX_READING_SHARE * (started_s - self._made_s):
+        if self._reading_s > _MAX_READING_FRACTION * (started_s - self._made_s):
             return
         tree = puller.list_processes()
         workers = {pid: f"worker {number}" for number, pid in enumerate(tree.worker_pids, 1)}
@@ -82,11 +82,10 @@ class FootprintLog:
         self._reading_s += self._clock() - started_s
 
     def _list_lasting_files(self, readings_ago: int = 1) -> dict[str, int]:
-        """Return new files in /dev/shm that were already there so many readings ago.
+        """Return the files in /dev/shm that appeared at least `readings_ago` readings ago.
 
-        Batches on their way have been taken and removed since, because buffers were drained. Python
-        names its files at random, so beside another program that uses such files, nobody knows
-        whose they are.
+        Batches in transit are gone by then, because buffers were drained. Python names its files
+        at random, so their owner is unknown if another program uses such files.
         """
         files = footprint.list_shared_files()
         earlier = self._listed[max(0, len(self._listed) - readings_ago)]
@@ -101,7 +100,7 @@ class FootprintLog:
         return sizes
 
     def describe(self) -> dict[str, Any]:
-        """Return the fields of a Measurement; none where the kernel does not tell."""
+        """Return the fields of a Measurement, or none if the kernel does not provide them."""
         if not self._peak_bytes:
             return {}
         return {
@@ -111,7 +110,7 @@ class FootprintLog:
         }
 
     def findings(self) -> Iterator[Finding]:
-        """Yield what grows with the batches, and where; or that too few readings tell."""
+        """Yield a finding for each kind that grows, or that there were too few readings."""
         if 0 < len(self._held) < _MIN_READINGS:
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; use a larger budget"
             yield Finding("growth-not-judged", f"growth of what is held was not judged: {message}")
@@ -142,19 +141,19 @@ class FootprintLog:
         return f"{self._names[pid]} (pid {pid})"
 
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:
-        """Return the growth for each batch, of all processes or of one that is in all readings."""
+        """Return the growth per batch of all processes, or of `pid`, which is in all readings."""
         readings = [held[kind] for held in self._held[since:]]
         totals = [sum(held.values()) if pid is None else held[pid] for held in readings]
         return slope_interval(self._batches[since:], totals)
 
     def find_left(self, puller: Puller, batch_bytes: int) -> Finding | None:
-        """Return what is still there after the loader was closed, if anything."""
-        gc.collect()  # An iterator without `close` may end its workers when it is collected.
+        """Return a finding of what remains after the loader was closed, if anything."""
+        gc.collect()  # an iterator without `close` may end its workers when it is collected
         workers = set(puller.list_processes().worker_pids).difference(self._children)
         running = [process for process in list_started(getpid()) if process.pid in workers]
         pids = [process.pid for process in psutil.wait_procs(running, _ENDING_S)[1]]
         left = [f"{self._names.get(pid, 'a process')} (pid {pid})" for pid in pids]
-        shared = self._list_lasting_files(2)  # of batches in the buffers at the last, some remain
+        shared = self._list_lasting_files(2)  # batches of the last reading may remain
         is_left = sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes
         if is_left and self._is_shared_sure:
             left.append(_describe_files(shared))

@@ -1,6 +1,6 @@
-"""Measuring several sides in turns, there and back: A B, B A, A B and so on.
+"""Measuring several sides in turns, forwards and backwards: A B, B A, A B and so on.
 
-A machine that becomes slower while it measures then favors no side.
+A machine that becomes slower meanwhile then favours no side.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -18,11 +18,11 @@ MIN_ROUNDS: Final = 3
 
 @dataclass
 class Interleaved(Generic[Side, Result]):
-    """What was measured so far, and why each side that failed did.
+    """The results so far, and the reason of each failure.
 
     Attributes:
         rounds: The results of each round by side. A side is missing from the round in which it
-            failed and from all later ones; the deadline may leave the last round incomplete.
+            failed and from later ones; the deadline may leave the last round incomplete.
     """
 
     rounds: list[dict[Side, Result]] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Interleaved(Generic[Side, Result]):
 
 
 def order_of_round(sides: Sequence[Side], number: int) -> Sequence[Side]:
-    """Return the order of the sides in a round: reversed in every second one, counted from 0."""
+    """Return the order of the sides in round `number`, counted from 0: reversed if it is odd."""
     return sides[:: -1 if number % 2 else 1]
 
 
@@ -50,15 +50,15 @@ def interleave(
 ) -> Interleaved[Side, Result]:
     """Measure each side once a round, the most important first.
 
-    `wants_round` decides before each round, from what was measured so far. After the deadline,
-    `until_s` on the clock, no side starts, except the first of a round that the caller wants. A
-    failure after the deadline does not count against a side that was measured before. If
-    `describe_error` is None, what `measure` raises propagates.
+    `wants_round` decides from the results so far whether there is another round. No side starts
+    after the deadline `until_s`, except the first of a round. A failure after the deadline does not
+    count against a side with results. Without `describe_error`, errors of `measure` propagate.
     """
     done = Interleaved[Side, Result]()
-    while (remaining := [side for side in sides if side not in done.failures]) and wants_round(
-        done
-    ):
+    while True:
+        remaining = [side for side in sides if side not in done.failures]
+        if not remaining or not wants_round(done):
+            return done
         began_s, results = clock(), dict[Side, Result]()
         order = order_of_round(remaining, len(done.rounds))
         done.rounds.append(results)
@@ -73,4 +73,3 @@ def interleave(
                 if clock() < until_s or not done.results(side):
                     done.failures[side] = describe_error(error)
         done.longest_round_s = max(done.longest_round_s, clock() - began_s)
-    return done

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count
 from math import inf
 from statistics import fmean, median
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from netpipe.clock import Clock
 from netpipe.errors import (
@@ -18,42 +18,41 @@ from netpipe.errors import (
 )
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs.targets import Batch as Batch
+from netpipe.jobs.targets import LoaderFactory as LoaderFactory
 
-Batch = Any
-LoaderFactory = Callable[[], Iterable[Batch]]
 T = TypeVar("T")
 
 _MIN_GROUP = 2
 _MAX_GROUP = 16
 # A longer burst of slow batches does not fit into the blocks of a round.
 MAX_BURST_S = 1.5
-# Over the mean wait for a batch, that for the first one of a burst.
+# Longest wait over the mean wait from which batches come in bursts.
 _MIN_BURST_RATIO = 1.5
-# Of a loader that gives its batches in bursts, how many there are in a block.
+# Bursts in a block, which may become longer for them by the factor MAX_EXTENSION.
 _MIN_BURSTS = 5
-# Of the time that was asked for, a block with whole bursts takes so many times at most.
 MAX_EXTENSION = 10
-# Groups whose median says whether the buffers are drained; fewer when groups are slow.
+# Groups whose median tells whether the buffers are drained; fewer if groups are slow.
 _DRAIN_GROUPS = 5
-# Batches in a block, for loaders that cost nothing.
+# Batches in a block of a loader that costs nothing.
 _MAX_BATCHES = 20_000
-# Share of the typical load time from which the buffers count as drained.
+# Fraction of the typical load time from which the buffers count as drained.
 _DRAINED_FRACTION = 0.7
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
 _ESTIMATE_TOLERANCE = 0.25
-# Seconds to wait for workers to stop; slower ones are ended with the session.
+# Slower workers are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
-# Runs of a window that the end of an epoch fell into; epochs may differ in length.
+# Epochs may differ in length, so the repeated window may also contain the end of one.
 MAX_WINDOW_RUNS = 3
 
 
 def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float:
-    """Return how long a block lasts: longer than `enough_s` if batches come in bursts.
+    """Return the seconds of a block: more than `enough_s` if batches come in bursts.
 
-    Reader threads hand over all that they have read ahead when a slow element is there at last; a
-    block that begins or ends between two such bursts has a wait too many, or too few.
+    Reader threads hand over all that they have read ahead when a slow element arrives. A block that
+    begins or ends between two such bursts has one wait too many or too few.
     """
     if longest_wait_s < _MIN_BURST_RATIO * mean_wait_s:
         return enough_s
@@ -62,7 +61,7 @@ def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """A block of flat-out pulls; `cpu_s` is of all processes."""
+    """Batches pulled flat out; `cpu_s` counts all processes."""
 
     gaps_s: tuple[float, ...]
     cpu_s: float
@@ -75,37 +74,32 @@ class PulledBatches:
 
     @property
     def typical_s_per_batch(self) -> float:
-        """Wall seconds per batch where loading does not stutter: the median over bursts."""
+        """Wall seconds per batch without stutters: the median over bursts."""
         starts = range(0, len(self.gaps_s), self.group)
         return median(fmean(self.gaps_s[start : start + self.group]) for start in starts)
 
     @property
     def cpu_s_per_batch(self) -> float:
-        """CPU seconds per batch, all processes."""
+        """CPU seconds per batch of all processes."""
         return self.cpu_s / len(self.gaps_s)
 
 
 class Puller:
-    """A running loader that times its batches; a finite one is made again when it has ended.
+    """A running loader whose batches are timed; a finite one is started again when it ends.
 
     Attributes:
         pulled: Batches that the loader has given so far.
         making_s: Seconds that `loader()` took the first time.
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
-        epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
-        wanted_workers: The `num_workers` of torch's loaders, which end those that have nothing to
-            load; else 0.
+        epoch_batches: Batches of the last epoch that ended; None before the first end.
+        wanted_workers: The `num_workers` of a torch loader, which ends idle workers; else 0.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
-        self._loader = loader
-        self._clock = clock
-        self._watch = watch
-        self.pulled = 0
-        self.restarts = 0
+        self._loader, self._clock, self._watch = loader, clock, watch
+        self.pulled = self.restarts = self._epoch_began = 0
         self.epoch_batches: int | None = None
-        self._epoch_began = 0
         self._ignored_pids: tuple[int, ...] = ()
         started, threads = clock(), threading.active_count()
         watch.note_wait(started, starts=True)
@@ -122,17 +116,16 @@ class Puller:
 
     @property
     def group(self) -> int:
-        """Pulls to average together: workers and threads deliver in bursts of one batch each."""
+        """Batches to average over: workers and threads deliver in bursts of one batch each."""
         return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids), self._reader_threads))
 
     def epoch_has(self, batches: int) -> bool:
-        """Return whether the epoch has so many batches left, as far as its length is known."""
-        if self.epoch_batches is None:
-            return True
-        return self.pulled - self._epoch_began + batches <= self.epoch_batches
+        """Return whether the epoch has `batches` left; True while its length is not known."""
+        length = self.epoch_batches
+        return length is None or self.pulled - self._epoch_began + batches <= length
 
     def ensure_epoch_has(self, batches: int) -> None:
-        """Begin the next epoch if this one has fewer batches left and a new one has more."""
+        """Begin the next epoch if this one has fewer batches left than the next one would."""
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
@@ -144,10 +137,10 @@ class Puller:
     def run_within_epoch(
         self, batches: int, window: Callable[[], T], runs: int = MAX_WINDOW_RUNS
     ) -> tuple[T, bool]:
-        """Run a timed window of some batches, or of all that an epoch has.
+        """Run a timed window of `batches`, or of a whole epoch if it has fewer.
 
-        If the loader restarted in it, it runs again from the start of the next epoch. Return what
-        the last run measured, and whether it had no restart.
+        A window in which the loader restarted runs again at the start of the next epoch. Return the
+        result of the last run, and whether it had no restart.
         """
         for _ in range(runs):
             self.ensure_epoch_has(batches)
@@ -170,12 +163,12 @@ class Puller:
         return iter(loader)
 
     def ignore_processes(self, pids: tuple[int, ...]) -> None:
-        """Do not count some children of this process as the loader's."""
+        """Exclude children of this process that are not the loader's."""
         self._ignored_pids = pids
         self._find_processes()
 
     def list_processes(self) -> ProcessTree:
-        """Return this process's children of this moment, without those that do not count."""
+        """Return the current children of this process, without the ignored ones."""
         return ProcessTree(without=self._ignored_pids)
 
     def _find_processes(self) -> None:
@@ -227,9 +220,9 @@ class Puller:
         )
 
     def pull(self) -> tuple[Batch, float]:
-        """Return the next batch and the seconds that it was waited for.
+        """Return the next batch and the seconds of waiting for it.
 
-        The first batch after a restart is left out, because starting workers is not loading.
+        The first batch after a restart is skipped, because starting workers is not loading.
 
         Raises:
             LoaderEndedError: The loader has ended and cannot be started again.
@@ -247,10 +240,10 @@ class Puller:
     ) -> PulledBatches:
         """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        These are at least two groups, or one of a loader that takes twice as long for it; of one
-        burst of reader threads, most may be the wait for a single read. With `in_epoch` pulling
-        stops before the epoch ends, as far as its length is known; with `whole_bursts` it goes on
-        where batches come in bursts, as `block_s` says.
+        There are at least two groups, or one if it takes twice that time. One burst of reader
+        threads is not enough, as most of it may be the wait for a single read. With `in_epoch`
+        pulling stops before the end of an epoch of known length; with `whole_bursts` it lasts as
+        long as `block_s` returns.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -268,7 +261,7 @@ class Puller:
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def pull_batches(self, batches: int, limit_s: float) -> PulledBatches:
-        """Pull a number of batches flat out; fewer after `limit_s` seconds or where an epoch ends.
+        """Pull `batches` flat out, or fewer if `limit_s` passes or the epoch ends.
 
         Pauses are not over-represented, as they are in a block that ends after a set time.
         """
@@ -280,10 +273,10 @@ class Puller:
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def pull_until_steady(self, enough_s: float, least: int, limit_s: float) -> PulledBatches:
-        """Pull flat out for `enough_s` seconds again and again until two load times agree.
+        """Repeat blocks of `enough_s` seconds until two successive load times agree.
 
-        By then buffers are empty and all workers have started. Each time is as long, however fast
-        batches come, which empties a deep buffer. There are at least `least` of them; after
+        By then buffers are empty and all workers have started. A block is not shorter if batches
+        come fast, so deep buffers are emptied too. There are at least `least` blocks; after
         `limit_s` seconds the last one counts.
         """
         started, previous_s = self._clock(), 0.0
@@ -297,7 +290,7 @@ class Puller:
         return pulled
 
     def _pull_group_s(self) -> list[float]:
-        """Pull a group, or what comes of it in the time of the longest burst."""
+        """Pull a group, or the part of it that comes within MAX_BURST_S."""
         started, gaps_s = self._clock(), list[float]()
         least = max(_MIN_GROUP, len(self.processes.pids))
         while len(gaps_s) < self.group and (
@@ -314,22 +307,21 @@ class Puller:
         limit_s: float,
         most_buffered: float = inf,
     ) -> tuple[bool, float]:
-        """Pull until batches no longer come out of the buffers; return whether, and how many did.
+        """Pull until the buffers are empty; return whether they are, and how many batches they had.
 
         Args:
-            load_s: The loader's steady seconds per batch, as far as they are known.
-            typical_s: The same where loading does not stutter.
+            load_s: The estimated steady seconds per batch.
+            typical_s: The same without stutters.
             enough_s: Seconds that may be spent to make sure that the buffers are drained.
-            limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
-                have no more batches left than a measurement needs.
-            most_buffered: Batches that can be in the buffers: if more come, the loader has become
-                faster than `typical_s`.
+            limit_s: Seconds after which to give up. Draining also ends when the epoch has only as
+                many batches left as a measurement needs.
+            most_buffered: The most batches that the buffers can hold. If more come, the loader has
+                become faster than `typical_s`.
         """
-        # In a single group a stutter looks like a drained loader; the median over several groups
-        # does not, when it is compared with the median of a drained loader.
+        # A stutter makes a single group look like a drained loader; the median over several groups
+        # is compared with the median of a drained loader.
         wanted = max(1, min(_DRAIN_GROUPS, int(enough_s / (self.group * load_s))))
-        started, pulled = self._clock(), 0
-        groups_s: list[float] = []
+        started, pulled, groups_s = self._clock(), 0, list[float]()
         while (
             self._clock() - started < limit_s
             and pulled < _MAX_BATCHES
@@ -343,7 +335,7 @@ class Puller:
                 made = (self._clock() - started) / load_s
                 self._note_empty()
                 return True, max(0.0, pulled - made)
-            # Buffered batches come at once, so that a block's time empties deep buffers too.
+            # Buffered batches come at once, so the time of a block empties deep buffers too.
             if pulled > most_buffered and self._clock() - started >= enough_s:
                 self._note_empty()
                 return True, 0.0
@@ -353,19 +345,19 @@ class Puller:
         self._empty_s, self._empty_at = self._clock(), self.pulled
 
     def bound_buffered(self, load_s: float) -> float:
-        """Return how many batches can be in the buffers, each made in `load_s` or half of it.
+        """Return the most batches that the buffers can hold, each made in half of `load_s`.
 
-        Only what was made after the buffers were last empty counts: the loader may have become
-        slower since it started.
+        Only batches made after the buffers were last empty count, because the loader may have
+        become slower since its start.
         """
         return 2 * (self._clock() - self._empty_s) / load_s - (self.pulled - self._empty_at)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
-        """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""
+        """Wait up to `limit_s` seconds until the loader uses next to no CPU."""
         wait_until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
-        """Stop the loader's workers, if its iterator has a `close`, and let go of it."""
+        """Close the iterator, if it has a `close`, and release it."""
         iterator, self._iterator = self._iterator, iter(())
         close = getattr(iterator, "close", None)
         if close is not None:
@@ -373,10 +365,7 @@ class Puller:
 
 
 def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) -> bool:
-    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang.
-
-    Return whether they stopped, or their `close` failed, within the limit.
-    """
+    """Close a loader in a thread; return whether `close` returned or failed within the limit."""
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
     closing.join(_CLOSE_TIMEOUT_S if limit_s is None else limit_s)
@@ -384,7 +373,7 @@ def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) 
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
-    """Wait until processes use next to no CPU, by a function that reads their CPU seconds."""
+    """Wait up to `limit_s` seconds until `cpu_s`, the CPU seconds used, hardly increases."""
     started = clock()
     while (before := clock()) - started < limit_s:
         used_s = cpu_s()

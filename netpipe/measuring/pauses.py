@@ -1,4 +1,4 @@
-"""How often a loader pauses for longer than a step in flight hides. Pure."""
+"""Pauses of a loader that are longer than a step in flight hides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,22 +9,22 @@ from statistics import fmean, pstdev
 from netpipe.results.measurement import PAUSES, Finding
 from netpipe.results.units import format_seconds
 
-# Fraction of the step time that all pauses together must take to matter.
+# Fraction of the time of steps that all pauses together must take to matter.
 _MIN_STALL_FRACTION = 0.05
-# Coefficient of variation of the distances between pauses from which they come at random.
+# Coefficient of variation of their distances above which pauses come at random.
 _MIN_RANDOM_CV = 0.4
-# Pauses in a cycle of a loader that pauses at random.
+# Pauses in a cycle if they come at random.
 _RANDOM_PAUSES = 4
 
 
 @dataclass
 class Pauses:
-    """The waits for a batch that were at least a step longer than a burst of batches takes.
+    """The waits for a batch that exceeded a burst of batches by at least a step.
 
     Attributes:
-        batches: Batches that were watched.
+        batches: The watched batches.
         number: Pauses among them.
-        excess_s: Seconds by which all pauses together were longer than a burst.
+        excess_s: Sum of the seconds by which pauses exceeded a burst.
     """
 
     step_s: float
@@ -48,23 +48,22 @@ class Pauses:
 
     @property
     def cycle(self) -> int:
-        """Batches that hold a pause, or several random ones; 1 if pauses do not matter."""
+        """Batches that contain a pause, or several random ones; 1 if pauses do not matter."""
         if not self.matter:
             return 1
-        distances = self._distances
-        if not distances:
+        if not self._distances:
             return ceil(self.batches / self.number)
-        mean = fmean(distances)
-        is_random = pstdev(distances) > _MIN_RANDOM_CV * mean
+        mean = fmean(self._distances)
+        is_random = pstdev(self._distances) > _MIN_RANDOM_CV * mean
         return ceil(mean * (_RANDOM_PAUSES if is_random else 1))
 
     @property
     def mean_s(self) -> float:
-        """Seconds of a pause in the mean."""
+        """Mean seconds of a pause."""
         return self.excess_s / self.number if self.number else 0.0
 
     def describe(self) -> Finding:
-        """Return the finding of how many there were, and how long."""
+        """Return the finding of their number and mean length."""
         return Finding(
             PAUSES,
             f"{self.number} of {self.batches} batches came after a pause; a pause takes "

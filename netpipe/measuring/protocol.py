@@ -20,30 +20,30 @@ from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.rates import compute_rates, find_flops
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
+from netpipe.measuring.training.profiler_trace import NoTraceError, keep_trace
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
 from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 
-# A worker that used less than this share of the busiest one's CPU time was idle.
-_IDLE_SHARE = 0.02
+# CPU time of an idle worker over that of the busiest one.
+_MAX_IDLE_FRACTION = 0.02
+# If the busiest worker used less, idle ones are not reported.
+_MIN_WORKER_CPU_S = 0.2
 # The parent waits for 5 s once the result is written; a worker may take a second to stop.
 _LAST_CLOSE_S = 3.0
-_REFERENCE_CLOSE_S = 1.0  # beyond that
-# Of the busiest worker; with less, none can be called idle.
-_MIN_WORKER_CPU_S = 0.2
+_REFERENCE_CLOSE_S = 1.0
 # Smallest undonated state worth reporting, in bytes.
 _MIN_KEPT_STATE_BYTES = 1 << 20
-# A measurement has an interval for every series of its rounds but these.
+# Series of the rounds without an interval.
 _WITHOUT_INTERVAL = ("load_cpu_s_per_batch", "compilations", "exposed_s_per_step")
 
 DeviceOf = Callable[[int], Device]
-"""Returns the device for the number of devices that the step uses."""
+"""Returns the device, given the number of devices that the step uses."""
 
 
 def measure(
@@ -57,19 +57,18 @@ def measure(
     is_decided: Callable[[Measurement], bool] | None = None,
     report: Callable[[Finding], None] = lambda _: None,
 ) -> Iterator[Measurement]:
-    """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
+    """Measure a loader and a step together, in rounds of `budget_s` seconds in all.
 
-    They end earlier where `is_decided` says so of the measurement so far.
-
-    The caller closes `closing`, which closes the loaders, once the measurement is safe; `report` is
-    then given what remains of the loader. `trace` returns the file for a profiler's trace of some
-    real steps, by the device's key. The measurement is yielded again after each thing that may not
-    end: taking that trace, and the analysis of a step whose FLOPs are not given.
+    The measurement is yielded before and after each operation that may not return: taking a
+    profiler's trace, and the analysis of a step whose FLOPs are not given. The rounds end early if
+    `is_decided` returns True for the measurement so far. `trace` returns the file for a trace of
+    some real steps, by the key of the device. The caller closes `closing` once the measurement is
+    safe; this closes the loaders and reports what remains of the measured one.
 
     Raises:
-        MisuseError: A factory does not return what it must.
+        MisuseError: A factory returns something unsuitable.
     """
-    # A loader or a step may later keep this process to some of the cores.
+    # First, because a loader or a step may restrict this process to some cores.
     environment = {"host": this_host(), "versions": measured_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
     footprints = FootprintLog(clock)
@@ -78,9 +77,12 @@ def measure(
     closing.callback(close_with_timeout, puller.close)
     watch.enter_phase("making the step")
 
+    def device() -> Device:
+        return device_of(len(runner.stepper.devices))
+
     def summarize() -> Measurement:
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
-        return _summarize(runner, device_of, environment, clock() - started, busy)
+        return _summarize(runner, device(), environment, clock() - started, busy)
 
     decided = None if is_decided is None else lambda: is_decided(summarize())
     runner = RoundRunner(subject, puller, clock, budget_s, watch, footprints, decided)
@@ -90,17 +92,16 @@ def measure(
         runner.log.no_trace = "taking it did not end"
         yield summarize()
         watch.enter_phase("a trace of some steps", budget_s)
-        # The trace has a budget of its own.
+        # The trace has its own time limit.
         watch.begin_rounds()
-        file = trace(device_of(len(runner.stepper.devices)).key)
+        file = trace(device().key)
         try:
             keep_trace(runner.train_for_trace, file)
+            runner.log.trace, runner.log.no_trace = str(file), ""
         except (NoTraceError, LoaderEndedError) as error:
             runner.log.no_trace = str(error)
-        else:
-            runner.log.trace, runner.log.no_trace = str(file), ""
     yield summarize()
-    if peak_flops(device_of(len(runner.stepper.devices)).kind) is not None:
+    if peak_flops(device().kind) is not None:
         watch.enter_phase("counting the FLOPs of a step", budget_s)
         watch.begin_rounds()
         find_flops(runner)
@@ -109,30 +110,25 @@ def measure(
 
 
 def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
-    """Close both loaders at the same time, and report what remains of the one that was measured."""
+    """Close both loaders at the same time, and report what remains of the measured one."""
     reference = call_in_thread(runner.reference.close)
     if close_with_timeout(runner.puller.close, _LAST_CLOSE_S):
         wait([reference], _REFERENCE_CLOSE_S)
         left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
     else:
-        left = Finding(
-            "slow-close",
-            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known",
+        message = (
+            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known"
         )
+        left = Finding("slow-close", message)
     if left:
         report(left)
 
 
 def _summarize(
-    runner: RoundRunner,
-    device_of: DeviceOf,
-    environment: dict[str, Any],
-    elapsed_s: float,
-    busy_elsewhere: float,
+    runner: RoundRunner, device: Device, environment: dict[str, Any], elapsed_s: float, busy: float
 ) -> Measurement:
     log = runner.log.since(find_warm_round(runner.log.loads) or 0)
-    stepper, puller = runner.stepper, runner.puller
-    rounds, device = log.columns(), device_of(len(stepper.devices))
+    stepper, puller, rounds = runner.stepper, runner.puller, log.columns()
     step_s, rest_s = median(rounds.step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
@@ -151,7 +147,7 @@ def _summarize(
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
         overhead_fraction=log.overhead_s / step_s,
-        busy_elsewhere_fraction=busy_elsewhere,
+        busy_elsewhere_fraction=busy,
         batch_bytes=runner.batch_bytes,
         first_batch_s=puller.first_batch_s,
         start_up=start_up,
@@ -208,9 +204,9 @@ def _describe_steps(log: RoundLog, step_s: float) -> dict[str, Any]:
 
 def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     buffered = [load.buffered for load in log.loads]
-    # In turn, drains find full buffers and those that real steps have left.
+    # Every second drain finds the buffers as real steps left them, the others find them full.
     full, after_training = buffered[::2], buffered[1::2]
-    # Real steps began with full buffers, or with empty ones if these could be drained.
+    # Real steps began with full buffers, or with drained ones.
     start: float | None = median(full)
     if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
         start = 0.0 if log.mostly_drained else None
@@ -239,11 +235,11 @@ def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
             f"{puller.restarts} times, {where}",
         )
     now_s, before_s = puller.processes.worker_cpu_s(), log.worker_cpu_s
-    # A worker that has ended has used 0 seconds: what it did is not known.
+    # A worker that has ended shows 0 seconds, so its work is not known.
     used_s = [now_s[pid] - before_s.get(pid, 0.0) for pid in now_s]
     used_s = [cpu_s for cpu_s in used_s if cpu_s >= 0]
     used_s += [0.0] * (puller.wanted_workers - len(now_s))
-    idle = sum(cpu_s < _IDLE_SHARE * max(used_s) for cpu_s in used_s)
+    idle = sum(cpu_s < _MAX_IDLE_FRACTION * max(used_s) for cpu_s in used_s)
     if idle and max(used_s) >= _MIN_WORKER_CPU_S:
         yield Finding(
             "idle-workers",

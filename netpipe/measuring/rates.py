@@ -1,4 +1,4 @@
-"""Tokens per second and MFU of real steps, or why they are not known."""
+"""Tokens per second and MFU of real steps, or the reason that they are not known."""
 
 import re
 from statistics import fmean
@@ -9,13 +9,13 @@ from netpipe.device.emulated_names import count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.step_runner import StepRunner
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.step_runner import StepRunner
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import statistics
 from netpipe.results.measurement import Device
 
 # XLA counts these once, for one device, or not at all in a program that is not compiled. Calls that
-# compute nothing, or random bits, are left out.
+# compute nothing or random bits are excepted.
 _MISCOUNTED: Final = re.compile(
     r"stablehlo\.while|sdy\.manual_computation|(?<=stablehlo\.custom_call @)"
     r"(?!AllocateBuffer|LayoutConstraint|Sharding|annotate_device|\w+_threefry2x32)[\w$.]+"
@@ -23,19 +23,19 @@ _MISCOUNTED: Final = re.compile(
 
 
 def find_flops(runner: RoundRunner) -> None:
-    """Log the FLOPs of a step that the user gives, else those that XLA counts, or why neither."""
+    """Log the FLOPs of a step, given by the user or counted by XLA, or why there are none."""
     log = runner.log
     try:
         log.flops_per_step, why_not = count_flops(runner.subject.flops), ""
         if log.flops_per_step is None:
             log.flops_per_step, why_not = count_by_xla(runner.stepper)
-    except Exception as error:  # noqa: BLE001  # the step, which is traced once more, may raise any
+    except Exception as error:  # noqa: BLE001  # tracing the step may raise anything
         why_not = f"the step cannot be analysed: {describe_error(error).splitlines()[0]}"
     log.no_flops = f"{why_not}; give --flops-per-step (in pytest --netpipe-flops-per-step)"
 
 
 def count_by_xla(stepper: StepRunner) -> tuple[float | None, str]:
-    """Return the FLOPs in a step's program, which is not compiled for it, or None and why."""
+    """Return the FLOPs of a step without compiling it, or None and the reason."""
     lowered = stepper.lower()
     text = lowered.compiler_ir().operation.get_asm(large_elements_limit=8)
     miscounted = set(_MISCOUNTED.findall(text))
@@ -48,7 +48,7 @@ def count_by_xla(stepper: StepRunner) -> tuple[float | None, str]:
 
 
 def compute_rates(runner: RoundRunner, log: RoundLog, device: Device) -> dict[str, Any]:
-    """Return the fields of a measurement that hold its rates, and why others are not known."""
+    """Return the fields of a measurement for its rates, with the reasons for missing ones."""
     seen = (*runner.counts, *(train.counted for train in log.train_blocks))
     counted = [found for found in seen if found is not None]
     unit = "examples" if any(found.rule == BY_ELEMENTS for found in counted) else "tokens"

@@ -6,42 +6,41 @@ from statistics import median
 
 from netpipe.measuring.loader_puller import MAX_BURST_S, PulledBatches
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.training_loop import BlockLength, TrainBlock
+from netpipe.measuring.training.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
 
 # With fewer rounds an interval is wide.
 MIN_ROUNDS = 6
-# Half-widths of the intervals of L and R/S0, as fractions, below which no more are needed.
+# Half-widths of the intervals of L and R/S0, as fractions, below which the rounds end.
 _TIGHT_LOAD = 0.03
 _TIGHT_TRAIN = 0.02
-# Share of a step from which a stall is looked at more closely.
+# Smallest stall worth a closer look, as a fraction of a step.
 _MIN_STALL = 0.05
 # Seconds per batch that a loader which costs nothing is taken to need.
 MIN_LOAD_S = 1e-9
 _MAX_SKIPPED_STEPS = 5
-_TRAIN_SHARE = 0.35
-# In the least number of rounds, a pause in every 28th step shows three times.
+_TRAIN_FRACTION = 0.35
+# With this many steps in each of the fewest rounds, a pause in every 28th step shows three times.
 _TELLING_STEPS = 14
 _MAX_STUTTER = 3.0
 _MAX_TRAIN_STUTTER = 2.0
-# Real steps end after this many times their share, whatever the loop does between them.
+# Real steps end after this multiple of their time, whatever the loop does between them.
 _TRAIN_LIMIT_RATIO = 2.0
-# Rounds' time that the real steps of a whole cycle may take.
+# Time of rounds that the real steps of a whole cycle may take.
 _MAX_CYCLE_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates so far, in seconds, that set the sizes of the next blocks.
+    """Estimates in seconds that set the sizes of the next blocks.
 
     Attributes:
-        typical_load_s: A batch where loading does not stutter.
-        step_s: A step alone.
-        transfer_s: A step with a copy of its batch before it.
-        train_s: A real step.
+        typical_load_s: Time of a batch where loading does not stutter.
+        transfer_s: Time of a step with a copy of its batch before it.
+        train_s: Time of a real step.
         burst: Batches that arrive together.
-        cycle: Batches from one pause of the loader to the next; 1 where it does not pause.
+        cycle: Batches from one pause of the loader to the next; 1 if it does not pause.
     """
 
     load_s: float
@@ -53,7 +52,7 @@ class Estimates:
     cycle: int = 1
 
     def with_pauses(self, pauses: Pauses) -> "Estimates":
-        """Return the estimates with every pause seen so far in the load time."""
+        """Return the estimates with all pauses so far included in the load time."""
         if pauses.cycle == 1:
             return self
         load_s = self.typical_load_s + pauses.excess_s / pauses.batches
@@ -62,14 +61,14 @@ class Estimates:
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """How much each block of a round does.
+    """The size of each block of a round.
 
     Attributes:
-        load_s: Seconds of loading alone, where `load_batches` is 0.
+        load_s: Seconds of loading alone if `load_batches` is 0.
         load_batches: Batches to load alone, in whole cycles of a loader that pauses.
         short_steps: Steps alone, synced or beside the loader.
         copied_steps: Steps with a copy of their batch before them.
-        host_steps: Batches for the loop's own work, which is not measured after `host_limit_s`.
+        host_steps: Batches for the loop's own work, which stops after `host_limit_s`.
     """
 
     load_s: float
@@ -87,16 +86,16 @@ class BlockSizes:
     ) -> "BlockSizes":
         """Divide `round_s` seconds among the blocks.
 
-        Blocks of real steps and of loading alone hold whole cycles of a loader that pauses, even if
-        the round becomes longer than `longest_round_s` by it. Without pauses, real steps are at
-        least `_TELLING_STEPS` where these take no more than their share of `longest_round_s`.
+        Real steps and loading alone take whole cycles of a loader that pauses, even if the round
+        then exceeds `longest_round_s`. Without pauses there are at least `_TELLING_STEPS` real
+        steps, if these fit into their share of `longest_round_s`.
         """
         step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
-        # Blocks must be longer by this factor for pauses shorter than a step to even out.
+        # Pauses shorter than a step even out in blocks that are longer by this factor.
         stutter = estimates.load_s / max(estimates.typical_load_s, MIN_LOAD_S)
         stutter = min(_MAX_STUTTER, max(1.0, stutter)) if estimates.cycle == 1 else 1.0
-        telling_s = min(_TELLING_STEPS * slower_s, _TRAIN_SHARE * longest_round_s)
-        real_s = max(_TRAIN_SHARE * round_s, telling_s) * min(stutter, _MAX_TRAIN_STUTTER)
+        telling_s = min(_TELLING_STEPS * slower_s, _TRAIN_FRACTION * longest_round_s)
+        real_s = max(_TRAIN_FRACTION * round_s, telling_s) * min(stutter, _MAX_TRAIN_STUTTER)
         train_steps = clamp(3, ceil(real_s / slower_s), 400)
         if estimates.burst * slower_s < MAX_BURST_S:
             train_steps = estimates.burst * ceil(train_steps / estimates.burst)
@@ -130,7 +129,7 @@ def clamp(least: int, wanted: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class StepBlocks:
-    """One round's S0, S_sync, S2, S1 (None where the step cannot run in a thread) and H."""
+    """One round's S0, S_sync, S2, S1 (None if the step cannot run in a thread) and H."""
 
     step_s: float
     synced_s: float
@@ -142,14 +141,14 @@ class StepBlocks:
 
 @dataclass(frozen=True)
 class LoadingBlocks:
-    """What the blocks of a round measured in which the loader sets the pace.
+    """The blocks of a round in which the loader sets the pace.
 
     Attributes:
         drained: Whether the buffers were drained before the loader was timed alone.
         buffered: Batches that the buffers held before that.
         trained_drained: Whether real steps began with empty buffers, not with full ones.
         first_batch: Batches that the loader had given before them.
-        busy_fraction: Share of the host's CPU time that other programs took meanwhile.
+        busy_fraction: Fraction of the host's CPU time that other programs took meanwhile.
     """
 
     drained: bool
@@ -163,10 +162,12 @@ class LoadingBlocks:
 
 @dataclass
 class RoundLog:
-    """The blocks of the whole rounds, and the findings beside them.
+    """The blocks of the complete rounds, and the observations beside them.
 
-    In the first round, the third and so on, the blocks of the step came first. `worker_cpu_s` holds
-    the CPU seconds that each worker had used before the rounds, by its process id.
+    Step blocks come first in the first round, the third and so on.
+
+    Attributes:
+        worker_cpu_s: CPU seconds of each worker before the rounds, by process id.
     """
 
     steps: list[StepBlocks] = field(default_factory=list)
@@ -191,7 +192,7 @@ class RoundLog:
 
     @property
     def probe_fraction(self) -> float:
-        """Share of the requests for a batch at which the step before was done."""
+        """Fraction of the requests for a batch at which the previous step was done."""
         trains = self.train_blocks
         return sum(train.ready for train in trains) / max(1, sum(train.asked for train in trains))
 
@@ -208,23 +209,20 @@ class RoundLog:
         return median(columns.train_s_per_step) > (1 + _MIN_STALL) * larger_s
 
     def is_tight(self) -> bool:
-        """Return whether the intervals are so narrow that no more rounds are needed."""
+        """Return whether the intervals are narrow enough to end the rounds."""
         if len(self.loads) < MIN_ROUNDS:
             return False
-        columns = self.columns()
+        columns, half_width = self.columns(), statistics.half_width_fraction
         load = statistics.median_interval(columns.load_s_per_batch)
         ratio = statistics.ratio_interval(columns.train_s_per_step, columns.step_s)
-        return (
-            statistics.half_width_fraction(load) < _TIGHT_LOAD
-            and statistics.half_width_fraction(ratio) < _TIGHT_TRAIN
-        )
+        return half_width(load) < _TIGHT_LOAD and half_width(ratio) < _TIGHT_TRAIN
 
     def since(self, first: int) -> "RoundLog":
-        """Return the log without the rounds before one."""
+        """Return the log without the rounds before `first`."""
         return replace(self, steps=self.steps[first:], loads=self.loads[first:])
 
     def estimates(self) -> Estimates:
-        """Return the medians."""
+        """Return the medians over the rounds."""
         columns = self.columns()
         return Estimates(
             load_s=max(median(columns.load_s_per_batch), MIN_LOAD_S),
@@ -238,6 +236,7 @@ class RoundLog:
     def columns(self) -> Rounds:
         """Return the raw values as one series per quantity."""
         steps, loads, trains = self.steps, self.loads, self.train_blocks
+        pairs = zip(steps, trains, strict=True)
         return Rounds(
             load_s_per_batch=tuple(load.pulled.s_per_batch for load in loads),
             load_cpu_s_per_batch=tuple(load.pulled.cpu_s_per_batch for load in loads),
@@ -247,9 +246,6 @@ class RoundLog:
             step_transfer_s=tuple(step.transfer_s for step in steps),
             train_s_per_step=tuple(train.s_per_step for train in trains),
             host_s_per_step=tuple(step.host_s for step in steps),
-            compilations=tuple(
-                step.compilations + train.compilations
-                for step, train in zip(steps, trains, strict=True)
-            ),
+            compilations=tuple(step.compilations + train.compilations for step, train in pairs),
             exposed_s_per_step=tuple(train.exposed_s / len(train.steps_s) for train in trains),
         )

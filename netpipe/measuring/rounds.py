@@ -1,7 +1,7 @@
 """Rounds of interleaved blocks: each round measures every quantity once.
 
-Rounds alternate between "step first" and "training first" (A B B A), so that a machine that grows
-slower favours neither side.
+Rounds alternate between "step first" and "training first" (A B B A), so that a machine that
+becomes slower favours neither side.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,7 @@ from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
-from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import (
     MIN_LOAD_S,
@@ -32,9 +30,14 @@ from netpipe.measuring.round_log import (
     StepBlocks,
     clamp,
 )
-from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import StepRunner, batch_bytes, count_batch
-from netpipe.measuring.training_loop import (
+from netpipe.measuring.training.loop_overhead import (
+    measure_host_s_per_step,
+    measure_instruments_s_per_step,
+)
+from netpipe.measuring.training.profiler_trace import DRAIN, load_overlap_fraction, mark
+from netpipe.measuring.training.stack_sampler import StackSampler
+from netpipe.measuring.training.step_runner import StepRunner, batch_bytes, count_batch
+from netpipe.measuring.training.training_loop import (
     BlockLength,
     Loop,
     TrainBlock,
@@ -42,33 +45,32 @@ from netpipe.measuring.training_loop import (
     run_train_block,
 )
 
-# Rounds into which the budget is divided; fewer fit in, because of the work between blocks.
+# Rounds into which the budget is divided; the work between blocks leaves room for fewer.
 _PLANNED_ROUNDS = 12
 _LIKELY_ROUNDS = 9
 _ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
-# Seconds of rounds for which blocks are sized at first where a clear case may end early.
+# Seconds of rounds that the first blocks are sized for when a clear case may end early.
 _CLEAR_CASE_S = 5.0
-# Share of the budget that calibration takes before the rounds, in this many blocks.
-_CALIBRATION_SHARE = 0.25
+# Calibration before the rounds: its fraction of the budget, and its blocks.
+_CALIBRATION_FRACTION = 0.25
 _MIN_CALIBRATION_BLOCKS = 3
 _MAX_CALIBRATION_BLOCKS = 8
 # Load time over step time below which a loader keeps its buffers full anyway.
 DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
-# Load times that are measured, at least, before one that agrees with the last is believed.
 _MIN_LOAD_ESTIMATES = 4
-# Seconds beyond the budget that may be spent to reach the least number of rounds.
+# Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
 _MAX_OVERRUN_S = 8.0
-# The loader alone is watched for as many batches as steps fit into this share of the budget. A
-# pause that comes four times in it shows once, if it costs 8% or more: 0.25 * (1 - 0.08).
-_WATCHED_SHARE = 0.23
-# Shares of the budget that watching may take: until a pause shows, and until the next one does.
-_FIRST_PAUSE_SHARE, _NEXT_PAUSE_SHARE = 0.15, 0.25
-# Share of the budget that draining may take in a round.
-_DRAIN_SHARE = 0.25
-# Share of requests that find the step done, below which the loop is not sampled for a sync.
+# Fraction of the budget whose steps set how many batches of the loader alone are watched. A pause
+# that comes four times in the budget shows once, if it costs 8% or more: 0.25 * (1 - 0.08).
+_WATCHED_FRACTION = 0.23
+# Fractions of the budget for watching: until a pause shows, and until the next one does.
+_FIRST_PAUSE_FRACTION, _NEXT_PAUSE_FRACTION = 0.15, 0.25
+# Fraction of the budget that draining may take in a round.
+_DRAIN_FRACTION = 0.25
+# Fraction of requests that find the step done, below which the loop is not sampled for a sync.
 _MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_REPEATS = 5
@@ -88,21 +90,17 @@ class RoundRunner:
         footprints: FootprintLog,
         is_decided: Callable[[], bool] | None = None,
     ) -> None:
-        self.subject = subject
-        self.puller = puller
+        self.subject, self.puller, self.footprints = subject, puller, footprints
         self.log = RoundLog()
-        self.footprints = footprints
-        self._clock = clock
-        self._budget_s = budget_s
-        self._watch = watch
-        self._is_decided = is_decided
+        self._clock, self._watch = clock, watch
+        self._budget_s, self._is_decided = budget_s, is_decided
         self._hoped_s = min(budget_s, _CLEAR_CASE_S) if is_decided else budget_s
         self._loop: Loop = subject.loop or late_reading_loop
         self._has_own_loop = self._loop is not late_reading_loop
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
-        # Before a step can donate them.
+        # The step may donate them later.
         self.counts = list(map(count_batch, batches))
         assert subject.step is not None
         self.stepper = StepRunner(subject.step, batches, clock, subject.synthetic)
@@ -110,11 +108,11 @@ class RoundRunner:
         puller.ignore_processes(self.reference.processes.pids)
 
     def run(self) -> None:
-        """Calibrate, warm up, then run rounds until they agree or time is up."""
+        """Calibrate, warm up, then run rounds until they agree or the time is over."""
         watch = self._watch
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
-        # All workers have started by now, and their buffers hold little.
+        # By now all workers have started, and their buffers hold little.
         self._balance = CpuBalance(self.puller, self._clock)
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
@@ -122,7 +120,7 @@ class RoundRunner:
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
         transfer_s = self.stepper.measure_transfer_s(1)
-        # A loop that never comes back must not take the time that compiling a model may take.
+        # A loop that never returns must not use up the time limit of compiling a model.
         watch.begin_rounds()
         if self._has_own_loop:
             # The trainer's loop compiles what it needs; the harness's own loop compiles nothing.
@@ -136,10 +134,9 @@ class RoundRunner:
             0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s
         )
         load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
-        burst = pulled.group
-        self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, burst)
+        self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, pulled.group)
         self.pauses = Pauses(step_s)
-        # A loader that is slower than the step without a pause needs no pause to be slow.
+        # Pauses do not matter to a loader that is slower than the step without them.
         if typical_s < step_s:
             self._look_for_pauses(pulled)
         self._run_rounds()
@@ -150,8 +147,8 @@ class RoundRunner:
         self._look_closer()
 
     def _calibrate(self) -> None:
-        """Measure what the loader's first batches cost beside the reference loader's."""
-        share_s = _CALIBRATION_SHARE * self._hoped_s
+        """Measure the CPU time of the loader's first batches beside the reference loader's."""
+        share_s = _CALIBRATION_FRACTION * self._hoped_s
         started, turns = self._clock(), self.log.turns
         while len(turns) < _MIN_CALIBRATION_BLOCKS or (
             len(turns) < _MAX_CALIBRATION_BLOCKS and self._clock() - started < share_s
@@ -160,15 +157,15 @@ class RoundRunner:
             turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
 
     def _look_for_pauses(self, pulled: PulledBatches) -> None:
-        """Go on loading alone until a rare pause shows, and then until the next one does."""
+        """Keep loading alone until a rare pause shows, and then until the next one does."""
         step_s, started = self._estimates.step_s, self._clock()
-        wanted = ceil(_WATCHED_SHARE * self._budget_s / step_s) - len(pulled.gaps_s)
-        first = self.puller.pull_batches(wanted, _FIRST_PAUSE_SHARE * self._budget_s)
+        wanted = ceil(_WATCHED_FRACTION * self._budget_s / step_s) - len(pulled.gaps_s)
+        first = self.puller.pull_batches(wanted, _FIRST_PAUSE_FRACTION * self._budget_s)
         waits_s, typical_s = pulled.gaps_s + first.gaps_s, first.typical_s_per_batch
         while True:
             self.pauses = Pauses(step_s)
             self.pauses.watch(waits_s, first.group * typical_s)
-            left_s = started + _NEXT_PAUSE_SHARE * self._budget_s - self._clock()
+            left_s = started + _NEXT_PAUSE_FRACTION * self._budget_s - self._clock()
             if self.pauses.number != 1 or not self.pauses.matter or left_s <= 0:
                 break
             waits_s += self.puller.pull_batches(first.group, left_s).gaps_s
@@ -176,14 +173,14 @@ class RoundRunner:
         self._estimates = estimates.with_pauses(self.pauses)
 
     def _run_rounds(self) -> None:
-        """Run rounds; when the loader ends for good, keep the whole rounds before."""
+        """Run rounds; if the loader cannot be started again, keep the complete rounds."""
         begun_s, log = self._clock(), self.log
         self.footprints.read(self.puller)
         while not (self._is_over(begun_s) or log.ended):
             progress = self._describe_progress(begun_s)
             self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
+            longest_s = self._budget_s / _PLANNED_ROUNDS
             try:
-                longest_s = self._budget_s / _PLANNED_ROUNDS
                 self._run_round(BlockSizes.within(self._round_s, self._estimates, longest_s))
             except LoaderEndedError as ended:
                 if not log.loads:
@@ -193,7 +190,7 @@ class RoundRunner:
                 self._estimates = self._estimate()
 
     def _estimate(self) -> Estimates:
-        """Return what the rounds so far say, and the pauses in the last one."""
+        """Update the pauses by the last round, and return the estimates from all rounds."""
         estimates = self.log.since(find_warm_round(self.log.loads) or 0).estimates()
         last, burst_s = self.log.loads[-1], estimates.burst * estimates.typical_load_s
         for waits_s in (last.pulled.gaps_s, last.train.waits_s):
@@ -204,25 +201,23 @@ class RoundRunner:
         rounds, now = len(self.log.loads), self._clock()
         if rounds == 0:
             return False
-        # A time with a restart of the loader in it proves nothing.
+        # A window with a restart of the loader in it proves nothing.
         if not self.log.within_epochs:
             return True
         with_another_s = now - self._started + (now - begun_s) / rounds
         if rounds < MIN_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
-        # The first rounds may be too short to show more than narrow intervals.
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
         return (not self.pauses.matter and is_enough()) or with_another_s > self._budget_s
 
     @property
     def _round_s(self) -> float:
-        """Seconds of a round beside whole cycles; short at first, as a clear case may end early."""
+        """Seconds of a round without whole cycles; short at first, so a clear case ends early."""
         is_short = len(self.log.loads) < MIN_ROUNDS or self.pauses.cycle > 1
         return (self._hoped_s if is_short else self._budget_s) / _PLANNED_ROUNDS
 
     def _describe_progress(self, begun_s: float) -> str:
-        done, now = len(self.log.loads), self._clock()
-        likely = _LIKELY_ROUNDS
+        done, now, likely = len(self.log.loads), self._clock(), _LIKELY_ROUNDS
         if done:
             left_s = self._budget_s - (now - self._started)
             likely = max(MIN_ROUNDS, done + int(left_s * done / (now - begun_s)))
@@ -235,7 +230,7 @@ class RoundRunner:
             self.puller.wait_for_full_buffers(0.1 * self._round_s)
             load = self._run_loading_blocks(sizes)
         else:
-            # The drain finds what the real steps of the round before have left in the buffers.
+            # The drain finds the buffers as the real steps of the previous round left them.
             load = self._run_loading_blocks(sizes)
             step = self._run_step_blocks(sizes)
         log.steps.append(step)
@@ -245,7 +240,7 @@ class RoundRunner:
         stepper, puller = self.stepper, self.puller
         puller.wait_for_full_buffers(0.3 * self._round_s)
         if self._has_own_loop:
-            # A synced step also waits for the work that the loop has left on the device.
+            # A synced step also waits for work that the loop left on the device.
             stepper.measure_synced_s(1)
         compilations = stepper.compilations()
         step_s = stepper.measure_resident_s(sizes.steps)
@@ -269,7 +264,7 @@ class RoundRunner:
         def pull_drained() -> tuple[bool, float, PulledBatches]:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
-            limit_s = _DRAIN_SHARE * self._budget_s
+            limit_s = _DRAIN_FRACTION * self._budget_s
             before, pulled = self._balance.now(), self._load_alone(sizes)
             if not self._balance.covers(before):
                 drained &= self._balance.drain(sizes.load_s, limit_s)
@@ -279,13 +274,13 @@ class RoundRunner:
 
         batches = 2 * (sizes.load_batches or ceil(sizes.load_s / self._estimates.load_s))
         drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
-        # A loader near the step's speed starts the loop with empty buffers, as it will end up;
-        # a faster one starts with full buffers.
+        # The loop starts with its buffers as in a long training: empty if the loader is about as
+        # slow as the step, else full.
         near, restarts = self._is_near_step_time(pulled.s_per_batch), puller.restarts
 
         def train() -> TrainBlock:
             if not near:
-                # A buffer that may hide a pause must be as full as in a long training.
+                # A buffer that may hide a pause must be full.
                 if self.pauses.matter and buffered * self._estimates.step_s > self.pauses.mean_s:
                     self._clock.sleep(self.pauses.mean_s)
                 puller.wait_for_full_buffers(0.3 * self._round_s)
@@ -294,7 +289,7 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
-        # Nothing is timed here, and as many batches came since the last reading in every round.
+        # Nothing is timed here, and every round has given about as many batches by now.
         self.footprints.read(puller)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
@@ -313,7 +308,7 @@ class RoundRunner:
 
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
         load_s, typical_s = self._estimates.load_s, self._estimates.typical_load_s
-        most, limit_s = self.puller.bound_buffered(load_s), _DRAIN_SHARE * self._budget_s
+        most, limit_s = self.puller.bound_buffered(load_s), _DRAIN_FRACTION * self._budget_s
         return self.puller.drain(load_s, typical_s, sizes.load_s, limit_s, most)
 
     def _is_near_step_time(self, load_s: float) -> bool:
@@ -323,14 +318,14 @@ class RoundRunner:
         return run_train_block(self.puller, self.stepper, self._loop, length, sampler)
 
     def train_for_trace(self) -> None:
-        """Train a little once more, from buffers as full or empty as in a round."""
+        """Run a few more real steps, from buffers as full or empty as in a round."""
         if self._is_near_step_time(self._estimates.load_s):
             with mark(DRAIN):
                 self._drain(BlockSizes.within(self._round_s, self._estimates))
         self._train(self._short_length())
 
     def _look_closer(self) -> None:
-        """Measure what would disturb timed windows, as far as there is time."""
+        """Measure what would disturb timed windows, if time is left."""
         log = self.log
         log.overhead_s = measure_instruments_s_per_step(
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS
@@ -350,7 +345,7 @@ class RoundRunner:
             log.ended = str(ended)
 
     def _has_time(self, overrun_s: float) -> bool:
-        """Return whether a little more training ends within the budget and so many seconds more."""
+        """Return whether a few more real steps fit in the budget plus `overrun_s`."""
         length = self._short_length()
         training_s = (length.steps + length.skipped) * self._estimates.train_s
         ends_s = self._clock() - self._started + training_s

@@ -1,6 +1,5 @@
-"""One pytest run of performance tests: its options, its sessions, its comparisons, its outputs.
+"""One pytest run of performance tests: its options, sessions, comparisons and outputs.
 
-Start with `run.py`, the state of a run, and `fixtures.py`, which tests request; the hooks that use
-both are in `run_plugin.py`. In the process of a session, those of `session_plugin.py` take
-their place; `activation.py` loads either. `expectations.py` is the interface for tests.
+Start with `run_plugin.py`, the hooks of a run, and `fixtures.py`. `measurer.py` measures, `gate.py`
+compares. A session's process has `session_plugin.py` instead.
 """

@@ -4,12 +4,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from netpipe.duets.parent import Side, name_failures, run_duet
+from netpipe.duets.parent import Request, Side, name_failures
 from netpipe.duets.request import DuetRequest
 from netpipe.errors import InputError, NoSuchTestError
 from netpipe.gate.baseline import Baseline
@@ -18,32 +17,30 @@ from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.git import GitError, git
 from netpipe.measuring.request import MeasureRequest
+from netpipe.other_version import Version, open_version
 from netpipe.plugin.gate_results import GateResult
-from netpipe.plugin.other_version import Version, open_version
-from netpipe.plugin.time_limit import LongPhases, TimeLimit, limit_s
-from netpipe.plugin.worktrees import Commit
+from netpipe.plugin.sessions import Jobs, LongPhases, TimeLimit, limit_s
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest
+from netpipe.worktrees import Commit
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
 """The most sessions, each of both versions at once, that one subject takes."""
 
-TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
-"""Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
-
 
 @dataclass
 class Against:
-    """Another version, and the duets measured so far of it and this one, by subject and quantity.
+    """Another version, and its duets with this one so far, by subject and quantity.
 
-    The extras are installed where the other version needs an environment of its own.
+    Attributes:
+        extras: Extras to install if the other version needs an environment of its own.
     """
 
     commit: Commit
     config: pytest.Config
     extras: str
-    say: Callable[[str], None]
+    jobs: Jobs
+    report_progress: Callable[[str], None]
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _missing: set[tuple[str, ...]] = field(default_factory=set)
@@ -57,7 +54,7 @@ class Against:
             try:
                 git(self.commit.repository, "grep", "--quiet", *words, "--", "*.py")
             except GitError as error:
-                return bool(str(error))  # git says nothing where it finds nothing.
+                return bool(str(error))  # git says nothing if it finds nothing.
             return True
 
         return finds("--untracked", "netpipe") and not finds("netpipe", self.commit.sha)
@@ -68,7 +65,7 @@ class Against:
             opened = ExitStack()
             self.config.add_cleanup(opened.close)
             root = self.config.rootpath.resolve()
-            other = open_version(self.commit, root, self.extras, self.say)
+            other = open_version(self.commit, root, self.extras, self.report_progress)
             self._version = opened.enter_context(other)
         return self._version
 
@@ -77,7 +74,7 @@ class Against:
     ) -> Comparison | None:
         """Time both versions side by side until the duets decide on a quantity.
 
-        Earlier duets of the same key and quantity count too. Returns None where the other version
+        Earlier duets of the same key and quantity count too. Returns None if the other version
         has no such test.
 
         Raises:
@@ -87,11 +84,13 @@ class Against:
             return None
         duets = self.duets.setdefault((key, quantity), [])
         limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
-        timed = DuetRequest(quantity=quantity, **{**vars(request), "kind": "duet"})
+        # This version has a trace already, and the other one needs none.
+        settings = {**vars(request), "kind": "duet", "trace": "", "trace_name": ""}
+        timed = DuetRequest(quantity=quantity, **settings)
 
         def run_next() -> Duet:
             both = f"{self.commit.label} and this version"
-            self.say(f"duet {len(duets) + 1} of {MIN_DUETS} to {MAX_DUETS}: {both}")
+            self.report_progress(f"duet {len(duets) + 1} of {MIN_DUETS} to {MAX_DUETS}: {both}")
             return limit.run(timed, partial(self._run_duet, command))
 
         try:
@@ -100,36 +99,31 @@ class Against:
             self._missing.add(tuple(command))
             return None
 
-    def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:
-        version, folder = self.prepare(), self.config.invocation_params.dir
-        base = Side(
-            self.commit.label,
-            self._move_command(version, command, folder),
-            version.request_there(request),
-            version.place(folder),
-        )
-        now = Side("this version", command, version.request_here(request))
-        return run_duet(base, replace(now, progress=LongPhases(self.say)))
-
     def count_work(self, command: Sequence[str], request: WorkRequest) -> WorkProfile | None:
-        """Count the work of the other version; None where it has no such test.
+        """Count the work of the other version; None if it has no such test.
 
         Raises:
             NetpipeError: A session has failed.
         """
         if self.has_no_tests:
             return None
-        self.say(f"counting the work of {self.commit.label}")
-        version, folder = self.prepare(), self.config.invocation_params.dir
-        moved = self._move_command(version, command, folder)
-        request, place = version.request_there(request), version.place(folder)
+        self.report_progress(f"counting the work of {self.commit.label}")
+        side = self._other_side(command, request)
+        progress = LongPhases(self.report_progress)
         try:
-            with name_failures(self.commit.label):
-                return counting.count_work(moved, request, place, LongPhases(self.say))
+            with name_failures(side.name):
+                return self.jobs.count_work(side.command, side.request, side.environment, progress)
         except NoSuchTestError:
             return None
 
-    def _move_command(self, version: Version, command: Sequence[str], folder: Path) -> list[str]:
+    def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:
+        here = self.prepare().request_here(request)
+        progress = LongPhases(self.report_progress)
+        now = Side("this version", command, here, progress=progress)
+        return self.jobs.run_duet(self._other_side(command, request), now)
+
+    def _other_side(self, command: Sequence[str], request: Request) -> Side[Request]:
+        version, folder = self.prepare(), self.config.invocation_params.dir
         _, dash_m, pytest_, *words = command
         moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
         if self.config.pluginmanager.hasplugin("cacheprovider"):
@@ -137,7 +131,8 @@ class Against:
             # public way to find <cache>.
             with suppress(OSError):  # It cannot be written: each version finds its data itself.
                 moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
-        return moved
+        there = version.request_there(request)
+        return Side(self.commit.label, moved, there, version.place(folder))
 
 
 def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
@@ -159,9 +154,9 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
 def dismiss_machine_alarm(
     result: GateResult, duets: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
 ) -> GateResult:
-    """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
+    """Make a comparison with a baseline NOT_COMPARED if the machine has caused its alarm.
 
-    It has where duets with the commit of that very baseline find the metric no worse.
+    It has if duets with the commit of that baseline find the metric no worse.
     """
     stored = result.comparison
     found = [duet.comparison for duet in duets if duet.comparison.metric == stored.metric]
@@ -171,7 +166,7 @@ def dismiss_machine_alarm(
     )
     if stored.outcome not in ALARMS or not is_code_innocent:
         return result
-    # The machine is another one now, of which this is no baseline.
+    # The machine has changed, so the baseline no longer applies.
     why_not = "the machine has changed, not the code"
     slow_too = f"and so is its commit {commit[:12]} on this machine now"
     reason = f"{stored.reason}, {slow_too}: {why_not}"

@@ -1,4 +1,4 @@
-"""The plugin's fixtures, which a project overrides or its tests request; they start the run."""
+"""The fixtures that a project overrides or its tests request; they activate the plugin."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,23 +18,23 @@ from netpipe.plugin import other_plugins
 from netpipe.printable import make_loggable
 from netpipe.results.measurement import Measurement
 
-# Every pytest run loads this module, also where no test needs what these hold.
+# Every pytest run loads this module, and most runs need none of these.
 if TYPE_CHECKING:
-    from netpipe.plugin.expectations import CountedWork, Limits
     from netpipe.plugin.gate_results import GateResult
     from netpipe.plugin.run import Run
     from netpipe.plugin.session_nodes import Subject
     from netpipe.resuming.checking import ResumeReport
+    from netpipe.testing import CountedWork, Limits
 
 RUN: Final = pytest.StashKey["Run"]()
 """The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
 
 UNUSED: Final = pytest.StashKey[bool]()
-"""Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
+"""Whether a test requested `netpipe_benchmark` and has benchmarked nothing so far."""
 
 
 def activate(config: pytest.Config) -> None:
-    """Register the plugin of a run, or that of a session in its process, if it is not there."""
+    """Register the plugin of a run, or of a session in its process, if it is not registered."""
     is_session = bool(os.environ.get(REQUEST_VARIABLE))
     # By name: the import is slow, and the plugin of a run is above this package.
     name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
@@ -43,7 +43,7 @@ def activate(config: pytest.Config) -> None:
 
 
 def run_of(config: pytest.Config) -> "Run":
-    """Return the run, of which this may be the first use."""
+    """Return the run; activate the plugin if this is its first use."""
     activate(config)
     return config.stash[RUN]
 
@@ -63,7 +63,7 @@ is_timed = partial(requests, fixture="netpipe_accelerator")
 
 
 def is_compared(item: pytest.Item) -> bool:
-    """Return whether a test compares with a baseline or with another version, where a run does."""
+    """Return whether a run that compares would compare this test."""
     return is_benchmark(item) or requests(item, "netpipe_work")
 
 
@@ -84,19 +84,19 @@ def netpipe_step() -> Callable[[], Any] | None:
 
 @pytest.fixture
 def netpipe_loop() -> Callable[..., object] | None:
-    """Override this with a fixture that returns your training loop; else the harness's is used."""
+    """Override this with a fixture that returns your training loop; netpipe's is the default."""
     return None
 
 
 @pytest.fixture
 def netpipe_synthetic() -> Callable[[], Any] | None:
-    """Override this with a factory of two or more random batches, on which the step is timed."""
+    """Override this with a factory of at least two random batches to time the step on."""
     return None
 
 
 @pytest.fixture
 def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; only equal ones are compared."""
+    """Override this with a name for data and configuration; results are compared if it is equal."""
     return ""
 
 
@@ -121,7 +121,7 @@ def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
     """Return the limits that the `netpipe` markers of this test set."""
-    from netpipe.plugin.expectations import Limits
+    from netpipe.testing import Limits
 
     chosen: dict[str, float] = {}
     for marker in reversed(list(request.node.iter_markers("netpipe"))):
@@ -159,9 +159,8 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subje
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    run = run_of(request.config)
     with _without_traceback():
-        measured = run.measure(_netpipe_subject)[-1]
+        measured = run_of(request.config).measurer.measure(_netpipe_subject)[-1]
     _add_verdict_properties(request.node, measured)
     return measured
 
@@ -181,17 +180,17 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
 @pytest.fixture
 def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "CountedWork":
     """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
-    from netpipe.plugin.expectations import CountedWork
+    from netpipe.testing import CountedWork
 
-    run = run_of(request.config)
+    run, test = run_of(request.config), request.node.nodeid
     with _without_traceback():
-        profile = run.count_work(request.node.nodeid, _netpipe_subject)
+        profile = run.measurer.count_work(test, _netpipe_subject)
 
     def compare() -> None:
         __tracebackhide__ = True
-        if run.compares or run.against:
+        if run.gate.compares:
             with _without_traceback():
-                results = run.decide_work(request.node.nodeid, _netpipe_subject)
+                results = run.gate.decide_work(test, _netpipe_subject)
             _report(run, request.node, results)
 
     return CountedWork(profile, compare)
@@ -201,14 +200,14 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
     with _without_traceback():
-        return run_of(request.config).lint(_netpipe_subject)
+        return run_of(request.config).measurer.lint(_netpipe_subject)
 
 
 @pytest.fixture
 def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
     """Return how `netpipe_loader` goes on from its saved states, each in a fresh process."""
     with _without_traceback():
-        return run_of(request.config).check_resume(_netpipe_subject)
+        return run_of(request.config).measurer.check_resume(_netpipe_subject)
 
 
 @contextmanager
@@ -240,12 +239,12 @@ def netpipe_benchmark(
     The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
     compared with the baseline; a regression fails the test.
     """
-    run = run_of(request.config)
-    request.node.stash[UNUSED] = benchmark.enabled
+    run, node = run_of(request.config), request.node
+    node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
         __tracebackhide__ = True
-        request.node.stash[UNUSED] = False
+        node.stash[UNUSED] = False
         if quantity not in GATED:
             raise pytest.UsageError(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
@@ -255,15 +254,17 @@ def netpipe_benchmark(
                 "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
                 "pytest perf_tests --benchmark-compare"
             )
-        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
+        sessions = run.measurer.benchmark(node.nodeid, _netpipe_subject)
         measured = sessions[-1]
-        _add_verdict_properties(request.node, measured)
+        _add_verdict_properties(node, measured)
         durations_s = list(getattr(measured.rounds, quantity))
         if run.options.record:  # A recording stores one median for each session.
             durations_s = [getattr(session, quantity).median for session in sessions]
         _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
-        if run.compares or run.against:
-            _gate(run, request.node, quantity, _netpipe_subject)
+        if run.gate.compares:
+            with _without_traceback():
+                results = run.gate.decide(node.nodeid, quantity, _netpipe_subject)
+            _report(run, node, results)
         return measured
 
     yield put
@@ -290,35 +291,27 @@ def _replay_durations(
     )
 
 
-def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> None:
-    """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
-    __tracebackhide__ = True
-    with _without_traceback():
-        results = run.decide(node.nodeid, quantity, subject)
-    _report(run, node, results)
-
-
 def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> None:
+    """Fail a regression; fail, skip or pass other results as the options say."""
     from netpipe.plugin import gate_results, session_nodes
 
     __tracebackhide__ = True
-    worst = gate_results.find_worst(results)
+    worst, against = gate_results.find_worst(results), run.measurer.against
     node.user_properties += gate_results.junit_properties(worst.comparison)
     for result in results:
         if result.waiver:
             node.user_properties.append(("netpipe_waiver", result.waiver.remark))
         if result.comparison.outcome in UNJUDGED:
             node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
-    if worst.against and run.against:
-        node.user_properties.append(("netpipe_against", run.against.commit.ref))
+    if worst.against and against:
+        node.user_properties.append(("netpipe_against", against.commit.ref))
     if worst.fails:
         ref = run.options.against if worst.against else ""
         command = session_nodes.repeating_command(node.config, node.nodeid, ref)
-        if worst.now is None:
-            raise make_failure(gate_results.render_work_failure(results, command))
-        baselines = run.baselines_of(worst.device) if run.compares else ()
-        raise make_failure(gate_results.render_failure(worst, baselines, command))
+        baselines = run.gate.baselines_of(worst.device) if run.measurer.compares else ()
+        raise make_failure(gate_results.render_failure(results, baselines, command))
+    message = f"{worst.outcome}: {worst.comparison.reason}"
     if worst.is_missing and run.options.fail_when_missing:
-        raise make_failure(f"{worst.outcome}: {worst.comparison.reason}")
+        raise make_failure(message)
     if worst.comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"{worst.outcome}: {worst.comparison.reason}")
+        raise InconclusiveError(message)

@@ -1,4 +1,4 @@
-"""The results of the gate: each metric of a benchmark compared, and the message of a failure."""
+"""A result of the gate: one metric of a benchmark compared, and the message if that fails."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WORK: Final = "work"
 
 _MAX_VERSIONS: Final = 6
 
-# Failures come before all of these; a regression among them is waived.
+# Failures come before all of these: a regression here is waived.
 _WORST_FIRST: Final = (
     Outcome.INCONCLUSIVE, Outcome.NO_BASELINE, Outcome.REGRESSED, Outcome.IMPROVED, Outcome.PASS,
     Outcome.NOT_COMPARED,
@@ -37,7 +37,6 @@ class GateResult:
     """One metric of a benchmark, compared with a baseline or with another version.
 
     Attributes:
-        comparison: The comparison, before any waiver.
         now: The last session of this version; None for a count of work, which has no device.
         against: The label of the other version; "" for the baseline.
     """
@@ -56,12 +55,12 @@ class GateResult:
 
     @property
     def fails(self) -> bool:
-        """Whether it is a regression that nobody accepted."""
+        """Whether it is a regression without a waiver."""
         return self.comparison.outcome is Outcome.REGRESSED and self.waiver is None
 
     @property
     def is_missing(self) -> bool:
-        """Whether a baseline to judge it by is missing, though there could be one."""
+        """Whether it was not judged, although a baseline could judge it."""
         return self.comparison.outcome in UNJUDGED and not self.comparison.is_reported_only
 
     @property
@@ -89,29 +88,36 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
     )
 
 
-def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: str) -> str:
+def render_failure(
+    results: Sequence[GateResult], baselines: Sequence[Baseline], command: str
+) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
     `baselines` are those of its device, the latest last; `command` repeats it.
     """
-    assert failed.now is not None
+    failed = find_worst(results)
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
-    if failed.comparison.worse is not None:
-        lines += _figure_lines(failed, failed.comparison.worse, baselines)
-    verdict = judge(failed.now)
-    lines.append(f"verdict:   {verdict.message}; next: {verdict.next}")
-    if changed := list(islice(_changed_versions(failed, failed.now, baselines), _MAX_VERSIONS)):
-        lines.append(f"versions:  {', '.join(changed)}")
-    busy = format_percent(failed.now.busy_elsewhere_fraction)
-    lines.append(f"machine:   other programs took {busy} of the host's CPU time")
+    if failed.now is None:
+        # Each kind of work that rose, with its causes
+        risen = (result for result in results if result.fails)
+        lines = [f"{result.outcome}: {result.comparison.reason}" for result in risen]
+        lines = [line.replace("; ", "\n  ") for line in lines]
+    else:
+        lines += _figure_lines(failed, failed.now, baselines)
     return "\n".join((*lines, f"again:     {command}"))
 
 
-def render_work_failure(results: Sequence[GateResult], command: str) -> str:
-    """Return the message of a failed comparison of work: each kind that rose, with its causes."""
-    failed = (result for result in results if result.fails)
-    lines = [f"{result.outcome}: {result.comparison.reason}" for result in failed]
-    return "\n".join((*(line.replace("; ", "\n  ") for line in lines), f"again:     {command}"))
+def _figure_lines(
+    failed: GateResult, now: Measurement, baselines: Sequence[Baseline]
+) -> Iterator[str]:
+    if failed.comparison.worse is not None:
+        yield from _metric_lines(failed, failed.comparison.worse, baselines)
+    verdict = judge(now)
+    yield f"verdict:   {verdict.message}; next: {verdict.next}"
+    if changed := list(islice(_changed_versions(failed, now, baselines), _MAX_VERSIONS)):
+        yield f"versions:  {', '.join(changed)}"
+    busy = format_percent(now.busy_elsewhere_fraction)
+    yield f"machine:   other programs took {busy} of the host's CPU time"
 
 
 def _changed_versions(
@@ -124,7 +130,7 @@ def _changed_versions(
             yield f"{name} {then.get(name, 'none')} -> {version}"
 
 
-def _figure_lines(
+def _metric_lines(
     failed: GateResult, worse: Interval, baselines: Sequence[Baseline]
 ) -> Iterator[str]:
     comparison, metric = failed.comparison, METRICS[failed.comparison.metric]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -50,43 +50,39 @@ _FLAGS: Final = {
     "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
 }  # fmt: skip
 
-# name: (what the whole value matches, the constraint in words)
-_TEXTS: Final = {
-    "missing": ("warn|fail", "be warn or fail"),
-    "inconclusive": ("warn|fail", "be warn or fail"),
-    "record": (r"[\w.-]{0,60}", "consist of at most 60 letters, digits and _ . -"),
-}
+_FAILS: Final = {"warn": False, "fail": True}
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of this run, which `_FLAGS` describes.
+    """The options of this run, which `_FLAGS` describes; a recording has no `against`."""
 
-    Attributes:
-        against: The git ref to time side by side with this version, or `BASELINE`; "" for none, as
-            in a run that is recorded.
-    """
-
-    device: str
-    against: str
-    against_extras: str
-    accelerators: tuple[str, ...]
-    request: MeasureRequest
-    lint_request: LintRequest
-    fail_when_missing: bool
-    fail_when_inconclusive: bool
-    storage: str
-    record: str
-    sessions: int
-    baselines: Path
-    baselines_at: str
-    json: Path | None
-    report: Path | None
+    device: str = ""
+    against: str = ""
+    against_extras: str = ""
+    accelerators: tuple[str, ...] = ("auto",)
+    request: MeasureRequest = field(default_factory=MeasureRequest)
+    lint_request: LintRequest = field(default_factory=LintRequest)
+    fail_when_missing: bool = False
+    fail_when_inconclusive: bool = False
+    storage: str = ""
+    record: str = ""
+    sessions: int = 10
+    baselines: Path = Path("baselines")
+    baselines_at: str = "auto"
+    json: Path | None = None
+    report: Path | None = None
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
         """Read flags, then ini keys, then defaults; raise a UsageError for a wrong value."""
         values = _read_values(config)
+        if values["storage"] and values["record"]:
+            constraint = "be left out of a recording: its times are derived"
+            raise _usage("storage", constraint, values["storage"])
+        sessions = _number(values, "sessions")
+        if sessions < 1 or not sessions.is_integer():
+            raise _usage("sessions", "be a whole number above 0", values["sessions"])
         with as_usage_error():
             request, lint_request = _make_requests(values, config.rootpath)
             accelerators = parse_accelerators(values["accelerator"])
@@ -94,26 +90,16 @@ class Options:
                 from netpipe.storage.profiles import parse_storage  # It imports the stand-in too.
 
                 parse_storage(values["storage"])
-        if values["storage"] and values["record"]:
-            raise _usage("storage", "be left out of a recording: its times are derived",
-                         values["storage"])  # fmt: skip
-        sessions = _number(values, "sessions")
-        if sessions < 1 or not sessions.is_integer():
-            raise _usage("sessions", "be a whole number above 0", values["sessions"])
+        plain = ("device", "against", "against_extras", "storage", "record", "baselines_at")
         return cls(
-            device=values["device"],
-            against="" if values["record"] else values["against"],
-            against_extras=values["against_extras"],
+            **{name: values[name] for name in plain},
             accelerators=accelerators,
             request=request,
             lint_request=lint_request,
-            fail_when_missing=values["missing"] == "fail",
-            fail_when_inconclusive=values["inconclusive"] == "fail",
-            storage=values["storage"],
-            record=values["record"],
+            fail_when_missing=_FAILS[values["missing"]],
+            fail_when_inconclusive=_FAILS[values["inconclusive"]],
             sessions=int(sessions),
             baselines=config.rootpath / values["baselines"],
-            baselines_at=values["baselines_at"],
             json=Path(values["json"]) if values["json"] else None,
             report=Path(values["report"]) if values["report"] else None,
         )
@@ -156,13 +142,18 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
     for name in _FLAGS:
         flag = config.getoption(f"netpipe_{name}")
         values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
-    for name, (allowed, constraint) in _TEXTS.items():
-        if not re.fullmatch(allowed, values[name]):
-            raise _usage(name, constraint, values[name])
+    for name in ("missing", "inconclusive"):
+        if values[name] not in _FAILS:
+            raise _usage(name, "be warn or fail", values[name])
     for name in ("baselines", "trace", "json", "report"):
         problem = find_path_problem(values[name])
         if problem and (values[name] or name == "baselines"):
             raise _usage(name, problem, values[name])
+    if not re.fullmatch(r"[\w.-]{0,60}", values["record"]):
+        constraint = "consist of at most 60 letters, digits and _ . -"
+        raise _usage("record", constraint, values["record"])
+    if values["record"]:
+        values["against"] = ""
     return values
 
 

@@ -20,8 +20,8 @@ _LEFT_OUT: Final = "netpipe_left_out"
 def take_comparison(config: pytest.Config) -> object:
     """Take `--benchmark-compare` from pytest-benchmark until the device is known.
 
-    Returns its value: None without the flag, True for a flag without a value. The flag stays where
-    the user chose another storage.
+    Returns its value: None without the flag, True for a flag without a value. With another storage,
+    pytest-benchmark keeps the flag.
     """
     compare: object = config.getoption("benchmark_compare", None)
     if config.getoption("benchmark_storage", None) == _DEFAULT_STORAGE:
@@ -53,9 +53,8 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
     path = config.invocation_params.dir / compare.partition("::")[0]
     if not exists(path):
         return
-    is_path = path.suffix == ".py" and path.is_file()
+    is_path = path.is_dir() or (path.suffix == ".py" and path.is_file())
     if path.is_dir():
-        is_path = True
         with suppress(ValueError):  # The path is too deep for the name of a run.
             is_path = not any(_benchmark_session(config).storage.load(compare))
     if is_path:
@@ -66,21 +65,21 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
 
 
 def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
-    """Raise a UsageError for a run to compare with, or a bound, which netpipe would ignore."""
+    """Raise a UsageError for the number of a run or a bound, which netpipe would ignore."""
     if isinstance(compare, str):
         raise pytest.UsageError(
-            "--benchmark-compare must have no value where netpipe's tests run, which are held "
-            f"against the latest baseline of the device; found {compare!r}"
+            "--benchmark-compare must have no value with netpipe's tests, which are compared with "
+            f"the latest baseline of the device; found {compare!r}"
         )
     if config.getoption("benchmark_compare_fail", None):
         raise pytest.UsageError(
-            "--benchmark-compare-fail must not come with netpipe's tests, each of which fails by "
-            "itself when it has regressed. Leave it out"
+            "--benchmark-compare-fail must not come with netpipe's tests, which fail by themselves "
+            "when they regress. Leave it out"
         )
 
 
 def give_comparison_back(config: pytest.Config, compare: object) -> None:
-    """Let pytest-benchmark compare with its own storage, for tests that are not netpipe's."""
+    """Let pytest-benchmark compare other tests with its own storage."""
     bench = _benchmark_session(config)
     if compare and not bench.compare:
         bench.compare = compare
@@ -88,9 +87,9 @@ def give_comparison_back(config: pytest.Config, compare: object) -> None:
 
 
 def show_baseline(config: pytest.Config, path: Path) -> None:
-    """Show a baseline beside this run in pytest-benchmark's table, if there is one.
+    """Show a baseline beside this run in pytest-benchmark's table, if there is a table.
 
-    pytest-benchmark's own loading would also warn of each difference of the machines.
+    pytest-benchmark's own loading would warn about each difference of the machines.
     """
     if not hasattr(config, "_benchmarksession"):
         return
@@ -102,7 +101,7 @@ def show_baseline(config: pytest.Config, path: Path) -> None:
 
 
 def benchmark_document(config: pytest.Config, wanted: Container[str]) -> Mapping[str, Any]:
-    """Return pytest-benchmark's own document of some benchmarks, with their data."""
+    """Return pytest-benchmark's document of some benchmarks, with their data."""
     bench, hook = _benchmark_session(config), config.hook
     document: Mapping[str, Any] = hook.pytest_benchmark_generate_json(
         config=config,
@@ -115,7 +114,7 @@ def benchmark_document(config: pytest.Config, wanted: Container[str]) -> Mapping
 
 
 def _benchmark_session(config: pytest.Config) -> Any:
-    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # the only access to it
+    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # pytest-benchmark offers no other access
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from netpipe.gate.waivers import Waiver
 from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
 from netpipe.paths import exists
 from netpipe.plugin import other_plugins
+from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.run import Run
 from netpipe.plugin.summary import add_step_summary
@@ -33,66 +35,65 @@ from netpipe.verdict.document import measurement_document
 from netpipe.whole_file import write_whole
 
 
-def write_outputs(
-    run: Run, session: pytest.Session, write_page: Callable[[Run, pytest.Session], None]
-) -> None:
+def write_outputs(run: Run, session: pytest.Session) -> None:
     """Write all files that the options ask for; one that cannot be written fails the run.
 
-    GitHub's step summary is a courtesy that nobody asked for: without it, the verdict stands.
+    Nobody asked for GitHub's step summary: without it, the verdict stands.
     """
+    options = run.options
     writers: list[Callable[[], None]] = []
-    if run.options.record:
+    if options.record:
         writers.append(partial(_record_baselines, run, session))
-    if run.options.json is not None:
-        writers.append(partial(write_json, run, run.options.json))
-    writers.append(partial(write_page, run, session))
+    if options.json is not None:
+        writers.append(partial(write_json, run, options.json))
+    if options.report is not None:
+        writers.append(partial(_write_page, run, session, options.report))
     for write in writers:
         try:
             write()
         except NetpipeError as error:
-            run.notes.append(str(error))
+            run.gate.notes.append(str(error))
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step_summary and (run.timed or run.compares_nothing):
+    if step_summary and (run.selection.timed or run.gate.compares_nothing):
         try:
             add_step_summary(run, Path(step_summary))
         except InputError as error:
-            run.notes.append(f"warning: {error}")
+            run.gate.notes.append(f"warning: {error}")
 
 
 def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline for each device key, if every test passed and every verdict was good."""
     if reason := _why_not_recorded(run, int(session.exitstatus)):
         raise NetpipeError(f"no baseline was recorded: {reason}")
+    root, name = run.options.baselines, run.options.record
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
-    for name, profile in run.recorded_work.items():
-        work[work_key(profile.versions)][name] = profile
-    for name, sessions in run.recorded.items():
-        devices[sessions[0].device.key][name] = sessions
-    written, refused = [], []
+    for test, sessions in run.measurer.recorded.items():
+        devices[sessions[0].device.key][test] = sessions
+    for test, profile in run.measurer.recorded_work.items():
+        work[work_key(profile.versions)][test] = profile
+    savers: list[tuple[str, Callable[[], Path]]] = []
     for key, benchmarks in devices.items():
-        folder = run.options.baselines / key
+        folder = root / key
         document = other_plugins.benchmark_document(session.config, benchmarks)
         without_test = dict.fromkeys(_removed_benchmarks(run, session.config, folder), ())
-        # A folder that cannot be written to must not lose the other devices' baselines.
-        try:
-            stored = {**benchmarks, **without_test}
-            path = baseline.save(folder, run.options.record, document, stored)
-            written.append(f"recorded {path}")
-        except InputError as error:
-            refused.append(f"no baseline was recorded: {error}")
+        stored = {**benchmarks, **without_test}
+        savers.append(("baseline", partial(baseline.save, folder, name, document, stored)))
     for key, profiles in work.items():
-        folder = run.options.baselines / WORK_FOLDER / key
+        save = partial(save_work, root / WORK_FOLDER / key, name, session.config.rootpath, profiles)
+        savers.append(("baseline of work", save))
+    written, refused = list[str](), list[str]()
+    for kind, write in savers:
+        # A folder that cannot be written to must not lose the other baselines.
         try:
-            path = save_work(folder, run.options.record, session.config.rootpath, profiles)
-            written.append(f"recorded {path}")
+            written.append(f"recorded {write()}")
         except InputError as error:
-            refused.append(f"no baseline of work was recorded: {error}")
+            refused.append(f"no {kind} was recorded: {error}")
     note = "; ".join([*refused, *written])
     if refused:
         raise NetpipeError(note)
-    run.notes.append(f"{note}: look at the verdicts above, then commit this unchanged")
+    run.gate.notes.append(f"{note}: look at the verdicts above, then commit this unchanged")
 
 
 def _why_not_recorded(run: Run, exitstatus: int) -> str:
@@ -100,9 +101,9 @@ def _why_not_recorded(run: Run, exitstatus: int) -> str:
         return "the run was interrupted"
     if exitstatus != pytest.ExitCode.OK:
         return "a test failed"
-    if not run.recorded and not run.recorded_work:
+    if not run.measurer.recorded and not run.measurer.recorded_work:
         return "no benchmark ran"
-    for session in chain.from_iterable(run.sessions.values()):
+    for session in chain.from_iterable(run.measurer.sessions.values()):
         verdict = judge(session)
         if not verdict.passes(session):
             return f"a session on {session.device.key} was {verdict.message}"
@@ -114,13 +115,15 @@ def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterat
 
     Benchmarks that this run did not collect, of an ignored file for instance, are kept.
     """
+    selection = run.selection
     with suppress(InputError):  # Saving reports it, and keeps the recording elsewhere.
         earlier = [entry.baseline for entry in read_entries(folder) if entry.baseline]
         for benchmark in baseline.find_holders(earlier):
             file = benchmark.partition("::")[0]
-            is_collected = any(name.startswith(f"{file}::") for name in run.timed | run.deselected)
+            collected = selection.timed | selection.deselected
+            is_collected = any(name.startswith(f"{file}::") for name in collected)
             is_certain = is_collected or not exists(config.rootpath / file)
-            if is_certain and run.is_removed(benchmark):
+            if is_certain and selection.is_removed(benchmark):
                 yield benchmark
 
 
@@ -130,17 +133,24 @@ def write_json(run: Run, path: Path) -> None:
     write_whole(path, text, "--netpipe-json")
 
 
+def _write_page(run: Run, session: pytest.Session, path: Path) -> None:
+    from netpipe.reporting.rendering import render_page  # Slow: it imports the drawing of plots.
+
+    typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
+    write_whole(path, render_page([run_document(run)], repeat=typed), "--netpipe-report")
+
+
 def run_document(run: Run) -> dict[str, Any]:
     """Return the `netpipe.run/1` document of a run."""
-    acceptance = run.acceptance
+    measurer, acceptance, against = run.measurer, run.gate.acceptance, run.measurer.against
     return {
         "schema": "netpipe.run/1",
         "measurements": [
             measurement_document(session, judge(session))
-            for session in chain.from_iterable(run.sessions.values())
+            for session in chain.from_iterable(measurer.sessions.values())
         ],
-        "lints": list(run.lints.values()),
-        "work": [profile.to_document() for profile in run.profiles.values()],
+        "lints": list(measurer.lints.values()),
+        "work": [profile.to_document() for profile in measurer.profiles.values()],
         "accepted": {
             "commit": acceptance.commit and acceptance.commit.sha,
             "baseline_changes": [change.to_document() for change in acceptance.changes],
@@ -149,14 +159,14 @@ def run_document(run: Run) -> dict[str, Any]:
                 for waiver in acceptance.waivers
             ],
         },
-        "comparisons": [_comparison(run, result) for result in run.results],
-        "against": run.against
+        "comparisons": [_comparison(run.gate, result) for result in run.gate.results],
+        "against": against
         and {
-            "ref": run.against.commit.ref,
-            "commit": run.against.commit.sha,
+            "ref": against.commit.ref,
+            "commit": against.commit.sha,
             "duets": [
                 {"quantity": quantity, **asdict(duet)}
-                for (_, quantity), duets in run.against.duets.items()
+                for (_, quantity), duets in against.duets.items()
                 for duet in duets
             ],
         },
@@ -167,13 +177,13 @@ def _waiver(waiver: Waiver) -> dict[str, Any]:
     return {**asdict(waiver), "expires": waiver.expires.isoformat()}
 
 
-def _comparison(run: Run, result: GateResult) -> dict[str, Any]:
-    comparison = result.comparison
+def _comparison(gate: Gate, result: GateResult) -> dict[str, Any]:
+    comparison, against = result.comparison, gate.measurer.against
     return {
         "benchmark": result.benchmark,
         "device": result.device or None,
         "quantity": result.quantity,
-        "against": run.against.commit.ref if run.against and result.against else None,
+        "against": against.commit.ref if against and result.against else None,
         "metric": comparison.metric,
         "outcome": comparison.outcome.value,
         "now": comparison.now,
@@ -183,16 +193,16 @@ def _comparison(run: Run, result: GateResult) -> dict[str, Any]:
         "reason": comparison.reason,
         "oldest": comparison.oldest or None,
         "waiver": result.waiver and _waiver(result.waiver),
-        "history": list(_history(run, result)),
+        "history": list(_history(gate, result)),
     }
 
 
-def _history(run: Run, result: GateResult) -> Iterator[dict[str, Any]]:
+def _history(gate: Gate, result: GateResult) -> Iterator[dict[str, Any]]:
     """Yield the values of a metric in the comparable baselines of its device, the oldest first."""
     metric = METRICS.get(result.comparison.metric)
     if metric is None or result.now is None or result.against:
         return
-    for stored in run.baselines_of(result.now.device.key):
+    for stored in gate.baselines_of(result.now.device.key):
         sessions = stored.sessions.get(result.benchmark, ())
         if is_comparable(metric, result.now, sessions):
             yield {

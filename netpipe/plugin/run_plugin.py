@@ -15,21 +15,27 @@ from typing import Any, TypeVar
 
 import pytest
 
-from netpipe.device.emulated_names import parse_accelerator
+from netpipe.gate.acceptance import read_acceptance
+from netpipe.other_version import TYPED_VARIABLE
 from netpipe.plugin import other_plugins, session_nodes, summary
-from netpipe.plugin.acceptance import read_acceptance
-from netpipe.plugin.against import TYPED_VARIABLE, Against, recorded_commit
+from netpipe.plugin.against import Against, recorded_commit
 from netpipe.plugin.fixtures import RUN, is_benchmark, is_compared, is_timed, requests
+from netpipe.plugin.gate import Gate, Selection
+from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import BASELINE, Options, as_usage_error
-from netpipe.plugin.outputs import run_document, write_outputs
+from netpipe.plugin.outputs import write_outputs
 from netpipe.plugin.run import Run
-from netpipe.plugin.worktrees import find_commit
+from netpipe.plugin.sessions import Jobs
 from netpipe.printable import make_loggable
 from netpipe.signals import signals_as_errors
 from netpipe.temporary_folders import temporary_folder
-from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
+from netpipe.whole_file import refuse_unwritable, writable_folder
+from netpipe.worktrees import find_commit
 
 _T = TypeVar("_T")
+JOBS = pytest.StashKey[Jobs]()
+"""The key of the functions that start processes, if they are not netpipe's."""
+
 _COMPARE = pytest.StashKey[object]()
 _MARKER_KEYS = (
     "headroom", "stall_fraction", "first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch",
@@ -47,16 +53,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COMPARE] = compare
     # A recorded run becomes the baseline of later ones, so it is not compared itself.
     compares = bool(compare) and not options.record
-    run = Run(
-        options, compares, covers=partial(session_nodes.covers, config), say=partial(_say, config)
-    )
-    config.stash[RUN] = run
+    jobs = config.stash.get(JOBS, Jobs())
+    measurer = Measurer(options, compares, partial(_report_progress, config), jobs)
+    gate = Gate(measurer, Selection(partial(session_nodes.covers, config)))
+    config.stash[RUN] = run = Run(options, measurer, gate)
     with as_usage_error():
         _check_options(run, config)
 
 
 def _check_options(run: Run, config: pytest.Config) -> None:
-    """Raise a NetpipeError before anything is measured where the options cannot be met."""
+    """Raise a NetpipeError before anything is measured if the options cannot be met."""
     options = run.options
     refuse_unwritable(options.report, "--netpipe-report")
     refuse_unwritable(options.json, "--netpipe-json")
@@ -67,25 +73,21 @@ def _check_options(run: Run, config: pytest.Config) -> None:
     if options.request.trace:
         writable_folder(Path(options.request.trace), "--netpipe-trace")
     for accelerator in options.accelerators if options.record else ():
-        folder = options.baselines / _device_key(run, accelerator)
+        folder = options.baselines / run.device_key(accelerator)
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         writable_folder(existing, "--netpipe-record")
     if options.against not in ("", BASELINE):
         _find_other_version(run, config, options.against)
 
 
-def _device_key(run: Run, accelerator: str) -> str:
-    emulated = parse_accelerator(accelerator)
-    return run.device.key if emulated is None else emulated.key
-
-
 def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
     typed = os.environ.get(TYPED_VARIABLE, "")
     commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
-    run.against = Against(commit, config, run.options.against_extras, run.say)
+    extras, measurer = run.options.against_extras, run.measurer
+    measurer.against = Against(commit, config, extras, measurer.jobs, measurer.report_progress)
 
 
-def _say(config: pytest.Config, text: str) -> None:
+def _report_progress(config: pytest.Config, text: str) -> None:
     reporter = config.pluginmanager.getplugin("terminalreporter")
     capture = config.pluginmanager.getplugin("capturemanager")
     if reporter is not None:
@@ -109,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 )
     other_plugins.require_benchmark(config, filter(is_benchmark, checked))
     other_plugins.select_for_process(config, items, is_timed)
-    if any(is_timed(item) for item in items):
+    if any(map(is_timed, items)):
         other_plugins.enable_without_workers(config)
 
 
@@ -117,17 +119,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse a path that --benchmark-compare took for a run, before tests are collected."""
     config = session.config
-    if config.stash.get(RUN, None) is not None:
+    if RUN in config.stash:
         other_plugins.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Remember deselected tests: their benchmarks are not lost."""
     for item in items:
-        run = item.config.stash.get(RUN, None)
-        if run is not None:
-            run.deselected.add(item.nodeid)
-            run.has_benchmarks |= is_compared(item)
+        if run := item.config.stash.get(RUN, None):
+            run.selection.deselected.add(item.nodeid)
+            run.selection.has_benchmarks |= is_compared(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -136,39 +137,40 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run = config.stash.get(RUN, None)
     if run is None:
         return
-    run.timed = {item.nodeid for item in session.items if is_timed(item)}
-    run.has_benchmarks |= any(map(is_compared, session.items))
+    has_compared = any(map(is_compared, session.items))
+    timed = run.selection.timed = {item.nodeid for item in session.items if is_timed(item)}
+    run.selection.has_benchmarks |= has_compared
     if _lists(config):
         return
     _take_over_comparison(run, session)
-    if run.timed:
+    if timed:
         _open(config, signals_as_errors(run.interrupt))  # so that it cleans up
     with as_usage_error():
-        if run.timed and (run.compares or run.options.against == BASELINE):
+        if timed and (run.measurer.compares or run.options.against == BASELINE):
             _find_baselines(run, session)
-        if any(map(is_compared, session.items)):
+        if has_compared:
             _prepare_other_version(run, config)
 
 
 def _take_over_comparison(run: Run, session: pytest.Session) -> None:
     """Compare timed tests here, and leave those of others to pytest-benchmark."""
-    compare = session.config.stash[_COMPARE]
-    if run.timed:
+    compare, timed = session.config.stash[_COMPARE], run.selection.timed
+    if timed:
         other_plugins.refuse_other_comparisons(session.config, compare)
-        run.say_limit()
-    is_plain = not run.timed or any(
+        run.report_limit()
+    is_plain = not timed or any(
         requests(item, "benchmark") and not is_timed(item) for item in session.items
     )
-    if run.compares and is_plain:
+    if run.measurer.compares and is_plain:
         other_plugins.give_comparison_back(session.config, compare)
 
 
 def _prepare_other_version(run: Run, config: pytest.Config) -> None:
-    if run.options.against == BASELINE and run.against is None:
-        key = _device_key(run, run.options.accelerators[0])
-        _find_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
-    if run.against is not None and not run.adds_first_tests:
-        run.against.prepare()
+    if run.options.against == BASELINE and run.measurer.against is None:
+        key = run.device_key(run.options.accelerators[0])
+        _find_other_version(run, config, recorded_commit(run.gate.baselines_of(key), key)[:12])
+    if run.measurer.against is not None and not run.gate.adds_first_tests:
+        run.measurer.against.prepare()
 
 
 def _find_baselines(run: Run, session: pytest.Session) -> None:
@@ -177,19 +179,24 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
     def temporary() -> Path:
         return _open(config, temporary_folder("baselines"))
 
-    run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
+    options, root = run.options, config.rootpath
+    run.gate.acceptance = read_acceptance(
+        options.baselines, options.baselines_at, root, os.environ, temporary
+    )
     needs_baseline = any(map(is_benchmark, session.items)) and not run.options.against
     for accelerator in run.options.accelerators:
-        key = _device_key(run, accelerator)
-        baselines = run.baselines_of(key)
+        key = run.device_key(accelerator)
+        baselines = run.gate.baselines_of(key)
         if baselines and run.options.accelerators == ("auto",):
             other_plugins.show_baseline(config, baselines[-1].path)
         elif not baselines and needs_baseline:
             fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
-            run.say(f"there is no baseline for {key}{fails}. Record one: {_recording(config)}")
+            run.measurer.report_progress(
+                f"there is no baseline for {key}{fails}. Record one: {_recording_command(config)}"
+            )
 
 
-def _recording(config: pytest.Config) -> str:
+def _recording_command(config: pytest.Config) -> str:
     """Return the command that makes this run record a first baseline, under tox if it is."""
     tox = os.environ.get("TOX_ENV_NAME")
     typed = ["pytest", *map(str, config.invocation_params.args)]
@@ -211,32 +218,21 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         return (yield)
     run.is_finishing = True
     is_incomplete = (
-        (run.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
-        or (run.options.fail_when_missing and run.lost_benchmarks())
-        or any(summary.waiver_problems(run))
+        (run.gate.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
+        or (run.options.fail_when_missing and run.gate.lost_benchmarks())
+        or any(run.gate.waiver_problems())
     )
     if is_incomplete:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    write_outputs(run, session, _write_page)
+    write_outputs(run, session)
     if run.ended_by:
         session.exitstatus = 128 + run.ended_by
     try:
         return (yield)
     except OSError as error:  # --junitxml on a full disk must not cost the summary.
-        run.notes.append(f"an output of another plugin could not be written: {error}")
+        run.gate.notes.append(f"an output of another plugin could not be written: {error}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return None
-
-
-def _write_page(run: Run, session: pytest.Session) -> None:
-    if run.options.report is not None:
-        from netpipe.reporting.rendering import (
-            render_page,  # Slow: it imports the drawing of plots.
-        )
-
-        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
-        page = render_page([run_document(run)], repeat=typed)
-        write_whole(run.options.report, page, "--netpipe-report")
 
 
 def _lists(config: pytest.Config) -> bool:
@@ -254,7 +250,9 @@ def _only_lists(config: pytest.Config) -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, comparisons and notes, and the annotations for GitHub Actions."""
     run = config.stash.get(RUN, None)
-    if run is None or _only_lists(config) or not (run.timed or run.notes or run.compares_nothing):
+    if run is None or _only_lists(config):
+        return
+    if not (run.selection.timed or run.gate.notes or run.gate.compares_nothing):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):

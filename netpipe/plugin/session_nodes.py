@@ -1,4 +1,4 @@
-"""A test node as a session: the command of its fresh process, and what identifies its subject."""
+"""A test as a session: the command of its process, and the key of its subject."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ SUBJECT_FIXTURES: Final = tuple(
     f"netpipe_{field.name}" for field in fields(Factories) if not field.kw_only
 )
 
-# Flags whose effect belongs to the run, not to a session of it.
+# Flags that sessions of a run do not get.
 _RUN_ONLY: Final = (
     "--basetemp", "--benchmark", "--cache", "--collect", "--cov", "--dist", "--durations",
     "--exitfirst", "--ff", "--failed-first", "--junit", "--last-failed", "--lf", "--maxfail",
@@ -28,9 +28,12 @@ _RUN_ONLY: Final = (
 
 @dataclass(frozen=True)
 class Subject:
-    """One loader with its step and loop, which the key identifies, against one accelerator.
+    """A loader with its step and loop, measured with one accelerator.
 
-    A session of it runs the command; the name is the id of the test that asked for it first.
+    Attributes:
+        key: Identifies the loader, the step and the loop.
+        command: Runs a session of it.
+        name: The id of the test that requested it first.
     """
 
     key: tuple[object, ...]
@@ -53,15 +56,15 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
         command += ["-c", str(config.inipath)]
     if hasattr(config.option, "numprocesses"):
         command += ["-n0"]
-    # Those in addopts would deselect what this run selected. In one word with its flag, no
-    # expression is taken for a path.
+    # Expressions in addopts would deselect the test. In one word with its flag, no expression is
+    # taken for a path.
     for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
         command += [f"{flag}{expression}"] if expression else [flag, ""]
     return [*command, *_forwarded(config)]
 
 
 def repeating_command(config: pytest.Config, node_id: str, against: str) -> str:
-    """Return the command line that compares one benchmark with a ref, or its baseline, again."""
+    """Return the command that compares one benchmark again, with a ref or its baseline."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
     compares = ["--netpipe-against", against] if against else ["--benchmark-compare"]
@@ -72,7 +75,7 @@ def repeating_command(config: pytest.Config, node_id: str, against: str) -> str:
 
 
 def _forwarded(config: pytest.Config) -> Iterator[str]:
-    """Yield the flags of this run that a session needs too, with their values."""
+    """Yield the flags of this run that its sessions get, with their values."""
     is_run_only = False
     for argument in map(str, config.invocation_params.args):
         if argument.startswith("-"):

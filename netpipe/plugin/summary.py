@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from netpipe.errors import InputError
+from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline_changes import FileChange
-from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Outcome
-from netpipe.gate.waivers import Waiver
+from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.linting.rules import UNUSED_SILENCE
-from netpipe.plugin.acceptance import Acceptance
-from netpipe.plugin.gate_results import WORK, GateResult, gated_names
+from netpipe.plugin.gate import Gate
+from netpipe.plugin.gate_results import WORK, GateResult
+from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.run import Run
 from netpipe.printable import make_printable
 from netpipe.reporting.baseline_table import change_table
@@ -51,20 +53,21 @@ _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~
 
 def summary_lines(run: Run) -> Iterator[str]:
     """Yield the lines of the terminal's summary."""
-    yield from _order_lines(run)
-    yield from _work_lines(run)
-    if run.sessions:
-        yield from _render(verdict_table(last for *_, last in run.sessions.values()))
-        yield from _verdict_lines(run)
-    elif not (run.lints or run.profiles or run.resumes):
+    measurer = run.measurer
+    yield from _order_lines(measurer)
+    yield from _work_lines(measurer)
+    if measurer.sessions:
+        yield from _render(verdict_table(last for *_, last in measurer.sessions.values()))
+        yield from _verdict_lines(measurer)
+    elif not (measurer.lints or measurer.profiles or measurer.resumes):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
-    if run.compares or run.options.against:
-        for table in comparison_tables(run):
+    if run.gate.compares:
+        for table in comparison_tables(run.gate):
             yield from _render(table)
-        yield from _comparison_lines(run)
-    elif (run.sessions or run.profiles) and not run.options.record:
+        yield from _comparison_lines(run.gate)
+    elif (measurer.sessions or measurer.profiles) and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
-    yield from run.notes
+    yield from run.gate.notes
 
 
 def _render(table: Table) -> Iterator[str]:
@@ -74,8 +77,8 @@ def _render(table: Table) -> Iterator[str]:
     yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _verdict_lines(run: Run) -> Iterator[str]:
-    for *_, session in run.sessions.values():
+def _verdict_lines(measurer: Measurer) -> Iterator[str]:
+    for *_, session in measurer.sessions.values():
         verdict, label = judge(session), subject_label(session)
         if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"
@@ -87,8 +90,8 @@ def _verdict_lines(run: Run) -> Iterator[str]:
             yield f"{label}: {trace_line(session)}"
 
 
-def _work_lines(run: Run) -> Iterator[str]:
-    for profile in run.profiles.values():
+def _work_lines(measurer: Measurer) -> Iterator[str]:
+    for profile in measurer.profiles.values():
         amounts = (
             f"{kind} {KINDS[kind].format(profile.total(kind)).removesuffix(kind).strip()}"
             for kind in _SHOWN_WORK
@@ -101,12 +104,13 @@ def _work_lines(run: Run) -> Iterator[str]:
             yield f"work: {kind} was not counted: {why}"
 
 
-def _order_lines(run: Run) -> Iterator[str]:
-    findings = [finding for lint in run.lints.values() for finding in lint["findings"]]
-    for lint in run.lints.values():
+def _order_lines(measurer: Measurer) -> Iterator[str]:
+    lints = measurer.lints.values()
+    findings = [finding for lint in lints for finding in lint["findings"]]
+    for lint in lints:
         for finding in lint["findings"]:
             # A silence belongs to the project: it is unused if none of its pipelines needs it.
-            if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(run.lints):
+            if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(lints):
                 yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
         for silence in lint["silenced"]:
             yield f"order: silenced: {silence['rule']}: {silence['reason']}"
@@ -114,16 +118,16 @@ def _order_lines(run: Run) -> Iterator[str]:
             yield f"order: no findings (intent: {lint['intent']})"
 
 
-def comparison_tables(run: Run) -> Iterator[Table]:
+def comparison_tables(gate: Gate) -> Iterator[Table]:
     """Yield the comparisons in duets, those with the baseline, and changed baselines."""
-    for against in dict.fromkeys(result.against for result in run.results):
+    for against in dict.fromkeys(result.against for result in gate.results):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
         table = new_table(f"against {against or 'the baseline'}", *headings)
-        for result, alike in _group_work(run.results):
+        for result, alike in _group_work(gate.results):
             if result.against == against:
                 table.add_row(*_comparison_cells(result, alike))
         yield table
-    for change in run.acceptance.changes:
+    for change in gate.acceptance.changes:
         if (difference := change.difference) is not None:
             yield change_table(difference, f"baseline changed: {change.file}")
 
@@ -150,28 +154,31 @@ def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
     yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
 
 
-def _comparison_lines(run: Run) -> Iterator[str]:
-    """Yield why a comparison did not PASS, which benchmarks were lost, and what changed."""
-    if run.against is not None and run.adds_first_tests and not run.compares_nothing:
-        yield _FIRST_TESTS.format(run.against.commit.label)
-    if run.compares_nothing:
-        yield _NOTHING_JUDGED if run.results else _NOTHING_COMPARED
+def _comparison_lines(gate: Gate) -> Iterator[str]:
+    """Yield why a comparison did not PASS, which benchmarks were lost, and changes."""
+    against, acceptance = gate.measurer.against, gate.acceptance
+    if gate.compares_nothing:
+        yield _NOTHING_JUDGED if gate.results else _NOTHING_COMPARED
+    elif against is not None and against.has_no_tests:
+        yield _FIRST_TESTS.format(against.commit.label)
     yield from dict.fromkeys(
         f"{result.outcome}{';' if result.waiver else ':'} {result.comparison.reason}"
-        for result in run.results
+        for result in gate.results
         if result.comparison.outcome is not Outcome.PASS
     )
-    if any(result.is_missing and not result.against for result in run.results):
+    if any(result.is_missing and not result.against for result in gate.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"
-    timed = (found for found in run.results if found.quantity != WORK)
-    judged = (found for found in timed if found.comparison.outcome not in UNJUDGED)
-    latest_only = (found for found in judged if not found.against and not found.comparison.oldest)
-    if metrics := ", ".join(dict.fromkeys(found.comparison.metric for found in latest_only)):
+    latest_only = (
+        result.comparison.metric
+        for result in gate.results
+        if not (result.quantity == WORK or result.against or result.comparison.oldest)
+        and result.comparison.outcome not in UNJUDGED
+    )
+    if metrics := ", ".join(dict.fromkeys(latest_only)):
         yield f"small steps were not added up: no earlier baseline to compare {metrics} with"
-    for name in run.lost_benchmarks():
+    for name in gate.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
-    yield from waiver_problems(run)
-    acceptance = run.acceptance
+    yield from gate.waiver_problems()
     if acceptance.commit is not None:
         yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
     yield from (line for _, line in _change_notes(acceptance))
@@ -205,53 +212,23 @@ def _describe(change: FileChange) -> str:
     return f"added {change.file}; {change.before.path.name} is what was accepted before"
 
 
-def waiver_problems(run: Run) -> Iterator[str]:
-    """Yield a sentence for each waiver that must be deleted, which fails the run.
-
-    Waivers of other devices than those of this run are not checked.
-    """
-    devices = {sessions[-1].device.key for sessions in run.sessions.values()}
-    devices |= {result.device for result in run.results}
-    for waiver in run.acceptance.waivers:
-        if any(map(waiver.is_for, devices)):
-            why = _why_superfluous(run, waiver)
-            if why is not None:
-                yield f"{run.acceptance.waivers_file}: delete the waiver of {waiver.name}: {why}"
-
-
-def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
-    if run.acceptance.today > waiver.expires:
-        return f"it expired on {waiver.expires}"
-    if run.is_removed(waiver.benchmark):
-        return "there is no such benchmark"
-    results = [result for result in run.results if result.is_of(waiver)]
-    metrics = {name for result in results for name in gated_names(result.quantity)}
-    if results and waiver.metric not in metrics:
-        return "the benchmark is not held by that metric"
-    waived = [result for result in results if result.comparison.metric == waiver.metric]
-    judged = [result for result in waived if not result.comparison.why_not]
-    if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
-        device = judged[-1].device or "any host"
-        return f"without it, it is {judged[-1].comparison.outcome} on {device}"
-    return None
-
-
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
     """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
 
     `reports` are pytest's reports of failures.
     """
     for report in reports:
-        if report.nodeid in run.timed:
+        if report.nodeid in run.selection.timed:
             path, line, name = report.location
             yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
-    for result in run.results:
+    for result in run.gate.results:
         if result.is_missing:
             path, _, name = result.benchmark.partition("::")
             yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
-    for sentence in waiver_problems(run):
-        yield _command("error", sentence, run.acceptance.waivers_file, "waiver")
-    for path, line in _change_notes(run.acceptance):
+    acceptance = run.gate.acceptance
+    for sentence in run.gate.waiver_problems():
+        yield _command("error", sentence, acceptance.waivers_file, "waiver")
+    for path, line in _change_notes(acceptance):
         yield _command("warning", line, path, line.partition(":")[0])
 
 
@@ -264,18 +241,17 @@ def _command(level: str, message: str, path: str, title: str, line: int | None =
 
 def add_step_summary(run: Run, path: Path) -> None:
     """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
-    measured = [last for *_, last in run.sessions.values()]
-    tables = [verdict_table(measured)] if measured else []
-    compared = _comparison_lines(run) if run.compares or run.options.against else ()
+    measurer, gate = run.measurer, run.gate
+    measured = [last for *_, last in measurer.sessions.values()]
     lines = ["## netpipe"]
-    for table in (*tables, *comparison_tables(run)):
+    for table in (*[verdict_table(measured)] * bool(measured), *comparison_tables(gate)):
         lines += _markdown(table)
-    for line in (
-        *_order_lines(run),
-        *_work_lines(run),
-        *_verdict_lines(run),
-        *compared,
-        *run.notes,
+    for line in chain(
+        _order_lines(measurer),
+        _work_lines(measurer),
+        _verdict_lines(measurer),
+        _comparison_lines(gate) if gate.compares else (),
+        gate.notes,
     ):
         lines.append(f"- {_escape(line)}")
     try:

@@ -18,10 +18,10 @@ _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict")
 def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[str, Any]:
     """Run a loader, from a state if one is restored; raise a MisuseError if it has no state."""
     from netpipe.clock import MonotonicClock
+    from netpipe.grain_access.batch_digests import digest
     from netpipe.grain_access.loader_variants import give_workers, takes_workers
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.watchdog import Watchdog
-    from netpipe.linting.experiments.loader_runs import digest
     from netpipe.measuring.loader_puller import close_with_timeout
 
     let_grain_start_workers()

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,10 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--target")
+    parser.add_argument("--arguments", type=json.loads, default=[])
     parser.add_argument("--workers", type=int)
     parser.add_argument("--same-batches", type=int, default=0)
-    parser.add_argument("--data")
-    parser.add_argument("--pipeline", type=json.loads)
     arguments = parser.parse_args()
     request = require_request(parser, SessionRequest)
 
@@ -40,7 +38,7 @@ def _measure(
     from dataclasses import asdict
 
     from netpipe.clock import MonotonicClock
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.child import open_channel
     from netpipe.jobs.watchdog import Watchdog
     from netpipe.throughput.run import run, run_in_turns
@@ -60,19 +58,16 @@ def _measure(
 
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
-    if arguments.target:
-        from netpipe.jobs.targets import resolve
+    from netpipe.jobs.targets import resolve
 
-        loader = resolve(arguments.target)
-        if arguments.workers is None:
-            return loader
-        from netpipe.grain_access.loader_variants import choose_workers
+    loader = resolve(arguments.target)
+    if arguments.arguments:
+        loader = partial(loader, *arguments.arguments)
+    if arguments.workers is None:
+        return loader
+    from netpipe.grain_access.loader_variants import choose_workers
 
-        return choose_workers(loader, arguments.workers, arguments.target)
-    from netpipe.workload.config import PipelineConfig
-    from netpipe.workload.pipeline import build
-
-    return partial(build, Path(arguments.data), PipelineConfig(**arguments.pipeline))
+    return choose_workers(loader, arguments.workers, arguments.target)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,35 @@
-"""What a run counts, and the figures computed from it."""
+"""The counts of a run, and the figures computed from them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from netpipe.measuring.token_counts import BY_ELEMENTS, name_leaves
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, name_leaves
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval, ratio_interval
 
 
 def describe_arrays(batch: object) -> dict[str, str]:
     """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
-    named = {name or "the batch": leaf for name, leaf in name_leaves(batch)}
-    return {name: _describe(named[name]) for name in sorted(named)}
-
-
-def _describe(leaf: object) -> str:
-    # torch's types have the names of NumPy's.
-    dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
-    return f"{dtype}[{','.join(map(str, getattr(leaf, 'shape', ())))}]"
+    described = {}
+    for name, leaf in name_leaves(batch):
+        # torch's types have the names of NumPy's.
+        dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
+        shape = ",".join(map(str, getattr(leaf, "shape", ())))
+        described[name or "the batch"] = f"{dtype}[{shape}]"
+    return dict(sorted(described.items()))
 
 
 def size_in_bytes(batch: object) -> int:
-    """Return the bytes of all arrays of a batch; a leaf that is none counts 0."""
+    """Return the bytes of all arrays of a batch."""
     return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in name_leaves(batch))
 
 
 def most_behind(arrivals_s: Sequence[float]) -> float:
-    """Return how many batches a buffer must hold to hide a loader's pauses.
+    """Return how many batches a buffer must hold to hide a loader's pauses: 1 for an even pace.
 
-    Args:
-        arrivals_s: The seconds after which each batch came, of a loader that nothing stops.
-
-    Returns:
-        The most batches by which it ever fell behind its mean pace after it was ahead of it: 1 if
-        they come evenly. A step that takes a batch at that pace then never waits for one.
+    It is the most by which the loader, with these arrivals of batches, fell behind its mean pace
+    after it was ahead of it. A step that takes batches at that pace then never waits.
     """
     pace_s = arrivals_s[-1] / len(arrivals_s)
     behind = ahead = 0.0
@@ -47,7 +42,7 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run counted in its steady state; see `netpipe/schemas/throughput.1.json`."""
+    """The counts of a run's steady state; `netpipe/schemas/throughput.1.json` has the fields."""
 
     wall_s: float
     cpu_s: float
@@ -81,17 +76,17 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 
 
 def speed_figure(runs: Sequence[Tally]) -> str:
-    """Return the name of the figure that tells a speed: of tokens if batches say what is one."""
+    """Return the name of the figure of a speed: in tokens if batches tell them from padding."""
     return "examples_per_s" if runs[0].counted_by == BY_ELEMENTS else "tokens_per_s"
 
 
 def over_rounds(name: str, runs: Sequence[Tally]) -> Interval:
     """Return a figure's median over the runs, at least one, with its 95% interval."""
     interval = median_interval([FIGURES[name](run) for run in runs])
-    return replace(interval, low=max(0.0, interval.low))  # none of them can be less
+    return replace(interval, low=max(0.0, interval.low))  # no figure can be negative
 
 
 def ratio(name: str, ours: Sequence[Tally], theirs: Sequence[Tally]) -> Interval | None:
-    """Return a figure over another loader's of the same rounds; None where theirs is 0."""
+    """Return the ratio of a figure to another loader's, round by round; None if theirs is 0."""
     over, under = ([FIGURES[name](run) for run in runs] for runs in (ours, theirs))
     return ratio_interval(over, under) if all(under) else None

@@ -25,7 +25,7 @@ from netpipe.throughput.figures import (
     ratio,
     speed_figure,
 )
-from netpipe.throughput.sessions import Subject, Target
+from netpipe.throughput.sessions import Subject
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 _OTHER: Final = "other"
@@ -34,7 +34,7 @@ _MARK: Final = " *"
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader, and what its runs beside each combination counted."""
+    """Another loader, and its runs beside each combination."""
 
     target: str
     runs: Sequence[Sequence[Tally]]
@@ -47,11 +47,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What was measured in one call: the runs of each combination, of some seconds.
-
-    `data` is None where the loader is not this repository's. `choice` is None where the number of
-    workers was given.
-    """
+    """The result of one call: the runs of each combination, and how workers were chosen, if so."""
 
     data: Path | None
     seconds: float
@@ -84,7 +80,7 @@ def throughput_document(
             "rounds": len(found.runs[0]),
             "combinations": [
                 {
-                    **_settings(combination),
+                    **combination.settings,
                     "best": index == found.best,
                     **_figures(runs),
                     "ratios": against
@@ -98,15 +94,6 @@ def throughput_document(
         }
     )
     return document
-
-
-def _settings(subject: Subject) -> dict[str, Any]:
-    if isinstance(subject, Target):
-        ours = {"batch_size": None, "sequence_length": None}
-        return {"loader": subject.target, "workers": subject.workers, **ours}
-    pipeline = subject.pipeline
-    names = ("batch_size", "workers", "sequence_length")
-    return {"loader": None, **{name: getattr(pipeline, name) for name in names}}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -129,11 +116,11 @@ def throughput_table(found: Throughput) -> Table:
     has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
     columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
     table = new_table("loader speed", "batch", "workers", *columns)
-    # Otherwise its ten columns do not fit.
+    # With more padding, ten columns do not fit.
     table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
-        settings = _settings(combination)
+        settings = combination.settings
         size = settings["batch_size"] or round(runs[0].examples / runs[0].batches)
         workers = "own" if settings["workers"] is None else str(settings["workers"])
         table.add_row(f"{size}{mark}", workers, *_cells(runs, columns), style=style)
@@ -180,7 +167,7 @@ def _ratio_cells(
 
 
 def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
-    """Write an interval's ends in the unit of its median, where they are finite and shown."""
+    """Write an interval's ends in the unit of its median, if they are finite and shown."""
     if name not in _WITH_BOUNDS or not isfinite(interval.high):
         return ""
     return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"

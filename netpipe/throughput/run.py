@@ -1,4 +1,4 @@
-"""One run: start a loader, wait for its steady state, pull it flat out and count its tokens."""
+"""One run: start a loader, wait for its steady state, pull flat out and count its tokens."""
 
 import time
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from netpipe.jobs.footprint import bytes_read, read_between, read_memory
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.measuring.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens
 from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0
-# Looks of this part of the measured time warm the loader up, until two in a row agree.
+# Fraction of the measured time to spend on each step of the warm-up, until two in a row agree.
 _LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
 _MAX_DRAINING_S: Final = 4.0
@@ -26,10 +26,7 @@ _MAX_FILLING_S: Final = 2.0
 
 
 class LoaderRun:
-    """A running loader whose batches are counted.
-
-    `closing` gets the call that closes the loader, for after the result is safe.
-    """
+    """A running loader whose batches are counted; `closing` closes it after the result is safe."""
 
     def __init__(
         self, loader: LoaderFactory, clock: Clock, closing: ExitStack, watch: Watch
@@ -44,11 +41,10 @@ class LoaderRun:
         watch.begin_rounds()
 
     def warm_up(self, seconds: float) -> None:
-        """Pull without counting until two looks in a row agree, for `seconds` at most.
+        """Pull without counting until two steps in a row agree, for `seconds` at most.
 
-        The loader is pulled without a pause, so its buffers never fill unless it is faster than
-        this process can take batches. When looks agree, the buffers lose as many batches as they
-        gain, and hold as many at the end of a count as at its start.
+        Buffers then lose batches as fast as they gain them, and hold the same number at the end of
+        a count as at its start.
         """
         started, before_s = self._clock(), 0.0
         for look in count():
@@ -83,7 +79,7 @@ class LoaderRun:
         self._behind = max(self._behind, most_behind(arrivals_s))
 
     def take_turn(self, seconds: float) -> None:
-        """Count from drained buffers, and let them fill again: the loader then rests."""
+        """Count from drained buffers, and let them fill again, so that the loader rests."""
         load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
         self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
         self._drained &= self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
@@ -91,12 +87,12 @@ class LoaderRun:
         self.puller.wait_for_full_buffers(_MAX_FILLING_S)
 
     def tally(self) -> Tally:
-        """Return what was counted, and the memory during another second of pulling.
+        """Return the counts, and the memory during another second of pulling.
 
         Reading the memory costs too much CPU time to be part of a count.
 
         Raises:
-            MisuseError: There are no tokens in the batches, or they came from buffers.
+            MisuseError: The batches have no tokens, or came from buffers.
         """
         if not self._drained:
             raise MisuseError(
@@ -132,12 +128,7 @@ def run(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
 ) -> Tally:
-    """Measure a loader's steady state for some seconds.
-
-    Raises:
-        MisuseError: The loader gives no batches, or none with tokens in it.
-        LoaderFailedError: The loader raised an exception.
-    """
+    """Measure a loader's steady state for some seconds."""
     running = LoaderRun(loader, clock, closing, watch)
     running.warm_up(seconds)
     running.count(seconds)
@@ -153,10 +144,10 @@ def run_in_turns(
     seconds: float,
     compared: int = 0,
 ) -> None:
-    """Do what the parent orders, by the name of a method of `LoaderRun`, until it is gone.
+    """Call the methods of `LoaderRun` that the parent orders by their names, until it is gone.
 
     The first answer comes after a warm-up of `seconds` at most. It holds the arrays of the first
-    batch, and the digests of the first `compared` batches. Raises as `run` does.
+    batch, and the digests of the first `compared` batches.
     """
     running = LoaderRun(loader, clock, closing, watch)
     digests = _digest_batches(running.puller, compared)
@@ -167,20 +158,17 @@ def run_in_turns(
 
 
 def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
-    """Return the digests of the first batches, of which none but the first was pulled yet."""
+    """Return the digests of the first batches; only the first has been pulled yet."""
     if not batches:
         return []
-    from netpipe.linting.experiments.loader_runs import digest
+    from netpipe.grain_access.batch_digests import digest
 
     following = (puller.pull()[0] for _ in range(batches - 1))
     return [digest(batch) for batch in chain([puller.first_batch], following)]
 
 
 def longest_s(seconds: float) -> float:
-    """Return the seconds that a run takes at most from its first batch on, where batches are quick.
-
-    The warm-up takes at most as long as the measurement.
-    """
+    """Return the most seconds that a run takes from its first batch on, if batches are quick."""
     return 2 * seconds + _MEMORY_S
 
 

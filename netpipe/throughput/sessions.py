@@ -1,13 +1,12 @@
-"""Throughput measured in fresh processes: our pipeline and other loaders, in turns."""
+"""Throughput of loaders, measured in turns in fresh processes."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import count, product
+from dataclasses import dataclass, replace
+from itertools import count
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from netpipe.duets.parent import Player, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
@@ -16,59 +15,48 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
-from netpipe.workload.config import PipelineConfig
-from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
-# The imports, the first batch, and the end of a session.
+# Seconds for the imports, the first batch and the end of a session.
 _START_S: Final = 4.0
-# What a loader with slow batches may take beyond one with quick batches.
+# Seconds that slow batches may add to a run.
 _SLOW_BATCHES_S: Final = 60.0
 _TURN_S: Final = 0.5
 
 
-@dataclass(frozen=True)
-class Combination:
-    """This repository's pipeline on some data, with one choice of its settings."""
-
-    data: Path
-    pipeline: PipelineConfig
+class Subject(Protocol):
+    """A loader with some settings, which is measured in a session of its own."""
 
     @property
     def label(self) -> str:
-        """Its settings, in short."""
-        workers = self.pipeline.workers
-        return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
+        """Its name in messages."""
 
     @property
     def words(self) -> list[str]:
         """The arguments of the session that measures it."""
-        return ["--data", str(self.data), "--pipeline", json.dumps(asdict(self.pipeline))]
 
     @property
-    def waiting_bytes(self) -> int:
-        """Bytes of one waiting batch; with workers, of the sequences it will be made of."""
-        pipeline = self.pipeline
-        per_token = SEQUENCE_BYTES_PER_TOKEN if pipeline.workers else BATCH_BYTES_PER_TOKEN
-        return per_token * pipeline.batch_size * pipeline.sequence_length
+    def data(self) -> Path | None:
+        """The data that it reads, if the document names them."""
+
+    @property
+    def settings(self) -> dict[str, str | int | None]:
+        """Its settings in the document: loader, workers, batch_size and sequence_length."""
 
     @property
     def finished_bytes(self) -> int:
-        """About how many bytes its finished batches take while they wait."""
-        pipeline = self.pipeline
-        return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
+        """Approximate bytes of its batches that wait; 0 if only a trial shows them."""
 
-    def with_workers(self, workers: int) -> "Combination":
+    def with_workers(self, workers: int) -> "Subject":
         """Return the same with another number of workers."""
-        return replace(self, pipeline=replace(self.pipeline, workers=workers))
 
 
 @dataclass(frozen=True)
 class Target:
-    """Any loader, by its target; `workers` is None where they are its own."""
+    """Any loader, by its target; `workers` is None if it has its own."""
 
     target: str
     workers: int | None = None
-    # What its finished batches take shows in its trials.
+    data: None = None
     finished_bytes: int = 0
 
     def with_workers(self, workers: int) -> "Target":
@@ -77,7 +65,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its target, and the workers that it is given."""
+        """Its target, and the workers that it gets."""
         if self.workers is None:
             return self.target
         return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
@@ -88,30 +76,11 @@ class Target:
         given = [] if self.workers is None else ["--workers", str(self.workers)]
         return ["--target", self.target, *given]
 
-
-Subject = Combination | Target
-
-
-def data_of(subject: Subject) -> Path | None:
-    """Return the data of this repository's pipeline."""
-    return subject.data if isinstance(subject, Combination) else None
-
-
-def combinations(
-    data: Path, pipeline: PipelineConfig, batch_sizes: Sequence[int], workers: Sequence[int]
-) -> list[Combination]:
-    """Return every batch size with every number of workers, on data that repeat without end.
-
-    An empty sequence stands for the pipeline's own setting.
-
-    Raises:
-        InputError: A setting is outside its range.
-    """
-    choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
-    return [
-        Combination(data, replace(pipeline, batch_size=size, workers=count, epochs=None))
-        for size, count in dict.fromkeys(choices)
-    ]
+    @property
+    def settings(self) -> dict[str, str | int | None]:
+        """Its settings in the document."""
+        sizes = {"batch_size": None, "sequence_length": None}
+        return {"loader": self.target, "workers": self.workers, **sizes}
 
 
 def measure_in_turns(
@@ -119,12 +88,8 @@ def measure_in_turns(
 ) -> list[tuple[Tally, ...]]:
     """Measure each subject once a round, each time in a fresh process; return its runs in order.
 
-    `seconds` is how long each run measures the steady state. `say` is called before each run with
-    the number of finished runs and the subject.
-
-    Raises:
-        MisuseError: A loader is not what it must be, or its data are not.
-        SessionError: A run crashed, hung or ran out of time.
+    Each run measures `seconds` of steady state. `say` is called before each run with the number of
+    finished runs and the subject.
     """
     numbers = count()
 
@@ -150,8 +115,9 @@ def measure_duets(
     Both run in fresh processes at the same time, and take turns of half a second: one rests with
     full buffers while the other is measured. `say` is that of `measure_in_turns`.
 
-    Raises as `measure_in_turns` does, and MisuseError where a subject is a target too and its first
-    batch has other arrays than that of `other`, or where any of the first `same_batches` differ.
+    Raises:
+        MisuseError: The first batches of two targets have other arrays, or one of the first
+            `same_batches` has other contents.
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
@@ -180,7 +146,7 @@ def _run_duet(
 def _ask(
     players: Sequence[Player], order: tuple[Any, ...], turn: int
 ) -> Iterator[tuple[Player, Any]]:
-    """Let one side after the other obey; which goes first changes."""
+    """Let each side obey in turn; the first one changes from turn to turn."""
     for player in order_of_round(players, turn):
         player.send(order)
         (answer,) = receive_all([player])
@@ -215,7 +181,7 @@ def expected_s(runs: int, seconds: float) -> float:
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
-    """Measure a subject's steady state in a fresh process; raises as `measure_in_turns` does."""
+    """Measure a subject's steady state in a fresh process."""
     return Tally(**run_session(_command(subject, seconds), _request(seconds)))
 
 

@@ -10,11 +10,11 @@ from typing import Final, Literal
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
 from netpipe.results.units import format_amount, format_megabytes
-from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio, speed_figure
+from netpipe.throughput.figures import Tally, over_rounds, ratio, speed_figure
 
 MAX_ROUNDS: Final = 6
 
-# The part of another's speed from which on a candidate counts as fast as it.
+# A candidate with at least this fraction of another's speed counts as fast.
 _AS_FAST: Final = 0.95
 
 _OPTION: Final = "--memory-budget"
@@ -26,7 +26,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and what is known of it; see `netpipe/schemas/throughput.1.json`."""
+    """A number of workers and its trials; `netpipe/schemas/throughput.1.json` has the fields."""
 
     workers: int
     finished_bytes: int
@@ -36,17 +36,12 @@ class Candidate:
 
     @property
     def figure(self) -> str:
-        """The figure that tells its speed."""
+        """The name of the figure of its speed."""
         return speed_figure(self.runs)
 
     @property
-    def speeds(self) -> list[float]:
-        """Its tokens or examples per second, one value per run."""
-        return [FIGURES[self.figure](run) for run in self.runs]
-
-    @property
     def speed(self) -> float:
-        """The median over its runs, of which there must be at least one."""
+        """The median over its runs, at least one."""
         return over_rounds(self.figure, self.runs).median
 
     @property
@@ -62,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """The workers to use, and why; `netpipe/schemas/throughput.1.json` describes its fields."""
+    """The workers to use, and why; `netpipe/schemas/throughput.1.json` has the fields."""
 
     workers: int
     buffer: int
@@ -89,13 +84,13 @@ def parse_budget(text: str) -> int:
 def worker_counts(cores: int) -> list[int]:
     """Return the numbers of workers worth a trial: the powers of two, and the cores.
 
-    Not 0: the training process would load then, and its other work is not known here.
+    0 is left out: the training process would load then, and its other work is unknown.
     """
     return sorted({cores, *(1 << exponent for exponent in range(cores.bit_length()))})
 
 
 def open_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return those that can still be chosen."""
+    """Return the candidates that can still be chosen."""
     return [candidate for candidate in candidates if candidate.status == "open"]
 
 
@@ -104,17 +99,15 @@ def try_candidates(
 ) -> list[Candidate]:
     """Try the candidates, the fewest workers first, once a round; return them in this order.
 
-    After three rounds only candidates that may still be chosen go on, and only while the rounds
-    differ too much to decide. At least one remains open, and all open ones have the same rounds.
+    After three rounds only open candidates go on, while the rounds differ too much to decide. At
+    least one remains open, and all open ones have the same rounds.
 
-    `measure` runs the loader once with a number of workers. `say` is called before each run with
-    the number of the round, from 1 on, and the candidate, and again with each candidate that is
-    left out.
+    `measure` runs the loader once with a number of workers. `say` is called with the number of the
+    round, from 1 on, and the candidate, before each run and when a candidate is left out.
 
     Raises:
         InputError: The budget is below the smallest candidate.
         SessionError: No candidate within the budget could be run; the last one's error.
-        MisuseError: The data are not what they must be.
     """
     tried = list(candidates)
     for number in range(1, MAX_ROUNDS + 1):
@@ -127,8 +120,7 @@ def try_candidates(
             if before != after:
                 say(number, after)
         tried = judged
-        # Where the fewest workers that are not clearly slower have a lower median, more rounds can
-        # change the choice.
+        # If the fewest open workers have a lower median, more rounds can change the choice.
         rivals = open_candidates(tried)
         if not _has_lower_median(rivals[0], _fastest(rivals)):
             break
@@ -166,11 +158,10 @@ def _run(candidate: Candidate, budget_bytes: int, measure: Measure) -> Candidate
 
 
 def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_bytes: int) -> str:
-    """Return why an untried candidate is above the budget; empty if it is not known to be.
+    """Return why an untried candidate will be above the budget; empty if that is not known.
 
-    Its finished batches are known. What its processes need besides, for imports and open files,
-    follows from the last two of the smaller candidates that were measured, the fewest workers
-    first: memory grows by the same amount with each worker.
+    Memory grows by the same amount with each worker. `measured` are smaller candidates, the fewest
+    workers first.
     """
     if candidate.finished_bytes > budget_bytes:
         needed = f"{format_megabytes(candidate.finished_bytes)} of finished batches"
@@ -208,8 +199,8 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
 def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Mark the open candidates that are clearly slower than the fastest open one.
 
-    A candidate is clearly slower if its median is below 95% of the fastest's and the 95% interval
-    of its ratio to it, round by round, lies below 1.
+    Their median is below 95% of the fastest's, and the 95% interval of the ratio, round by round,
+    lies below 1.
     """
     fastest = _fastest(open_candidates(candidates))
     judged = []
@@ -234,10 +225,9 @@ def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
 def choose(
     candidates: Sequence[Candidate], memory_budget_bytes: int, seconds: float
 ) -> WorkerChoice:
-    """Choose from what `try_candidates` returned the fewest workers that are not clearly slower.
+    """Choose the fewest workers that are not clearly slower, after `try_candidates`.
 
-    Workers that do not make loading faster cost memory, and cores that the trainer could use. The
-    reason compares the chosen candidate with its neighbors and with the fastest one above it.
+    The reason compares the chosen candidate with its neighbors and with the fastest one above it.
     """
     judged = drop_slower(candidates)
     chosen = open_candidates(judged)[0]
@@ -245,7 +235,9 @@ def choose(
     more = [candidate for candidate in judged if candidate.workers > chosen.workers]
     rivals = open_candidates(more[1:])
     others = more[:1] + ([_fastest(rivals)] if rivals else []) + fewer[-1:]
-    sentence = f"{chosen.label}: {format_amount(chosen.speed)} {_unit(chosen)}"
+    sentence = (
+        f"{chosen.label}: {format_amount(chosen.speed)} {chosen.figure.replace('_per_', '/')}"
+    )
     reason = "; ".join([sentence, *(_compare(other, chosen) for other in others)]) + "."
     unneeded = f"not clearly faster than {chosen.label}"
     for index, candidate in enumerate(judged):
@@ -271,10 +263,6 @@ def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, st
     if wanted <= affordable:
         return wanted, f"{hidden}."
     return affordable, f"{hidden}, of which the memory budget allows {affordable}."
-
-
-def _unit(candidate: Candidate) -> str:
-    return candidate.figure.replace("_per_", "/")
 
 
 def _compare(other: Candidate, chosen: Candidate) -> str:

@@ -14,7 +14,7 @@ def count_factories(request: "WorkRequest", factories: "Factories") -> dict[str,
     """Count the work of what factories make; raise a MisuseError if that is unsuitable."""
     from netpipe.device.detection import measured_versions
     from netpipe.device.emulated_names import parse_accelerator
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.code_origin import check_origin
     from netpipe.jobs.watchdog import Watchdog
     from netpipe.results.work_profile import WorkProfile

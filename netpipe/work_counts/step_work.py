@@ -9,7 +9,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import Flops, count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.loader_puller import Batch
-from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner
+from netpipe.measuring.training.step_runner import BatchesFactory, StepFactory, StepRunner
 
 _WARM_UP_S = 60.0
 

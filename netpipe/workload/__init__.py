@@ -1,5 +1,6 @@
-"""The data side of this repository's own workload: from stored measurements to batches.
+"""The pipeline and the step this repository measures.
 
-Start with `pipeline.py`, the recipe. `preparation/` makes prepared folders, `formats/` and
-`sources/` read them, `sampling/` draws contexts from rows, and `tokens/` makes batches of these.
+Start with `pipeline.py`, which turns prepared data into batches. `preparation/` makes prepared
+folders, `formats/` and `sources/` read them, `sampling/` draws contexts from rows, `tokens/` makes
+batches of them, `step/` trains on batches, and `trainer/` gives them to a trainer on many hosts.
 """

@@ -44,9 +44,6 @@ class PipelineConfig:
     """How prepared data become batches.
 
     Attributes:
-        seed: Seeds every random choice of the pipeline.
-        split: The probes to read: "train" or "eval".
-        sequence_length: Tokens in one sequence of `inputs`.
         batch_size: Sequences in one batch of this host.
         packing: Whether a sequence is filled with contexts; else it holds one, and padding.
         epochs: Passes over the data; None: endless.

@@ -1,4 +1,4 @@
-"""What is in a file or a folder of data: its format, counts, spans, and a decoded row."""
+"""The contents of a file or a folder of data: its format, counts, spans, and a decoded row."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,6 @@ from netpipe.workload.formats.layout import decode_row
 from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.workload.formats.rows import (
     ROW_BYTES,
-    Measurements,
     ProbeRow,
     cut_rows,
     split_by_probe,
@@ -34,12 +33,9 @@ _SHOWN: Final = 3
 def inspect(path: Path) -> dict[str, Any]:
     """Return the `netpipe.inspection/1` document of a file or a folder.
 
-    Counts are of everything; None where all rows would have to be read for them. `read` describes
-    what was read: at most 1,000 rows of ArrayRecord files, evenly spaced, or the first measurements
-    of the first parquet file.
-
-    Raises:
-        InputError: There are no data, or they are damaged.
+    A count is None if all rows would have to be read for it. `read` describes a sample: at most
+    1,000 rows of ArrayRecord files, evenly spaced, or the first measurements of the first parquet
+    file.
     """
     if path.is_dir():
         kind = find_format(path)
@@ -107,17 +103,15 @@ def _describe_row(row: ProbeRow) -> dict[str, Any]:
         "measurements": len(row),
         "first": _format_time(row.first_s),
         "last": _format_time(row.first_s + int(row.offset_s[-1])),
-        "shown": [_describe_measurement(shown, number) for number in range(len(shown))],
-    }
-
-
-def _describe_measurement(measured: Measurements, number: int) -> dict[str, Any]:
-    is_ipv6, code = measured.is_ipv6[number], measured.rtt_code[number]
-    return {
-        "time": _format_time(measured.second[number]),
-        "source": _format_address(measured.source[number], is_ipv6),
-        "destination": _format_address(measured.destination[number], is_ipv6),
-        "rtt_ms": float(decode_rtt(code)) if code else None,
+        "shown": [
+            {
+                "time": _format_time(shown.second[number]),
+                "source": _format_address(shown.source[number], shown.is_ipv6[number]),
+                "destination": _format_address(shown.destination[number], shown.is_ipv6[number]),
+                "rtt_ms": float(decode_rtt(code)) if code else None,
+            }
+            for number, code in enumerate(shown.rtt_code)
+        ],
     }
 
 

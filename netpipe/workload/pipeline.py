@@ -8,7 +8,7 @@ from pathlib import Path
 import grain
 
 from netpipe.errors import InputError
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.sampling.context_order import (
     MAX_CONTEXTS,
@@ -43,12 +43,9 @@ _MIN_SHARED_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class Position:
-    """Where batches begin.
+    """The number of batches before the first one, and of sequences that are packed together.
 
-    Attributes:
-        batch: The batches before the first one.
-        block_sequences: Sequences that are packed together. The sequences of a batch, of all hosts
-            together, depend on it and on the seed, but not on the number of hosts.
+    With the seed, `block_sequences` determines the sequences in a batch of all hosts together.
     """
 
     batch: int
@@ -67,16 +64,11 @@ def build(
     position: Position | None = None,
     source: RowSource | None = None,
 ) -> grain.IterDataset:
-    """Assemble the pipeline; rows are read only when it is iterated.
+    """Assemble the pipeline as a dataset of batches; rows are read only when it is iterated.
 
-    `data` is a folder that `open_source` accepts; without an index, it is read once to count its
-    rows. A batch depends only on the seed and its own index, not on the number of workers. A
-    `position` is one that training comes to with as many sequences in the batches of all hosts. The
-    `source` is what `open_rows` returns for the same arguments; without one it is called.
-
-    Returns:
-        A dataset of batches (`netpipe.workload.tokens.batches.Batch`), each int32 (batch_size,
-        sequence_length).
+    A batch depends only on the seed and its own index, not on the number of workers. A `position`
+    is that of a training with the same number of sequences in the batches of all hosts. `source`
+    is the result of `open_rows`.
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
@@ -87,12 +79,9 @@ def build(
 def open_rows(
     data: Path, config: PipelineConfig, wrap: Callable[[RowSource], RowSource] | None = None
 ) -> RowSource:
-    """Open the rows of a split, and keep as many in memory as the configuration allows.
+    """Open the rows of a split, and keep the first ones in memory, as configured.
 
-    `wrap` takes the source that reads them and returns the one to read from instead.
-
-    Raises:
-        InputError: As `open_source` does.
+    `wrap` returns the source to read from instead of the one it is given.
     """
     source = open_source(data, config.split)
     source = wrap(source) if wrap else source
@@ -102,14 +91,8 @@ def open_rows(
 def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
     """Assemble the pipeline for evaluation: every context once, in the same order each time.
 
-    It ends, on every host after as many batches. Each sequence holds one context; the last batches
-    are filled up with padding, whose segmentation is 0. `packing` and `epochs` do not count.
-
-    Returns:
-        A dataset as `build` does.
-
-    Raises:
-        InputError: The data are damaged.
+    All hosts have the same number of batches. Each sequence holds one context; padding, whose
+    segmentation is 0, fills the last batches. `packing` and `epochs` are ignored.
     """
     source = open_rows(data, config)
     order = FixedOrder(
@@ -125,7 +108,7 @@ def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
 def _make_evaluated(
     source: RowSource, block: ContextBlock, *, seed: int, sequence_length: int
 ) -> Sequences:
-    """Make the sequences of a batch, which may be none."""
+    """Make the sequences of a batch, if it has any."""
     if not len(block.row):
         return no_sequences(sequence_length)
     target = sequence_length // TOKENS_PER_MEASUREMENT
@@ -146,8 +129,8 @@ def _load(
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     sharing = grain.experimental.DatasetOptions(min_shm_size=_MIN_SHARED_BYTES)
     sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
-    # `widen` runs after the workers because it makes twelve times as many bytes, and sending
-    # these takes more CPU time than making them.
+    # `widen` runs after the workers: sending its result, of twelve times the bytes, would take more
+    # CPU time than making it.
     return sequences.mp_prefetch(workers).map(make_batch)
 
 
@@ -214,7 +197,7 @@ def _order_rows(
     contexts_per_block: int,
     blocks_per_step: int,
 ) -> RowOrder:
-    """Cut each epoch into blocks of about as many contexts, for whole batches of all hosts."""
+    """Cut each epoch into blocks of about equally many contexts, for whole batches of all hosts."""
     contexts = epochs.contexts_per_epoch
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
     contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)

@@ -1,7 +1,7 @@
 """Batches whose position can be saved, and restored in another process or on other hosts.
 
-A batch is a pure function of the seed and its index, so the index is all that must be kept. What
-else a state holds says whether the batches would still be the same.
+A batch is a pure function of the seed and its index, so only the index must be kept. The rest of a
+state shows whether the batches would still be the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,10 +28,9 @@ _WAYS_OUT: Final = {
 class ResumableBatches(Iterator[Batch]):
     """The batches of this host, from the position of the last state that was set.
 
-    `get_state` counts the batches that were handed out; what workers hold beyond these is made
-    again. Every host has the same state, in which any number of hosts can resume. If it `is_timed`,
-    Grain measures how long each stage takes. Until the first batch, `config` may get other workers.
-    Raises as `build` does.
+    `get_state` counts the batches that were handed out; those in buffers are made again. The state
+    is the same on every host, and any number of hosts can resume from it. If it `is_timed`, Grain
+    measures how long each stage takes. Until the first batch, `config` may get other workers.
     """
 
     def __init__(self, data: Path, config: PipelineConfig, *, is_timed: bool = False) -> None:
@@ -79,8 +78,8 @@ class ResumableBatches(Iterator[Batch]):
         """Go on from a state, which may have been saved with other workers or on other hosts.
 
         Raises:
-            InputError: It is no state, or the batches after it would not be the same; the message
-                names the setting. The position is then unchanged.
+            InputError: It is not a state, or the batches after it would not be the same. The
+                position is then unchanged.
         """
         expected = self.get_state()
         if not isinstance(state, Mapping) or state.keys() != expected.keys():

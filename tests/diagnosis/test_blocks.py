@@ -183,7 +183,7 @@ def test_cpu_time_of_ended_workers_is_not_negative() -> None:
 
 
 def _ending_worker(loader: Callable[[], Any]) -> Any:
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
 
     let_grain_start_workers()
     return loader()

@@ -19,7 +19,7 @@ from netpipe.grain_access.loader_variants import (
     with_tiny_payload,
     without_stage,
 )
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import investigation_request, stage_time

@@ -9,7 +9,7 @@ import grain
 import pytest
 
 from netpipe.diagnosis.start_up import Notes, observe_start
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.request import Factories
 from netpipe.results.start_up import START_PARTS, StartUp

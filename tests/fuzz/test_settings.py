@@ -13,8 +13,8 @@ from netpipe.gate import waivers
 from netpipe.jobs.code_origin import _project_name
 from netpipe.linting.request import INTENTS
 from netpipe.linting.settings import read_lint_settings
-from netpipe.plugin.worktrees import _read_dependencies
 from netpipe.workload.config import load_config
+from netpipe.worktrees import parse_dependencies
 from tests.fuzz.mutations import damaged, mutated_lines, read_or_refuse
 
 WAIVERS = """\
@@ -169,7 +169,7 @@ def test_a_line_of_dots_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["tool = 5", f"a = {'[' * 5000}"])
 def test_dependencies_of_an_odd_project_are_its_text(text: str) -> None:
     """A `tool` that is not a table and deep nesting give no traceback."""
-    assert _read_dependencies(text) == text
+    assert parse_dependencies(text) == text
 
 
 def test_a_long_error_stays_short(tmp_path: Path) -> None:

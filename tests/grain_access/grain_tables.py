@@ -231,7 +231,7 @@ TOP_LEVEL: Mapping[str, Made] = {
     "load": ("DataLoader", lambda: grain.load(range(8), batch_size=2, num_epochs=1)),
 }
 
-# What is public in Grain and makes no dataset.
+# Public names of Grain that make no dataset.
 HELPERS: Final = {
     "grain": "DataLoaderIterator DatasetIterator IterDataset MapDataset MultiprocessingOptions "
     "ReadOptions Record RecordMetadata config",

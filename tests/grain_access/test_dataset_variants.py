@@ -89,30 +89,31 @@ def test_read_threads_are_replaced(reading: Factory) -> None:
     assert only(dataset, "ToIter").parameters["num_threads"] == 0
 
 
-@pytest.mark.parametrize(("most", "held"), [(3, 3), (100, 7)])
-def test_the_read_buffer_only_shrinks(most: int, held: int) -> None:
-    """A read buffer holds no more than was asked for, the threads staying as they are."""
-    parameters = only(build_variant(plain, Variant(read_buffer=most)), "ToIter").parameters
-    assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (2, held)
-
-
-def test_more_threads_get_their_buffer() -> None:
-    """With other threads, the buffer is the one that was asked for, even a larger one."""
-    variant = Variant(read_threads=16, read_buffer=64)
+@pytest.mark.parametrize(
+    ("variant", "threads", "held"),
+    [
+        (Variant(read_buffer=3), 2, 3),
+        (Variant(read_buffer=100), 2, 7),
+        (Variant(read_threads=16, read_buffer=64), 16, 64),
+    ],
+)
+def test_the_read_buffer_only_shrinks(variant: Variant, threads: int, held: int) -> None:
+    """A buffer gets larger only with other threads."""
     parameters = only(build_variant(plain, variant), "ToIter").parameters
-    assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (16, 64)
+    assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (threads, held)
 
 
 def test_workers_are_replaced() -> None:
     """The number of workers is another, and all else of the call is kept."""
     parameters = only(build_variant(batch_last, Variant(workers=2)), "ProcessPrefetch").parameters
-    assert parameters["num_workers"] == 2
-    assert parameters["per_worker_buffer_size"] == 5
-    assert parameters["sequential_slice"] is True
+    assert parameters == {"num_workers": 2, "per_worker_buffer_size": 5, "sequential_slice": True}
+    no_workers = grain.MultiprocessingOptions(num_workers=0)
+    made = build_variant(lambda: without_workers().mp_prefetch(no_workers), Variant(workers=2))
+    assert only(made, "ProcessPrefetch").parameters["num_workers"] == 2
 
 
 def test_other_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs as a worker starts still does, given by its place or by its name."""
+    """An init function is passed on, given by position or by name."""
     asked = []
     monkeypatch.setattr(
         grain.IterDataset, "mp_prefetch", lambda *given, **named: asked.append((given[1:], named))
@@ -136,18 +137,9 @@ def test_without_workers_elements_come_in_order() -> None:
     assert batches(dataset) == IN_ORDER
 
 
-def test_a_call_without_workers_can_get_some() -> None:
-    """An mp_prefetch that Grain leaves no trace of counts too."""
-    dataset = build_variant(
-        lambda: without_workers().mp_prefetch(grain.MultiprocessingOptions(num_workers=0)),
-        Variant(workers=2),
-    )
-    assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 2
-
-
 @pytest.mark.parametrize("variant", [Variant(), Variant(read_threads=1)])
 def test_defaults_stay_grains(variant: Variant) -> None:
-    """What a variant does not change is as the factory made it."""
+    """Settings that a variant does not change stay as the factory made them."""
     dataset = build_variant(lambda: source().to_iter_dataset().mp_prefetch(), variant)
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
     dataset = build_variant(plain, Variant(workers=2))
@@ -164,6 +156,9 @@ def test_a_data_loader_is_rebuilt(kind: type[Any]) -> None:
     assert batches(build_variant(lambda: data_loader(kind), Variant(workers=0))) == IN_ORDER
     dataset = build_variant(lambda: data_loader(kind, workers=0), Variant(workers=3))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 3
+    alone = build_variant(lambda: data_loader(kind, workers=0), Variant(read_threads=0))
+    assert only(alone, "ToIter").parameters["num_threads"] == 0
+    assert batches(alone) == IN_ORDER
 
 
 def test_all_datasets_of_a_factory_are_rebuilt() -> None:
@@ -186,23 +181,15 @@ def test_a_thread_prefetch_is_added_at_the_end() -> None:
 def test_workers_move_to_the_end() -> None:
     """The batch goes into the workers, which make no more than a few batches ahead."""
     dataset = build_variant(batch_last, Variant(workers_last=True))
-    prefetch = only(dataset, "ProcessPrefetch")
     assert only(dataset, "Batch").in_worker
-    assert prefetch.parameters["num_workers"] == 3
-    assert prefetch.parameters["per_worker_buffer_size"] == 2
-    assert prefetch.parameters["sequential_slice"] is True
-
-
-def test_workers_that_move_are_as_many_as_before() -> None:
-    """A call without options means ten workers, wherever it stands."""
+    parameters = only(dataset, "ProcessPrefetch").parameters
+    assert parameters == {"num_workers": 3, "per_worker_buffer_size": 2, "sequential_slice": True}
+    # A call without options means ten workers.
     dataset = build_variant(
         lambda: source().to_iter_dataset().mp_prefetch(), Variant(workers_last=True)
     )
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
-
-
-def test_workers_are_added_at_the_end() -> None:
-    """A pipeline that had no workers gets as many as are asked for."""
+    # A pipeline that had no workers gets as many as are asked for.
     dataset = build_variant(without_workers, Variant(workers=2, workers_last=True))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 2
     assert only(dataset, "Batch").in_worker
@@ -287,10 +274,3 @@ def test_variants_join() -> None:
     assert joined == Variant(workers=3, read_threads=0, thread_prefetch=True)
     assert Variant(workers=3) | Variant(workers=0) == Variant(workers=0)
     assert Variant(workers_last=True) | Variant() == Variant(workers_last=True)
-
-
-def test_a_data_loader_without_workers_is_read_without_threads() -> None:
-    """Its threads are those of the to_iter_dataset that it calls; the batches stay the same."""
-    made = build_variant(lambda: data_loader(workers=0), Variant(read_threads=0))
-    assert only(made, "ToIter").parameters["num_threads"] == 0
-    assert batches(made) == IN_ORDER

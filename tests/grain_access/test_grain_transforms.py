@@ -1,6 +1,6 @@
 """Every public transform of the installed Grain, read into a graph.
 
-What an upgrade of Grain adds, renames or takes away fails here by its name.
+Tests fail with each name that an upgrade of Grain adds, renames or removes.
 """
 
 import importlib
@@ -72,7 +72,7 @@ def test_the_tables_hold_all_that_grain_makes_public(
 
 
 def made() -> Iterator[Any]:
-    """Yield each transform of the tables with what it is called in the report."""
+    """Yield each transform of the tables with its name in the report."""
     for table in (METHODS, EXPERIMENTAL, TOP_LEVEL):
         for name, (kind, make) in table.items():
             yield pytest.param(kind, make, id=name)

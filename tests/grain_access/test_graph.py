@@ -45,21 +45,14 @@ def test_mp_prefetch_is_one_node_with_the_users_graph_in_workers(workers: int) -
     below = elements().shuffle(seed=1).to_iter_dataset().batch(4)
     graph = read_graph(in_workers(below, workers).map(increment))
     assert kinds(graph) == ["Map", "ProcessPrefetch", "Batch", "ToIter", "Shuffle", "Source"]
-    assert [node.in_worker for node in graph.nodes if node.kind != "Options"] == [False] * 2 + [
-        True
-    ] * 4
+    in_worker = [node.in_worker for node in graph.nodes if node.kind != "Options"]
+    assert in_worker == [False] * 2 + [True] * 4
     (prefetch,) = graph.of_kind("ProcessPrefetch")
     assert prefetch.parameters == {
         "num_workers": workers,
         "per_worker_buffer_size": 3,
         "sequential_slice": False,
     }
-
-
-def test_zero_workers_leave_no_node() -> None:
-    """`mp_prefetch` with no workers does nothing, and the graph says so."""
-    graph = read_graph(in_workers(elements().to_iter_dataset(), 0))
-    assert kinds(graph) == ["ToIter", "Source"]
 
 
 def test_parameters_are_plain_values() -> None:
@@ -144,12 +137,8 @@ def test_a_data_loader_is_read_through_its_dataset(workers: int) -> None:
             grain.samplers.IndexSampler(8, num_epochs=2),
             {"num_records": 8, "shuffle": False, "num_epochs": 2, "seed": None, "length": 16},
         ),
-        (
-            grain.samplers.SequentialSampler(8),
-            {"num_records": 8, "seed": None, "length": 8},
-        ),
+        (grain.samplers.SequentialSampler(8), {"num_records": 8, "seed": None, "length": 8}),
     ],
-    ids=["endless", "twice", "sequential"],
 )
 def test_a_sampler_shows_its_order_and_its_end(sampler: Any, settings: dict[str, object]) -> None:
     """The settings of Grain's own samplers say whether elements are shuffled and when they end."""
@@ -200,7 +189,7 @@ def test_multithread_prefetch_is_one_node_in_the_training_process(
 
 
 def test_a_map_dataset_is_read_as_it_is() -> None:
-    """What Grain adds to iterate it is not a node; random access ends at to_iter_dataset."""
+    """Grain's default iteration is not a node; random access ends at to_iter_dataset."""
     assert [node.random_access for node in read_graph(elements().batch(2)).nodes] == [True, True]
     stream = elements().batch(2).to_iter_dataset().map(increment)
     assert [node.random_access for node in read_graph(stream).nodes] == [False, False, True, True]
@@ -213,7 +202,6 @@ def test_a_map_dataset_is_read_as_it_is() -> None:
         (elements(), 8),
         (grain.MapDataset.source(Untold()), None),
     ],
-    ids=["range", "source", "untold"],
 )
 def test_the_length_of_a_source_is_shown_if_it_tells(dataset: Any, length: int | None) -> None:
     """A source whose length raises has no length."""
@@ -222,13 +210,9 @@ def test_the_length_of_a_source_is_shown_if_it_tells(dataset: Any, length: int |
 
 
 def test_a_source_in_memory_is_named_and_not_shown() -> None:
-    """The user's data are not a setting."""
+    """The user's data are not a setting; a dataset that is a source is followed."""
     (source,) = read_graph(grain.MapDataset.source([1, 2, 3])).nodes
     assert source.parameters == {"source": "builtins.list", "length": 3}
-
-
-def test_a_source_that_is_a_dataset_is_followed() -> None:
-    """Wrapping a dataset as a source hides nothing of it."""
     graph = read_graph(grain.MapDataset.source(elements().shuffle(seed=1)))
     assert kinds(graph) == ["Source", "Shuffle", "Source"]
 
@@ -268,7 +252,7 @@ def test_a_dataset_that_reads_itself_is_read_once() -> None:
 
 
 def test_an_unknown_class_keeps_its_name_and_its_parents() -> None:
-    """A dataset of the user's own is a node whose kind says that it is unknown."""
+    """The kind says that a dataset of the user's own is unknown, unless its base is known."""
 
     class Reversed(grain.MapDataset):  # type: ignore[misc]  # grain is untyped
         def __len__(self) -> int:
@@ -280,9 +264,7 @@ def test_an_unknown_class_keeps_its_name_and_its_parents() -> None:
     graph = read_graph(Reversed(elements()).map(increment))
     assert kinds(graph) == ["Map", "Unknown:Reversed", "Source"]
 
-
-def test_a_derived_class_has_the_kind_of_its_base() -> None:
-    """A user's own kind of shuffle is a shuffle."""
+    # A user's own kind of shuffle is a shuffle.
     shuffle = type(elements().shuffle(seed=1))
     graph = read_graph(type("MyShuffle", (shuffle,), {})(elements(), seed=5))
     assert kinds(graph) == ["Shuffle", "Source"]

@@ -24,7 +24,7 @@ from netpipe.grain_access.loader_variants import (
 )
 from netpipe.grain_access.nodes import Graph
 from netpipe.grain_access.reader import read_graph
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree
 from tests.diagnosis import loaders
 
@@ -126,22 +126,19 @@ def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
     assert vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"] is before
 
 
-@pytest.mark.parametrize("loader", [loaders.plain, loaders.random_access])
-def test_workers_are_added_where_there_are_none(loader: Factory) -> None:
-    """At the end, with readers that need no threads."""
+@pytest.mark.parametrize(
+    ("loader", "keeps_threads", "threads"),
+    [(loaders.plain, False, 0), (loaders.random_access, False, 0), (loaders.threaded, True, 2)],
+)
+def test_workers_are_added_where_there_are_none(
+    loader: Factory, keeps_threads: bool, threads: int
+) -> None:
+    """At the end, each with the threads of the reader if they are kept, as MaxText's workers."""
     _, graph = single_thread_variant(loader)
-    made = read_graph(with_workers(loader, graph, 2)())
+    made = read_graph(with_workers(loader, graph, 2, keeps_threads=keeps_threads)())
     assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
-    assert made.of_kind("ToIter")[0].parameters["num_threads"] == 0
+    assert count_threads(made) == threads
     assert made.of_kind("Batch")[0].in_worker
-
-
-def test_added_workers_may_keep_the_threads_of_a_reader() -> None:
-    """Each then has as many, as MaxText's workers do."""
-    _, graph = single_thread_variant(loaders.threaded)
-    made = read_graph(with_workers(loaders.threaded, graph, 2, keeps_threads=True)())
-    assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
-    assert count_threads(made) == 2
 
 
 @pytest.mark.parametrize(
@@ -186,7 +183,7 @@ def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
 
 
 def test_a_tiny_payload_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker has nothing else to send."""
+    """A worker has nothing else to send; Grain's own method comes back if the factory fails."""
     sent: list[Any] = []
 
     def mp_prefetch(dataset: Any, _: Any) -> Any:
@@ -196,14 +193,9 @@ def test_a_tiny_payload_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", mp_prefetch)
     with_tiny_payload(loaders.with_worker, Graph(()))()
     assert sent == [0, 0, 0]
-
-
-def test_a_factory_that_fails_leaves_grain_as_it_was() -> None:
-    """Whatever it raises, `mp_prefetch` is Grain's own again."""
-    before = vars(grain.IterDataset)["mp_prefetch"]
     with pytest.raises(OSError, match="no"):
         with_tiny_payload(loaders.raising, Graph(()))()
-    assert vars(grain.IterDataset)["mp_prefetch"] is before
+    assert vars(grain.IterDataset)["mp_prefetch"] is mp_prefetch
 
 
 @pytest.mark.parametrize(("cores", "left"), [({0, 1, 2, 3}, {0, 1}), ({3}, {3}), ({2, 5, 7}, {2})])
@@ -219,7 +211,7 @@ def test_half_of_the_cores_are_the_first_ones(
 
 
 def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
-    """Whoever asked for it keeps all of them."""
+    """The thread that asked for it keeps all of them."""
     before = os.sched_getaffinity(0)
     seen: list[set[int]] = []
 
@@ -234,25 +226,16 @@ def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-@pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])
-def test_reader_threads_are_left_out(loader: Factory) -> None:
-    """A pipeline and a DataLoader in the training process start 16 threads by default."""
-    _, graph = single_thread_variant(loader)
-    assert count_threads(graph) > 0
-    assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0
-
-
 @pytest.mark.parametrize(
-    ("loader", "elements"),
-    [(loaders.threaded, 4), (loaders.plain, 0), (loaders.random_access, 500)],
-    ids=["as-set", "none", "grain's default"],
+    ("loader", "threads", "elements"),
+    [(loaders.threaded, 2, 4), (loaders.random_access, 16, 500), (loaders.plain, 0, 0)],
 )
-def test_what_readers_hold_is_known(loader: Factory, elements: int) -> None:
-    """A MapDataset that is iterated has the buffer that Grain gives it."""
-    assert count_read_buffer(read_graph(loader())) == elements
-
-
-def test_a_reader_takes_threads_and_a_buffer() -> None:
-    """Both become what they are set to."""
-    made = read_graph(with_read_threads(loaders.threaded, 16, 64)())
+def test_reader_threads_and_their_buffer_are_known_and_set(
+    loader: Factory, threads: int, elements: int
+) -> None:
+    """A MapDataset that is iterated has those that Grain gives it."""
+    graph = read_graph(loader())
+    assert (count_threads(graph), count_read_buffer(graph)) == (threads, elements)
+    assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0
+    made = read_graph(with_read_threads(loader, 16, 64)())
     assert (count_threads(made), count_read_buffer(made)) == (16, 64)

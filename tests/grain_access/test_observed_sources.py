@@ -24,14 +24,14 @@ class Tens:
 
 
 class BatchedTens(Tens):
-    """The same, of which Grain reads several at once."""
+    """The same; Grain reads several numbers at once."""
 
     def _getitems(self, indices: Sequence[int]) -> list[int]:
         return [10 * index for index in indices]
 
 
 @pytest.mark.parametrize("source", [Tens(), BatchedTens()])
-def test_an_observed_source_can_what_the_source_can(source: Any) -> None:
+def test_an_observed_source_has_the_methods_of_the_source(source: Any) -> None:
     """Also in a worker: Grain asks its class whether it reads several elements at once."""
     observed = pickle.loads(pickle.dumps(observe_source(source, operator.call)))
     assert (len(observed), observed[3]) == (10, 30)

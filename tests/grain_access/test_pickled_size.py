@@ -1,4 +1,4 @@
-"""How many bytes a worker is sent of what a pipeline holds."""
+"""The number of bytes of a pipeline that are sent to a worker."""
 
 import threading
 import tracemalloc
@@ -112,16 +112,15 @@ def test_arrays_are_counted_without_a_copy() -> None:
     assert peak_bytes < 1 << 20
 
 
-def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound, the count is a lower bound."""
-    monkeypatch.setattr(pickled_size, "_MAX_SMALL_BYTES", 1 << 17)
-    count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
-    assert count is not None
-    assert 1 << 17 <= count <= 2 << 17
-
-
-def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pickling each of many objects takes time, however small they are."""
+def test_small_values_and_objects_are_counted_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond the bounds, the count is a lower bound: pickling many objects takes time."""
+    with monkeypatch.context() as patched:
+        patched.setattr(pickled_size, "_MAX_SMALL_BYTES", 1 << 17)
+        count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
+        assert count is not None
+        assert 1 << 17 <= count <= 2 << 17
     arrays = [np.zeros(10_000) for _ in range(100)]
     whole = PickleSizer().measure(arrays).bytes or 0
     monkeypatch.setattr(pickled_size, "_MAX_OBJECTS", 50)
@@ -129,26 +128,14 @@ def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_nodes_size_excludes_its_parents() -> None:
-    """The array counts for the map that captured it, not for later nodes."""
-    table = np.arange(100_000)
-    dataset = grain.MapDataset.range(8).map(Table(table)).to_iter_dataset().batch(4)
-    batch, read, table_map, source = read_graph(dataset.mp_prefetch(WORKERS)).nodes[-4:]
+    """Data count for the node that holds them, and not in the training process."""
+    table, data = np.arange(100_000), [bytes(1000) for _ in range(1000)]
+    dataset = grain.MapDataset.source(data).map(Table(table)).to_iter_dataset().batch(4)
+    late = dataset.mp_prefetch(WORKERS).map(Table(table))
+    above, *_, batch, read, table_map, source = read_graph(late).nodes
     assert table_map.sent_bytes == pytest.approx(table.nbytes, rel=0.01)
-    assert all((node.sent_bytes or 0) < 2000 for node in (batch, read, source))
-
-
-def test_the_elements_of_a_source_in_memory_are_its_own() -> None:
-    """A list of data counts for the source."""
-    data = [bytes(1000) for _ in range(1000)]
-    graph = read_graph(in_workers(grain.MapDataset.source(data).map(Table({}))))
-    (source,) = graph.of_kind("Source")
     assert source.sent_bytes == pytest.approx(len(cloudpickle.dumps(data)), rel=0.01)
-
-
-def test_nothing_is_counted_in_the_training_process() -> None:
-    """A node that is not sent has no size."""
-    graph = read_graph(in_workers(grain.MapDataset.range(8)).map(Table(np.arange(10))))
-    above = graph.of_kind("Map")[0]
+    assert all((node.sent_bytes or 0) < 2000 for node in (batch, read))
     assert (above.sent_bytes, above.unpicklable) == (None, "")
 
 

@@ -109,17 +109,13 @@ def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
     assert line(graph, "Unknown:Reversed").startswith("dataset = Reversed(")
 
 
-def test_a_data_loader_and_its_datasets_have_its_line() -> None:
-    """All nodes of a DataLoader were made by its one call."""
+def test_grains_own_functions_have_the_line_that_calls_them() -> None:
+    """All nodes of a DataLoader were made by its one call, as those of multithread_prefetch."""
     with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
     graph = read_graph(loader, recording)
     (code,) = {line(graph, node.kind) for node in graph.nodes}
     assert code.startswith("loader = ")
-
-
-def test_grains_own_functions_have_the_line_that_calls_them() -> None:
-    """Datasets that a function of Grain makes have the line that calls it."""
     with record_source_lines() as recording:
         dataset = grain.MapDataset.range(8).to_iter_dataset()
         dataset = grain.experimental.multithread_prefetch(dataset, num_threads=2, buffer_size=3)
@@ -140,22 +136,14 @@ def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
 
 
 def test_no_workers_may_be_the_last_call() -> None:
-    """It is the root then."""
-    with record_source_lines() as recording:
-        dataset = without_workers(grain.MapDataset.range(8).to_iter_dataset())
-    assert [node.kind for node in read_graph(dataset, recording).nodes] == [
-        "NoWorkers",
-        "ToIter",
-        "Source",
-    ]
-
-
-def test_workers_are_no_node_of_that_kind() -> None:
-    """An mp_prefetch with workers adds no such node."""
+    """The node is the root then; an mp_prefetch with workers adds no such node."""
     with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
-        dataset = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
-    assert not read_graph(dataset, recording).of_kind("NoWorkers")
+        started = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+        dataset = without_workers(grain.MapDataset.range(8).to_iter_dataset())
+    kinds = [node.kind for node in read_graph(dataset, recording).nodes]
+    assert kinds == ["NoWorkers", "ToIter", "Source"]
+    assert not read_graph(started, recording).of_kind("NoWorkers")
 
 
 def test_datasets_made_before_have_no_line() -> None:
@@ -169,11 +157,14 @@ def test_datasets_made_before_have_no_line() -> None:
 
 
 def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
-    """The hooks are removed in any case."""
+    """The hooks pass on what Grain raises, and are removed in any case."""
     before = hooked()
     with pytest.raises(ZeroDivisionError), record_source_lines():
         failing_factory(before)
     assert hooked() == before
+    dataset = grain.MapDataset.range(8)
+    with record_source_lines(), pytest.raises(ValueError, match="seed"):
+        dataset.shuffle()
 
 
 def test_recordings_may_be_nested() -> None:
@@ -195,10 +186,3 @@ def test_datasets_made_in_another_thread_are_recorded() -> None:
         made = list(pool.map(a_range, range(1, 33)))
     lines = {line(read_graph(dataset, recording), "Source") for dataset in made}
     assert [code.startswith("return ") for code in lines] == [True]
-
-
-def test_a_constructor_that_fails_fails_as_before() -> None:
-    """The hook passes on what Grain raises."""
-    dataset = grain.MapDataset.range(8)
-    with record_source_lines(), pytest.raises(ValueError, match="seed"):
-        dataset.shuffle()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import grain
 import pytest
 
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.failure import format_failure
 
 KINDS: Final = (grain.MapDataset, grain.IterDataset, grain.DataLoader)

@@ -31,7 +31,7 @@ def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
 TRACED = """
 from netpipe.jobs.cleanup import end_this_session
 from netpipe.jobs.request import SessionRequest
-from netpipe.measuring.profiler_trace import load_overlap_fraction
+from netpipe.measuring.training.profiler_trace import load_overlap_fraction
 
 def end():
     (here / "made").write_text(" ".join(map(str, here.glob("netpipe-trace-*"))))

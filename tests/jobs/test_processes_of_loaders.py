@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import blocks
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, process_cpu_s, read_host_cpu
 from netpipe.measuring.loader_puller import Puller
 from tests.jobs.helper_loaders import USED_S, EndingHelpers, Helper, LivingHelper

@@ -21,9 +21,9 @@ from netpipe.jobs.progress import Progress, ProgressReader
 from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest
 from netpipe.jobs.result_files import progress_file, write_result
 from netpipe.jobs.watchdog import Alarm, Watchdog
-from netpipe.measuring import training_loop
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.training import training_loop
 from tests.fakes import FakeClock
 from tests.jobs import session_targets
 
@@ -286,12 +286,12 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
     ("module", "function", "awaited"),
     [
         ("netpipe.measuring.loader_puller", "_start", "the loader"),
-        ("netpipe.measuring.training_loop", "train_block", "the loop"),
-        ("netpipe.measuring.training_loop", "late_reading_loop", "the step"),
-        ("netpipe.measuring.training_loop", "__call__", "the step"),
-        ("netpipe.measuring.training_loop", "wait_for_device", "the step"),
-        ("netpipe.measuring.step_runner", "resident_s", "the step"),
-        ("netpipe.measuring.loop_overhead", "loop_s", "the loop"),
+        ("netpipe.measuring.training.training_loop", "train_block", "the loop"),
+        ("netpipe.measuring.training.training_loop", "late_reading_loop", "the step"),
+        ("netpipe.measuring.training.training_loop", "__call__", "the step"),
+        ("netpipe.measuring.training.training_loop", "wait_for_device", "the step"),
+        ("netpipe.measuring.training.step_runner", "resident_s", "the step"),
+        ("netpipe.measuring.training.loop_overhead", "loop_s", "the loop"),
         ("netpipe.measuring.protocol", "measure", "netpipe itself"),
         ("somebody.else", "train_block", "the session"),
     ],

@@ -9,7 +9,11 @@ from netpipe.grain_access.dataset_variants import Variant
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
-from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
+from netpipe.linting.experiments.variant_comparison import (
+    UNCHANGED,
+    ElementBlock,
+    VariantComparison,
+)
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
 

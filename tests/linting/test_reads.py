@@ -17,7 +17,11 @@ from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.linting import reads
 from netpipe.linting.child import lint_loader
-from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
+from netpipe.linting.experiments.variant_comparison import (
+    UNCHANGED,
+    ElementBlock,
+    VariantComparison,
+)
 from netpipe.linting.reads import find_reads, measure_batch, measure_reads
 from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import Reads
@@ -100,9 +104,21 @@ def test_another_declaration_is_refused() -> None:
 # ---- Seen from a path
 
 
+class Bare(grain.IterDataset):  # type: ignore[misc]  # no types
+    """A source of the user's own, which does not call Grain's `__init__`."""
+
+    def __init__(self) -> None:
+        self.path = "s3://bucket/own"
+
+    def __iter__(self) -> Any:
+        """Fail the test."""
+        raise AssertionError("it was read")
+
+
 @pytest.mark.parametrize(
     ("dataset", "path"),
     [
+        (Bare(), "s3://bucket/own (object store)"),
         (of(path="gs://bucket/rows"), "gs://bucket/rows (object store)"),
         (of(reader=Held(paths=["/data/a", "s3://bucket/b"])), "s3://bucket/b (object store)"),
         (of(path="/data/nfs/rows"), "/data/nfs/rows (nfs4)"),
@@ -140,22 +156,6 @@ def test_a_path_on_remote_storage_says_that_reading_waits(dataset: Any, path: st
 def test_other_paths_say_nothing(dataset: Any) -> None:
     """Local files may wait too, and only what a source holds is looked at."""
     assert find_reads(no_declaration, dataset) == Reads()
-
-
-class Bare(grain.IterDataset):  # type: ignore[misc]  # no types
-    """A source of the user's own, which does not call Grain's `__init__`."""
-
-    def __init__(self) -> None:
-        self.path = "s3://bucket/own"
-
-    def __iter__(self) -> Any:
-        """Fail the test."""
-        raise AssertionError("it was read")
-
-
-def test_a_source_that_grain_did_not_set_up_is_looked_at() -> None:
-    """It has no parents attribute at all."""
-    assert find_reads(no_declaration, Bare()).wait
 
 
 # ---- Measured
@@ -243,7 +243,6 @@ def fail(_: object) -> None:
         grain.experimental.ParquetIterDataset("a.parquet"),
         iter(()),
     ],
-    ids=["unreadable", "failing", "one-element", "stream", "not-grain"],
 )
 def test_what_cannot_be_measured_is_unknown(dataset: Any, machine: Machine) -> None:
     """The trials report a failure; a single element is the warm-up."""
@@ -291,7 +290,6 @@ def in_three(dataset: Any) -> Any:
             worker_count=2,
         ),
     ],
-    ids=["batch-in-workers", "batch-first", "map-dataset", "thread", "data-loader"],
 )
 def test_a_batch_is_measured_without_filling_buffers(make: Callable[[Any], Any]) -> None:
     """One batch is read in this process, whatever the pipeline reads ahead."""
@@ -374,28 +372,20 @@ def test_threads_for_a_source_of_50_ms_are_silent(
     assert aside["reason"] == "reading was measured to wait for 100% of its time"
 
 
-def test_threads_for_a_python_bound_map_are_a_warning(
-    machine: Machine, try_lint: Callable[..., Any]
-) -> None:
-    """They contend for the interpreter lock, and reading without them is tried."""
-    document = try_lint(machine, 0.0, machine.compute)
-    assert warnings(document) == ["threads-in-workers"]
-    assert [trial["rule"] for trial in document["trials"]] == ["threads-in-workers"]
-    assert document["silenced"] == []
-
-
-def test_one_thread_for_a_source_of_50_ms_is_a_warning(
-    machine: Machine, try_lint: Callable[..., Any]
-) -> None:
-    """The rule is reversed: more reads at a time are proposed and tried."""
-    document = try_lint(machine, 0.05, abs, threads=1)
-    assert warnings(document) == ["too-few-reads-in-flight"]
-    assert [trial["rule"] for trial in document["trials"]] == ["too-few-reads-in-flight"]
-
-
-def test_what_is_measured_counts_more_than_a_declaration(
-    machine: Machine, try_lint: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A declared bucket that is in the page cache is local."""
-    monkeypatch.setattr("netpipe.linting.reads.find_reads", lambda *_: Reads(True, "declared"))
-    assert warnings(try_lint(machine, 0.0, machine.compute)) == ["threads-in-workers"]
+@pytest.mark.parametrize(
+    ("read_s", "threads", "declared", "rule"),
+    [
+        (0.0, 16, Reads(), "threads-in-workers"),
+        (0.0, 16, Reads(True, "declared"), "threads-in-workers"),
+        (0.05, 1, Reads(), "too-few-reads-in-flight"),
+    ],
+)
+def test_what_is_measured_decides_which_rule_warns(
+    machine: Machine, try_lint: Callable[..., Any], monkeypatch: pytest.MonkeyPatch,
+    read_s: float, threads: int, declared: Reads, rule: str,
+) -> None:  # fmt: skip
+    """The measurement counts more than a declaration, and the fix of the rule is tried."""
+    monkeypatch.setattr("netpipe.linting.reads.find_reads", lambda *_: declared)
+    document = try_lint(machine, read_s, abs if read_s else machine.compute, threads=threads)
+    assert warnings(document) == [trial["rule"] for trial in document["trials"]] == [rule]
+    assert bool(document["silenced"]) == (read_s > 0)

@@ -6,10 +6,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
@@ -17,48 +16,29 @@ from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.protocol import measure
 from netpipe.measuring.request import Factories
-from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from tests.fakes import FakeClock, FakeProcesses
 from tests.measurements import GPU, HOST
+from tests.measuring.simulated import BATCH, paced
 
 LOAD_S, STEP_S = 0.010, 0.030
-BATCH = {"x": np.zeros((2, 3), np.int32)}
 
-
-class Rehearse(Protocol):
-    """Measures on the fake clock a loader with such gaps and a step of such a time."""
-
-    def __call__(
-        self,
-        gaps_s: Iterable[float] = ...,
-        budget_s: float = ...,
-        step_s: float = ...,
-        device: Device | None = ...,
-        watch: Watch = ...,
-        trace: Callable[[str], Path] | None = ...,
-        is_decided: Callable[[Measurement], bool] | None = ...,
-        **subject: Any,
-    ) -> Measurement:
-        """Measure within `budget_s` seconds of the fake clock; Factories has the other fields."""
-        ...
-
-
-def is_watched(step: Any) -> bool:
-    """Tell whether a loop was given the step that stamps, not one that is only ready."""
-    return hasattr(step, "_done_s")
+Rehearse = Callable[..., Measurement]
+"""Measures on the fake clock; see the fixture `rehearse`."""
 
 
 def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
     """Train, and let every step be stamped before the loader moves the clock on."""
+    is_stamped = hasattr(step, "_done_s")
     for batch in batches:
         state, _ = step(state, batch)
-        while is_watched(step) and len(step._done_s) < len(step.dispatched_s):
+        while is_stamped and len(step._done_s) < len(step.dispatched_s):
             time.sleep(0)
 
 
 def beside_a_pull(stepper: StepRunner, steps: int, puller: Puller, _step_s: float) -> float:
-    """Pull, then step: two threads that move one clock would measure each other."""
+    """Pull, then step, because two threads that move one clock would measure each other."""
     puller.pull()
     return stepper.measure_resident_s(steps)
 
@@ -66,34 +46,30 @@ def beside_a_pull(stepper: StepRunner, steps: int, puller: Puller, _step_s: floa
 class FakeReference:
     """A reference loader that takes no time, and costs less each time that it is pulled.
 
-    Args:
-        workers: Of the loader that is measured.
-
     Attributes:
-        strangers: What the puller took for none of its own, each time.
-        closed: Whether it was stopped.
+        ignored: The processes that the puller ignored, each time.
     """
 
     def __init__(self, workers: int) -> None:
         self.name = f"fake, {workers} workers"
         self.processes = FakeProcesses(children=2)
-        self.strangers: list[tuple[int, ...]] = []
+        self.ignored: list[tuple[int, ...]] = []
         self.closed = False
 
     def measure_beside(self, puller: Puller, enough_s: float, _: FakeClock) -> CalibrationTurns:
-        """Tell of a loader that costs as much the first time, twice the second, ..."""
+        """Return costs at a ratio of 1, then 2, 3, ..."""
         assert enough_s > 0
-        self.strangers.append(puller._ignored_pids)
-        return CalibrationTurns(0.006, 0.006 / len(self.strangers))
+        self.ignored.append(puller._ignored_pids)
+        return CalibrationTurns(0.006, 0.006 / len(self.ignored))
 
     def close(self) -> None:
-        """Be stopped."""
+        """Note that it was closed."""
         self.closed = True
 
 
 @pytest.fixture
 def references(monkeypatch: pytest.MonkeyPatch) -> list[FakeReference]:
-    """The reference loaders that are made in this test, none of them real."""
+    """The fake reference loaders made in a test."""
     made: list[FakeReference] = []
 
     def make(workers: int) -> FakeReference:
@@ -108,7 +84,10 @@ def references(monkeypatch: pytest.MonkeyPatch) -> list[FakeReference]:
 def rehearse(
     clock: FakeClock, references: list[FakeReference], monkeypatch: pytest.MonkeyPatch
 ) -> Rehearse:
-    """The protocol on the fake clock, in one thread, beside references that take no time."""
+    """Measure on the fake clock, in one thread, beside references that take no time.
+
+    The loader gives a batch after each of `gaps_s`; `subject` has other fields of Factories.
+    """
     references.clear()
     monkeypatch.setattr(StepRunner, "measure_shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
@@ -128,20 +107,19 @@ def rehearse(
         def device_of(count: int) -> Device:
             return device or replace(GPU, count=count)
 
-        def loader() -> Iterator[Any]:
-            for gap_s in gaps_s:
-                clock.sleep(gap_s)
-                yield BATCH
-
         def step(state: int, _: Any) -> tuple[int, Any]:
             clock.sleep(step_s)
             return state + 1, {"loss": jnp.float32(0)}
 
-        given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
-        subject_ = Factories(**given)
+        given = {
+            "loader": lambda: paced(clock, gaps_s, BATCH),
+            "step": lambda: (0, step),
+            "loop": stamped_loop,
+            **subject,
+        }
         with ExitStack() as closing:
             *_, found = measure(
-                subject_, device_of, budget_s, clock, closing, watch, trace, is_decided
+                Factories(**given), device_of, budget_s, clock, closing, watch, trace, is_decided
             )
         return found
 

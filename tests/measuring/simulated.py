@@ -1,24 +1,80 @@
-"""An accelerator and loaders that move a fake clock, so that long measurements take no time."""
+"""Loaders, steps and loops that move a fake clock, so that long measurements take no time."""
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from netpipe.measuring.emulated_step import EmulatedStep, Engines
-from netpipe.measuring.step_runner import Waited
-from tests.fakes import FakeClock
+import jax
+import jax.numpy as jnp
+import numpy as np
 
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.training.emulated_step import EmulatedStep, Engines
+from netpipe.measuring.training.step_runner import Waited
+from tests.fakes import FakeClock, FakeProcesses
+
+BATCH = {"x": np.zeros((2, 3), np.int32)}
 # JAX dispatches this many steps ahead on a CPU.
 _MOST_IN_FLIGHT = 32
+
+
+def paced(clock: FakeClock, gaps_s: Iterable[float], batch: Any = None) -> Iterator[Any]:
+    """Yield a batch, or 0, 1, 2, ..., each after a gap on the clock."""
+    for number, gap_s in enumerate(gaps_s):
+        clock.sleep(gap_s)
+        yield number if batch is None else batch
+
+
+def prefetched(
+    clock: FakeClock, loads_s: Iterable[float], depth: int, take_s: float = 0.0
+) -> Iterator[float]:
+    """Yield the gaps of a thread that makes batches up to `depth` ahead.
+
+    Making a batch takes one of `loads_s`; taking it from the buffer takes `take_s`.
+    """
+    made_s, taken_s = clock(), deque([clock()] * depth, maxlen=depth)
+    for load_s in loads_s:
+        made_s = max(made_s, taken_s[0]) + load_s
+        yield max(take_s, made_s - clock())
+        taken_s.append(max(clock(), made_s))
+
+
+def start_puller(clock: FakeClock, gaps_s: Iterable[float], **fakes: Any) -> Puller:
+    """Start a loader that gives a batch after each gap; `fakes` describe its processes."""
+    puller = Puller(lambda: paced(clock, gaps_s), clock)
+    puller.processes = FakeProcesses(**fakes)  # type: ignore[assignment]
+    return puller
+
+
+def counting_step(state: int, _: Any) -> tuple[int, dict[str, jax.Array]]:
+    """Count the steps, and be done at once."""
+    return state + 1, {"loss": jnp.float32(state)}
+
+
+def syncing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    """Wait for every loss as soon as its step is dispatched."""
+    for batch in batches:
+        state, aux = step(state, batch)
+        float(aux["loss"])
+
+
+def working_loop(clock: FakeClock, work_s: float) -> Callable[..., None]:
+    """Return a loop that works for `work_s` seconds after each step."""
+
+    def loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            state, _ = step(state, batch)
+            clock.sleep(work_s)
+
+    return loop
 
 
 class Result(Waited):
     """The result of a simulated step, ready at a moment of the fake clock."""
 
     def __init__(self, clock: FakeClock, done_s: float) -> None:
-        self._clock = clock
-        self._done_s = done_s
+        self._clock, self._done_s = clock, done_s
 
     def block_until_ready(self) -> None:
         """Move the clock to the moment, in the test's own thread alone."""
@@ -43,7 +99,7 @@ class SimulatedStep(EmulatedStep):
         """Wait for the step that returned this."""
         aux.block_until_ready()
 
-    def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:  # noqa: ARG002
+    def __call__(self, state: Any, _: Any) -> tuple[Any, Any]:
         """Dispatch a step, once the oldest of those in flight is done."""
         if len(self._in_flight) == _MOST_IN_FLIGHT:
             self._in_flight[0].block_until_ready()
@@ -51,12 +107,3 @@ class SimulatedStep(EmulatedStep):
         self.device_step = self._engines.device_step(done_ns)
         self._in_flight.append(Result(self._clock, done_ns / 1e9))
         return state, self._in_flight[-1]
-
-
-def prefetched(clock: FakeClock, loads_s: Iterable[float], depth: int) -> Iterator[float]:
-    """Give the gaps of a thread that makes batches in such times, at most `depth` ahead."""
-    made_s, taken_s = clock(), deque([clock()] * depth, maxlen=depth)
-    for load_s in loads_s:
-        made_s = max(made_s, taken_s[0]) + load_s
-        yield max(0.0, made_s - clock())
-        taken_s.append(max(clock(), made_s))

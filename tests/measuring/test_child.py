@@ -1,4 +1,4 @@
-"""What runs inside a session: every way to go wrong ends in a result that says so."""
+"""The job of a session that measures: every failure ends in a result with the reason."""
 
 import json
 import re
@@ -23,14 +23,14 @@ TARGETS = Path(session_targets.__file__)
 
 @pytest.fixture
 def request_(tmp_path: Path) -> MeasureRequest:
-    """What a session is asked for; its result goes to a folder of its own."""
+    """A request whose result has a folder of its own."""
     return MeasureRequest(
         result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1
     )
 
 
 def error_of(request: MeasureRequest) -> dict[str, str]:
-    """Read the error of a result, which must be all there is beside the progress."""
+    """Return the error of a result, which must be the only file beside the progress."""
     result = Path(request.result)
     left = {path.name for path in result.parent.iterdir()}
     assert left - {progress_file(request).name} == {result.name}
@@ -45,7 +45,7 @@ NO_INDEX = InputError("data/", "index", "be there", "none")
 
 
 def bad_data() -> Any:
-    """Refuse its input, as a loader does that finds no data."""
+    """Refuse the input, as a loader without data does."""
     raise NO_INDEX
 
 
@@ -58,10 +58,10 @@ def bad_data() -> Any:
         (bad_data, "misuse", str(NO_INDEX)),
     ],
 )
-def test_what_a_loader_does_wrong_is_the_result(
+def test_a_failure_of_the_loader_is_the_result(
     request_: MeasureRequest, loader: Callable[[], Any], kind: str, words: str
 ) -> None:
-    """Its own exception comes with its lines; what it must not be comes in one line."""
+    """An exception of its own comes with its lines, misuse in one line."""
     serve(request_, Factories(loader))
     error = error_of(request_)
     assert error["kind"] == kind
@@ -70,7 +70,7 @@ def test_what_a_loader_does_wrong_is_the_result(
 
 
 def test_a_failure_names_the_line_of_the_loader(request_: MeasureRequest) -> None:
-    """The user sees what the loader raised, after how many batches, and where."""
+    """The message has the exception, the number of batches before it, and its lines."""
     serve(request_, Factories(session_targets.failing_loader))
     first, *lines = error_of(request_)["message"].splitlines()
     assert re.search(r" 2 batches.*OSError: ", first)
@@ -79,7 +79,7 @@ def test_a_failure_names_the_line_of_the_loader(request_: MeasureRequest) -> Non
 
 
 def leaving_loop(*_: Any) -> None:
-    """End the process, as a script does that is no loop."""
+    """End the process, as a script does."""
     sys.exit("enough")
 
 
@@ -112,7 +112,7 @@ class _Unclosable:
 def test_a_loader_that_does_not_close_keeps_the_result(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
-    """What was measured is written although a worker hangs, and is not said to be a leak."""
+    """The measurement is written although a worker hangs, which is not a leak."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     monkeypatch.setattr(protocol, "_LAST_CLOSE_S", 0.0)
     loader = _Unclosable()
@@ -128,7 +128,7 @@ def test_a_loader_that_does_not_close_keeps_the_result(
 def test_loaders_are_closed_unwatched_once_the_result_is_written(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
-    """However slowly the user's loader or the reference closes, no watchdog discards the result."""
+    """The watchdog does not discard the result, however slowly a loader closes."""
     states: dict[str, tuple[bool, bool]] = {}
 
     def note_close(loader: str) -> None:
@@ -142,7 +142,7 @@ def test_loaders_are_closed_unwatched_once_the_result_is_written(
 
 
 def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
-    """Only an emulated one can do without."""
+    """Only an emulated one works without a step."""
     request = MeasureRequest(result=str(tmp_path / "result.json"))
     serve(request, Factories(session_targets.tiny_loader))
     error = error_of(request)
@@ -151,7 +151,7 @@ def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
 
 
 def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
-    """An emulated accelerator stands in for a step, and asks for one all the same."""
+    """The step must be suitable, although an emulated accelerator does not run it."""
     serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
     error = error_of(request_)
     assert error["kind"] == "misuse"
@@ -161,7 +161,7 @@ def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
 def run_main(
     monkeypatch: pytest.MonkeyPatch, request: MeasureRequest | None, *arguments: str
 ) -> None:
-    """Run the child's main function with its arguments and its request."""
+    """Run the main function with arguments and a request."""
     monkeypatch.setattr("sys.argv", ["child", *arguments])
     monkeypatch.setattr("sys.path", list(sys.path))  # a target adds its folder
     monkeypatch.delenv("NETPIPE_SESSION", raising=False)
@@ -171,7 +171,7 @@ def run_main(
 
 
 def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest) -> None:
-    """The targets of the command line are what is served."""
+    """The targets of the command line are measured."""
     run_main(monkeypatch, request_, "--loader", f"{TARGETS}:no_loader")
     assert "found int" in error_of(request_)["message"]
 
@@ -180,7 +180,7 @@ def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: Measure
 def test_every_target_is_looked_up(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, flag: str
 ) -> None:
-    """A step or a loop that is not there is misuse, whatever the loader is."""
+    """A missing step or loop is misuse, whatever the loader is."""
     run_main(monkeypatch, request_, "--loader", "json:loads", flag, "json:absent")
     error = error_of(request_)
     assert error["kind"] == "misuse"
@@ -190,7 +190,7 @@ def test_every_target_is_looked_up(
 def test_an_empty_target_is_misuse(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
-    """A loader from a shell variable that is not set is explained like any other bad target."""
+    """An empty target, as from a shell variable that is not set, is explained."""
     run_main(monkeypatch, request_, "--loader", "")
     error = error_of(request_)
     assert error["kind"] == "misuse"
@@ -200,7 +200,7 @@ def test_an_empty_target_is_misuse(
 def test_a_failed_import_of_a_target_is_explained(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
 ) -> None:
-    """An error of a target's module names its line."""
+    """An error in a target's module names its line."""
     module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
     module.write_text("raise ValueError('no such corpus')\n")
     run_main(monkeypatch, request_, "--loader", f"{module}:loader")
@@ -213,7 +213,7 @@ def test_a_failed_import_of_a_target_is_explained(
 def test_the_import_of_targets_is_timed(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
 ) -> None:
-    """It is a part of each start of a training."""
+    """It is part of each start of a training."""
     module = tmp_path_factory.mktemp("stranger") / "stranger_slow.py"
     module.write_text("import time\ntime.sleep(0.2)\ndef loader(): ...\n")
     seen: list[Factories] = []
@@ -231,19 +231,19 @@ def test_the_import_of_targets_is_timed(
 def test_a_child_that_is_started_by_hand_refuses_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a request there is nothing to do, and it says so."""
+    """Without a request it exits with an explanation."""
     with pytest.raises(SystemExit, match="2"):
         run_main(monkeypatch, None, "--loader", "json:loads")
     assert "not by hand" in capsys.readouterr().err
 
 
 def always(_: Any) -> bool:
-    """End the rounds as soon as may be."""
+    """End the rounds."""
     return True
 
 
 def test_the_request_names_what_ends_the_rounds(request_: MeasureRequest) -> None:
-    """It is asked from the sixth round on, which is far from the end of the budget."""
+    """The named function is asked from the sixth round on."""
     request = replace(request_, budget_s=8.0, decided_by=f"{__name__}:always")
     serve(request, Factories(session_targets.tiny_loader))
     document = json.loads(Path(request.result).read_text())

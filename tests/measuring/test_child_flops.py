@@ -1,4 +1,4 @@
-"""Where a session takes the FLOPs of a step from, and what it makes of an emulated accelerator."""
+"""The sources of a step's FLOPs, and the emulated accelerator that a session makes."""
 
 import re
 from collections.abc import Callable
@@ -8,8 +8,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.measuring.child import device_and_subject
-from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.results.measurement import Device
 from tests.jobs.session_targets import tiny_loader
 
@@ -21,12 +21,12 @@ class StepFactory:
         self.flops_per_step = flops_per_step
 
     def __call__(self) -> Any:
-        """Make nothing: a session of an emulated accelerator never runs it."""
+        """Fail: a session of an emulated accelerator never runs it."""
         raise AssertionError("made")
 
 
 def device(accelerator: str, **given: Any) -> Device:
-    """Return the device of a session with such FLOPs; `flag` is what the request has."""
+    """Return the device of a session with these FLOPs; `flag` goes into the request."""
     request = MeasureRequest(
         accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
     )
@@ -49,7 +49,7 @@ def device(accelerator: str, **given: Any) -> Device:
 def test_the_flag_goes_before_the_fixture_before_the_step(
     given: dict[str, Any], tflop: float
 ) -> None:
-    """The first that is given counts."""
+    """The first one given counts."""
     found = device("emulated:h100", **given)
     assert (found.key, found.emulated) == ("emulated-h100-x1", True)
     assert re.fullmatch(rf"emulated:h100, {tflop} TFLOP .* 0\.5", found.kind)
@@ -57,19 +57,19 @@ def test_the_flag_goes_before_the_fixture_before_the_step(
 
 @pytest.mark.parametrize("given", [{}, {"step": lambda: None}])
 def test_a_name_needs_flops(given: dict[str, Any]) -> None:
-    """Without any, the session ends with what to give."""
+    """Without FLOPs the session ends with a way out."""
     with pytest.raises(MisuseError, match=r"emulated:h100.*FLOPs"):
         device("emulated:h100", **given)
 
 
 def test_a_step_time_needs_none() -> None:
-    """Then nobody counts them."""
+    """The FLOPs are not counted then."""
     with_none = device("emulated:5ms@2GB/s", step=StepFactory(lambda: 1 / 0))
     assert with_none == Device("emulated-5ms-2gb-s", "emulated:5ms@2GB/s", "emulated", 1)
 
 
 def test_the_step_takes_the_time_and_copies_at_the_bandwidth() -> None:
-    """FLOPs / (8 x peak x MFU) a step, and bytes / bandwidth a batch."""
+    """A step takes FLOPs / (8 x peak x MFU), and a batch takes bytes / bandwidth."""
     request = MeasureRequest(accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5)
     device_of, subject = device_and_subject(request, Factories(tiny_loader))
     assert device_of(1).count == 8

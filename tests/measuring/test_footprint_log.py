@@ -1,4 +1,4 @@
-"""What grows with the batches, on readings that follow a script."""
+"""Growth with the batches, on readings that follow a script."""
 
 import os
 import re
@@ -41,7 +41,7 @@ class Scripted:
 
     @property
     def puller(self) -> Puller:
-        """Stands for what pulls, with two workers and a helper process."""
+        """A puller with two workers and a helper process."""
         workers = tuple(pid for pid in self.pids if pid != HELPER)
         tree = SimpleNamespace(pids=self.pids, worker_pids=workers)
         return cast(Puller, SimpleNamespace(pulled=self.batches, list_processes=lambda: tree))
@@ -56,7 +56,7 @@ class Scripted:
         return int(script(self.batches)) if script else 10
 
     def run(self, rounds: int = 9, batches: int = 100) -> dict[str, str]:
-        """Read every round, and return the findings."""
+        """Read once a round; return the findings."""
         for _ in range(rounds):
             self.batches += batches
             self.clock.sleep(1.0)
@@ -64,24 +64,24 @@ class Scripted:
         return {finding.name: finding.message for finding in self.log.findings()}
 
     def left(self) -> Finding | None:
-        """Look at what is there once the loader is closed."""
+        """Return the finding after the loader was closed."""
         self.pids = (HELPER,)
         return self.log.find_left(self.puller, BATCH_BYTES)
 
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    """A session in which nothing grows, unless a test says so."""
+    """A session in which nothing grows by default."""
     return Scripted(monkeypatch)
 
 
 def growing(by: float, until: int = 10**9) -> Script:
-    """Grow by so much for each batch, up to some batch."""
+    """Grow for each batch, up to the batch `until`."""
     return lambda batches: PSS + by * min(batches, until)
 
 
 def test_nothing_grows(scripted: Scripted) -> None:
-    """Of a healthy loader nothing is found, and its peak is that of all processes."""
+    """A healthy loader has no finding; its peak counts all processes."""
     assert scripted.run() == {}
     found = scripted.log.describe()
     assert found["peak_pss_bytes"] == 4 * (PSS + PSS * (1 - OWN_SHARE))
@@ -92,10 +92,9 @@ def test_nothing_grows(scripted: Scripted) -> None:
 @pytest.mark.parametrize(
     ("pid", "name"),
     [(HERE, "the training process"), (SECOND, "worker 2"), (HELPER, "a helper")],
-    ids=["training", "worker", "helper"],
 )
 def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -> None:
-    """Growth is a slope over batches, and the message says in which process most of it is."""
+    """Growth is a slope over batches, and the message names the process with most of it."""
     scripted.memory[pid] = growing(by=100e3)
     message = scripted.run()["memory-grows"]
     assert re.search(rf"100 kB for each batch .* 80 MB in 800 batches, .* {name}.*{pid}", message)
@@ -117,13 +116,13 @@ def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -
     ],
 )
 def test_noise_is_no_growth(scripted: Scripted, memory: Script) -> None:
-    """A little, a buffer that fills, a sawtooth and an outlier are not called growth."""
+    """A little, a buffer that fills, a sawtooth and an outlier do not count as growth."""
     scripted.memory[FIRST] = memory
     assert scripted.run() == {}
 
 
 def test_a_worker_that_starts_late_has_not_grown(scripted: Scripted) -> None:
-    """A process more, once, is no slope."""
+    """One extra process does not count as growth."""
     scripted.pids = (FIRST, HELPER)
     scripted.run(rounds=5)
     scripted.pids = (FIRST, HELPER, SECOND)
@@ -134,7 +133,7 @@ def test_a_worker_that_starts_late_has_not_grown(scripted: Scripted) -> None:
 def test_workers_of_each_epoch_are_one_pool(
     scripted: Scripted, *, kept_anew: float, is_found: bool
 ) -> None:
-    """Where no worker is in all readings, what the pool of them holds is judged."""
+    """If no worker is in all readings, their sum is judged."""
     for epoch in range(9):
         scripted.pids = (HELPER, FIRST + 100 * epoch)
         scripted.memory[scripted.pids[1]] = lambda _, epoch=epoch: PSS + kept_anew * epoch  # type: ignore[misc]
@@ -144,7 +143,7 @@ def test_workers_of_each_epoch_are_one_pool(
 
 
 def test_few_readings_are_not_judged(scripted: Scripted) -> None:
-    """With four readings, the interval of growth is unbounded, which is said."""
+    """Four readings give a finding instead, as the interval is unbounded."""
     scripted.memory[FIRST] = growing(by=1e6)
     found = scripted.run(rounds=4)
     assert set(found) == {"growth-not-judged"}
@@ -153,22 +152,21 @@ def test_few_readings_are_not_judged(scripted: Scripted) -> None:
 
 
 def test_reading_takes_little_of_the_time(scripted: Scripted) -> None:
-    """Where it takes long, as of a very large process, some rounds are left out."""
+    """If reading takes long, some rounds are skipped."""
     scripted.reading_s = 0.2
     scripted.run(rounds=30)
     assert 2 <= scripted.log.describe()["growth_bytes_per_batch"].n <= 6
 
 
 def test_without_the_kernel_there_is_no_figure(scripted: Scripted) -> None:
-    """Where the kernel does not tell a PSS, the fields stay empty."""
-    scripted.log.read(scripted.puller)
+    """Without readings the fields stay empty."""
     log = FootprintLog(scripted.clock)
     assert log.describe() == {}
     assert list(log.findings()) == []
 
 
 def test_files_that_stay_in_shared_memory_are_found(scripted: Scripted) -> None:
-    """Growth of what lasts is named with some of the files, and so is what remains in the end."""
+    """Files that last are found with their names, and again after the close."""
     scripted.files = lambda batches: {f"left-{n}": 100_000 for n in range(batches)}
     message = scripted.run()["shared-memory-grows"]
     assert re.search(r"\d+ files of .* MB in /dev/shm, such as left-", message)
@@ -179,7 +177,7 @@ def test_files_that_stay_in_shared_memory_are_found(scripted: Scripted) -> None:
 
 
 def test_batches_on_their_way_are_not_left(scripted: Scripted) -> None:
-    """Files that come and go do not count, however many, nor what was there before the loader."""
+    """Files that come and go, or are older than the loader, do not count."""
     scripted.files = lambda batches: (
         {"old": 10**9} | {f"psm-{n}": 10_000_000 for n in range(batches, batches + 50)}
     )
@@ -195,7 +193,7 @@ def test_batches_on_their_way_are_not_left(scripted: Scripted) -> None:
 def test_nobody_knows_whose_a_file_is(
     scripted: Scripted, name: str, *, has_others: bool, is_found: bool
 ) -> None:
-    """Files with Python's random names are not judged where another program may have made them."""
+    """Files with Python's random names are not judged if another program may have made them."""
     scripted.has_others = has_others
     scripted.files = lambda batches: {f"{name}{n}": 100_000 for n in range(batches)}
     found = scripted.run()
@@ -206,7 +204,7 @@ def test_nobody_knows_whose_a_file_is(
 
 @pytest.mark.parametrize(("size", "is_left"), [(4_000_000, False), (5_000_000, True)])
 def test_kept_batches_may_remain(scripted: Scripted, size: int, is_left: bool) -> None:
-    """The session keeps a few batches itself; a file beyond their size is left by the loader."""
+    """The session keeps a few batches itself; only larger files are left by the loader."""
     scripted.files = lambda batches: {"one": size} if batches else {}
     assert scripted.run() == {}
     assert (scripted.left() is not None) is is_left
@@ -214,7 +212,7 @@ def test_kept_batches_may_remain(scripted: Scripted, size: int, is_left: bool) -
 
 @pytest.mark.parametrize("is_older", [False, True])
 def test_workers_that_still_run_are_left(scripted: Scripted, *, is_older: bool) -> None:
-    """A child that the loader started and did not end is named; one from before it is not."""
+    """A running child of the loader is named; an older one is not."""
     with subprocess.Popen(["sleep", "60"]) as worker:
         if is_older:
             scripted.log = FootprintLog(scripted.clock)
@@ -228,14 +226,14 @@ def test_workers_that_still_run_are_left(scripted: Scripted, *, is_older: bool) 
 
 
 def test_open_files_that_grow_are_found(scripted: Scripted) -> None:
-    """A file for each batch is named with its process; those of this process remain at the end."""
+    """The process whose open files grow is named."""
     scripted.open = {FIRST: lambda batches: 10 + batches}
     assert re.search(r"by 1 for each batch .* worker 1 ", scripted.run()["open-files-grow"])
     assert scripted.left() is None
 
 
 def test_open_files_that_remain_are_left(scripted: Scripted) -> None:
-    """More descriptors than in the first round are left after the close."""
+    """More descriptors than in the first round are a finding after the close."""
     scripted.open = {HERE: lambda batches: 10 + batches // 10}
     scripted.run()
     assert "80 more open files" in cast(Any, scripted.left()).message

@@ -1,4 +1,4 @@
-"""Sides measured in turns: their order, the deadline, and what is kept."""
+"""Sides measured in turns: their order, the deadline, and the results."""
 
 from collections.abc import Callable
 from math import inf
@@ -10,7 +10,7 @@ from tests.fakes import FakeClock
 
 
 class Sides:
-    """Sides that take a second each; the result of a block is its number."""
+    """Sides of a second each; the result of a block is its number."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -18,7 +18,7 @@ class Sides:
         self.failing: dict[str, float] = {}
 
     def measure(self, side: str) -> int:
-        """Let a second pass, and fail from the side's time of failure on."""
+        """Take a second, and fail from the side's time of failure on."""
         self.clock.sleep(1.0)
         self.measured.append(side)
         if self.clock() >= self.failing.get(side, inf):
@@ -32,7 +32,7 @@ class Sides:
         until_s: float = inf,
         describe_error: Callable[[Exception], str] | None = str,
     ) -> Interleaved[str, int]:
-        """Measure the sides that letters name."""
+        """Measure the sides named by letters."""
         return interleave(
             sides,
             self.measure,
@@ -45,12 +45,12 @@ class Sides:
 
 @pytest.fixture
 def sides(clock: FakeClock) -> Sides:
-    """Sides of which none fails."""
+    """Sides that do not fail."""
     return Sides(clock)
 
 
 def test_every_second_round_is_reversed(sides: Sides) -> None:
-    """No side is always the first, and each keeps its own results."""
+    """No side is always first, and each has its own results."""
     done = sides.interleave("abc", 3)
     assert "".join(sides.measured) == "abccbaabc"
     assert (done.results("a"), done.results("c")) == ([1, 6, 7], [3, 4, 9])
@@ -60,7 +60,7 @@ def test_every_second_round_is_reversed(sides: Sides) -> None:
 
 
 def test_no_side_starts_after_the_deadline(sides: Sides) -> None:
-    """What was measured before is kept, that of an incomplete round too."""
+    """Earlier results are kept, also those of an incomplete round."""
     done = sides.interleave("abc", 2, until_s=4.5)
     assert "".join(sides.measured) == "abccb"
     assert done.rounds == [{"a": 1, "b": 2, "c": 3}, {"c": 4, "b": 5}]
@@ -68,7 +68,7 @@ def test_no_side_starts_after_the_deadline(sides: Sides) -> None:
 
 
 def test_a_side_that_fails_is_left_out(sides: Sides) -> None:
-    """Its earlier results stay, with the reason; the others go on."""
+    """It keeps its earlier results and has a reason; the others go on."""
     sides.failing = {"b": 3.0}
     done = sides.interleave("ab", 3)
     assert "".join(sides.measured) == "abbaa"
@@ -77,14 +77,14 @@ def test_a_side_that_fails_is_left_out(sides: Sides) -> None:
 
 
 def test_it_ends_when_all_sides_have_failed(sides: Sides) -> None:
-    """Whatever the caller wants, nothing is left to measure."""
+    """There are no more rounds, whatever the caller wants."""
     sides.failing = {"a": 0.0, "b": 0.0}
     assert sides.interleave("ab", 9).failures == {"a": "a", "b": "b"}
     assert "".join(sides.measured) == "ab"
 
 
 def test_a_failure_after_the_deadline_takes_nothing_back(sides: Sides) -> None:
-    """It counts only against a side that was never measured."""
+    """It counts only against a side without results."""
     sides.failing = {"b": 3.0}
     assert sides.interleave("ab", 2, until_s=2.5).failures == {}
     sides.failing = {"c": 0.0}

@@ -13,24 +13,24 @@ from tests.jobs import leaking_loaders
 from tests.jobs.leaking_loaders import KEPT_BYTES, OWN_FOLDER
 
 FILE = leaking_loaders.__file__
-OF_FOOTPRINTS = {"memory-grows", "shared-memory-grows", "open-files-grow", "left-after-close"}
+FINDINGS = {"memory-grows", "shared-memory-grows", "open-files-grow", "left-after-close"}
 
 
 @pytest.fixture(autouse=True)
 def _own_shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count no files of tests that run at the same time."""
+    """Ignore files of tests that run at the same time."""
     monkeypatch.setenv(OWN_FOLDER, str(tmp_path))
 
 
 def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
-    """Measure a loader until growth is judged; return the findings about its footprint too."""
+    """Measure a loader until growth is judged; return its footprint's findings too."""
     for budget_s in (4.0, 16.0, 64.0):
         request = MeasureRequest(accelerator="emulated:5ms", budget_s=budget_s)
         found = run_measurement(child_command(f"{FILE}:{loader}", None, None), request)
-        # On a busy machine, few rounds fit into the smallest budget.
+        # On a busy machine, few rounds fit in the smallest budget.
         if not any(each.name == "growth-not-judged" for each in found.findings):
             break
-    messages = {each.name: each.message for each in found.findings if each.name in OF_FOOTPRINTS}
+    messages = {each.name: each.message for each in found.findings if each.name in FINDINGS}
     return found, messages
 
 
@@ -39,7 +39,7 @@ def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
     [("leaking_here", "the training process"), ("leaking_worker", "worker 1")],
 )
 def test_memory_that_grows_is_found_where_it_grows(loader: str, process: str) -> None:
-    """A MiB kept of each batch is the slope, and its process is named."""
+    """The slope is a MiB per batch, and the process is named."""
     found, messages = measure(loader)
     assert set(messages) == {"memory-grows"}
     assert f" {process} (pid" in messages["memory-grows"]
@@ -50,7 +50,7 @@ def test_memory_that_grows_is_found_where_it_grows(loader: str, process: str) ->
 
 
 def test_files_left_in_shared_memory_are_found() -> None:
-    """They grow with the batches, and remain after the loader was closed."""
+    """The files grow with the batches, and remain after the close."""
     _, messages = measure("leaving_files")
     assert set(messages) == {"shared-memory-grows", "left-after-close"}
     for message in messages.values():
@@ -58,7 +58,7 @@ def test_files_left_in_shared_memory_are_found() -> None:
 
 
 def test_a_healthy_loader_is_not_blamed() -> None:
-    """Nothing grows and nothing is left, and its peak holds at least this interpreter."""
+    """It has no finding, and its peak is at least that of an interpreter."""
     found, messages = measure("healthy")
     assert messages == {}
     assert found.peak_pss_bytes is not None

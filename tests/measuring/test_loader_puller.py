@@ -1,4 +1,4 @@
-"""Pulling a loader on a clock that the loader itself moves."""
+"""Pulling and draining a loader on a clock that the loader itself moves."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,23 +11,15 @@ import pytest
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
-from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
-from tests.fakes import FakeClock, paced
-from tests.measuring.loops import start_puller
+from netpipe.measuring.loader_puller import _MAX_BATCHES, PulledBatches, Puller
+from tests.fakes import FakeClock
+from tests.measuring.simulated import paced, start_puller
 
 AMPLE_S = 60.0
 
 
-def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
-    """Starting workers takes its time once; the batches after it have their own gaps."""
-    puller = start_puller(clock, [3.0, 0.5, 0.25])
-    assert (puller.first_batch, puller.first_batch_s) == (0, 3.0)
-    assert puller.pull() == (1, 0.5)
-    assert puller.pull() == (2, 0.25)
-
-
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
-    """A block holds the gap of each batch and the CPU time of all processes in between."""
+    """A block has the gap of each batch, and the CPU time of all processes."""
     puller = start_puller(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
     block = puller.pull_flat_out(0.5)
     assert block.gaps_s == pytest.approx((0.1, 0.3, 0.1, 0.3))
@@ -37,22 +29,12 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "enough_s", "batches"),
-    [
-        (0, 0.1, 2),
-        (0, 0.2, 4),
-        (0, 0.5, 4),
-        (0, 0.6, 6),
-        (4, 0.2, 4),
-        (4, 0.3, 8),
-        (4, 1.0, 8),
-        (4, 1.1, 12),
-        (4, 2.1, 20),
-    ],
+    [(0, 0.1, 2), (0, 0.2, 4), (0, 0.6, 6), (4, 0.2, 4), (4, 0.3, 8), (4, 1.1, 12), (4, 2.1, 20)],
 )
 def test_pulling_flat_out_takes_its_time(
     clock: FakeClock, workers: int, enough_s: float, batches: int
 ) -> None:
-    """It ends with the first whole burst after its time; one is enough if it takes it twice."""
+    """It ends with a whole burst; one is enough if it takes twice the time."""
     puller = start_puller(clock, repeat(0.125), children=workers)
     assert len(puller.pull_flat_out(enough_s).gaps_s) == batches
     assert puller.pull()[0] == batches + 1
@@ -65,38 +47,38 @@ def test_pulling_flat_out_takes_its_time(
 def test_a_block_holds_several_bursts(
     clock: FakeClock, whole_bursts: bool, enough_s: float, batches: int
 ) -> None:
-    """Of ten batches every 0.5 s a block lasts five waits, but not ten times its time."""
+    """With ten batches every 0.5 s, a block lasts five waits, up to ten times its time."""
     puller = start_puller(clock, [0.0, *([0.5] + 9 * [0.0]) * 12])
     assert len(puller.pull_flat_out(enough_s, whole_bursts=whole_bursts).gaps_s) == batches
 
 
 def test_pulling_a_free_loader_ends_after_a_number_of_batches(clock: FakeClock) -> None:
-    """A loader on which no time passes is pulled only so often."""
+    """A loader that takes no time does not block the measurement."""
     assert len(start_puller(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
 def test_a_group_holds_a_batch_of_every_worker(clock: FakeClock, workers: int, group: int) -> None:
-    """Workers deliver in bursts of one batch each, so pulls are averaged over a burst."""
+    """Pulls are averaged over a burst of one batch from each worker."""
     assert start_puller(clock, repeat(0.1), children=workers).group == group
 
 
 def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
-    """Its start is outside the waits, and its first batch counts as one that it gave."""
+    """Its start is outside the waits, and its first batch counts as given."""
     puller = start_puller(clock, [3.0, 0.5, 0.25])
-    assert puller.pulled == 1
+    assert (puller.first_batch, puller.first_batch_s, puller.pulled) == (0, 3.0, 1)
     assert [puller.pull() for _ in range(5)] == [(1, 0.5), (2, 0.25), (1, 0.5), (2, 0.25), (1, 0.5)]
     assert clock() == 3 * 3.0 + 2.0
     assert (puller.pulled, puller.restarts) == (8, 2)
 
 
 def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
-    """Nothing is known of it before a loader has ended; then it has what is left of its length."""
+    """Its length is unknown until the loader has ended once."""
     puller = start_puller(clock, [0.1] * 5)
     assert puller.epoch_has(1000)
     for _ in range(5):
         puller.pull()
-    # The sixth is the second one's first, which is no wait: so the seventh was pulled too.
+    # The sixth is the first of an epoch, which is not a wait, so the seventh was pulled too.
     assert (puller.epoch_batches, puller.pulled) == (5, 7)
     assert puller.epoch_has(3)
     assert not puller.epoch_has(4)
@@ -108,7 +90,7 @@ def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
 def test_the_next_epoch_begins_when_batches_run_short(
     clock: FakeClock, batches: int, restarts: int, left: int
 ) -> None:
-    """It begins where this one has too few batches left, once; no epoch has more than it has."""
+    """It begins once, if this one has too few batches left and a new one has more."""
     puller = start_puller(clock, [0.1] * 5)
     puller.ensure_epoch_has(99)
     assert puller.restarts == 0
@@ -122,7 +104,7 @@ def test_the_next_epoch_begins_when_batches_run_short(
 
 
 def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
-    """What is measured within an epoch takes no more batches than it has."""
+    """A block within an epoch takes no more batches than the epoch has."""
     puller = start_puller(clock, [0.1] * 20)
     for _ in range(20):
         puller.pull()
@@ -135,18 +117,13 @@ def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
 
 
 def test_a_loader_of_one_batch_restarts_for_each(clock: FakeClock) -> None:
-    """Where every batch needs a start, a start is what a batch takes."""
+    """If every batch needs a start, the start counts."""
     assert start_puller(clock, [1.0]).pull() == (0, 1.0)
 
 
 @dataclass
 class Closable:
-    """An iterator of two batches that notes when it is made and closed.
-
-    Attributes:
-        events: Where it notes it.
-        released: What its workers wait for before they end.
-    """
+    """An iterator of two batches that adds to `events`, and whose close waits for `released`."""
 
     events: list[str]
     released: Event | None = None
@@ -171,7 +148,7 @@ class Closable:
 
 
 def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
-    """The iterator that has ended is closed, and before another one is made."""
+    """The iterator that has ended is closed before another one is made."""
     events: list[str] = []
     puller = Puller(lambda: Closable(events), clock)
     for _ in range(2):
@@ -182,7 +159,7 @@ def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
 def test_a_restart_does_not_wait_forever_for_the_old_loader_to_close(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Workers that never stop at an epoch's end cost a moment, and not the measurement."""
+    """Workers that do not stop at the end of an epoch do not stop the measurement."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     released = Event()
     puller = Puller(lambda: Closable([], released), clock)
@@ -190,22 +167,24 @@ def test_a_restart_does_not_wait_forever_for_the_old_loader_to_close(
     released.set()
 
 
-@pytest.mark.parametrize("made", [None, 3, lambda: None])
-def test_a_loader_must_be_iterable(clock: FakeClock, made: Any) -> None:
-    """The error names the type of what another factory returned."""
-    with pytest.raises(MisuseError, match=rf"loader\(\).*iterable.*found {type(made).__name__}"):
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (None, r"loader\(\).*iterable.*found NoneType"),
+        (3, "found int"),
+        (lambda: None, "found function"),
+        ([], "gave no batch"),
+    ],
+)
+def test_a_loader_must_give_batches(clock: FakeClock, made: Any, words: str) -> None:
+    """A factory must return an iterable, which must not be empty."""
+    with pytest.raises(MisuseError, match=words):
         Puller(lambda: made, clock)
-
-
-def test_a_loader_must_give_a_batch(clock: FakeClock) -> None:
-    """An empty loader is misused; it is not started again and again."""
-    with pytest.raises(MisuseError, match="gave no batch"):
-        Puller(list, clock)
 
 
 @dataclass
 class Once:
-    """A loader factory that makes a loader of `length` batches only once; then it does `then`."""
+    """A factory that makes a loader of `length` batches once, and then calls `then`."""
 
     length: int
     then: Callable[[], Any]
@@ -240,7 +219,7 @@ def raising(error: Exception) -> Callable[[], Any]:
 def test_a_loader_that_cannot_be_started_again_has_ended(
     clock: FakeClock, then: Callable[[], Any], how: str
 ) -> None:
-    """The error has the number of its batches and why there are no more."""
+    """The error has the number of its batches and the reason."""
     puller = Puller(Once(3, then), clock)
     assert [puller.pull()[0] for _ in range(2)] == [1, 2]
     with pytest.raises(LoaderEndedError, match="ended after 3 batches") as caught:
@@ -249,35 +228,23 @@ def test_a_loader_that_cannot_be_started_again_has_ended(
     assert (puller.pulled, puller.restarts) == (3, 0)
 
 
-def test_an_iterator_that_is_handed_out_again_has_ended(clock: FakeClock) -> None:
-    """A factory that returns the iterator it has returned before starts nothing."""
-    only = iter([1, 2, 3])
-    puller = Puller(lambda: only, clock)
-    with pytest.raises(LoaderEndedError, match="after 3 batches"):
-        puller.pull_flat_out(1.0)
-
-
 @dataclass
 class Listener(Watch):
-    """Notes its calls."""
+    """A watch that notes its calls."""
 
     noted: list[Any] = field(default_factory=list)
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note a wait, or its end."""
+        """Note a wait or its end."""
         self.noted.append((since_s, "starts") if starts else since_s)
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
         """Note that there are workers."""
         self.noted.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
 
-    def begin_rounds(self) -> None:
-        """Note the end of the start-up."""
-        self.noted.append("rounds")
-
 
 def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
-    """The watch hears when each batch is asked for, and when it has come or failed."""
+    """The watch is told when a batch is requested, and when it has come or failed."""
 
     def loader() -> Iterator[int]:
         clock.sleep(1.0)
@@ -294,7 +261,7 @@ def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
 
 
 def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) -> None:
-    """Who starts another one has not been waiting since then."""
+    """The wait ends with the error."""
     watch = Listener()
 
     def loader() -> Iterable[int]:
@@ -306,12 +273,12 @@ def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) ->
 
 
 def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
-    """The watch has noted the wait when `loader()` is called, and when `iter()` is."""
+    """The wait is noted before `loader()` and `iter()` are called."""
     watch = Listener()
     noted: list[Any] = []
 
     class Loader:
-        """Notes what the watch has noted when it is made and iterated over."""
+        """Copies the notes when it is made and iterated over."""
 
         def __init__(self) -> None:
             noted.append(list(watch.noted))
@@ -325,7 +292,7 @@ def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
 
 
 def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
-    """The watch hears that the next batch may take its time, and which workers are the new ones."""
+    """The watch is told that the next batch may take long, and of the new workers."""
     watch = Listener()
     puller = Puller(lambda: paced(clock, [1.0, 1.0]), clock, watch)
     watch.noted.clear()
@@ -334,62 +301,152 @@ def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
     assert watch.noted == [1.0, None, 2.0, (2.0, "starts"), "workers", None, 3.0, None]
 
 
-def test_a_failed_loader_differs_from_an_ended_one(clock: FakeClock) -> None:
-    """Its exception is the cause, and the message has it and how many batches came before."""
+@pytest.mark.parametrize(
+    ("error", "raised", "words"),
+    [
+        (OSError("disk gone"), LoaderFailedError, "57 batches: OSError"),
+        (InputError("data/", "index", "be there", "none"), InputError, r"^data/: index"),
+    ],
+)
+def test_a_failure_of_the_loader_is_explained(
+    clock: FakeClock, error: Exception, raised: type[Exception], words: str
+) -> None:
+    """The message has the number of batches before it; an error for the user is not wrapped."""
 
     def loader() -> Iterator[int]:
         yield from range(57)
-        raise OSError("disk gone")
+        raise error
 
     puller = Puller(loader, clock)
-    with pytest.raises(LoaderFailedError, match="57 batches: OSError") as caught:
+    with pytest.raises(raised, match=words) as caught:
         puller.pull_flat_out(1.0)
-    assert isinstance(caught.value.__cause__, OSError)
-
-
-def test_an_input_error_of_the_loader_is_not_wrapped(clock: FakeClock) -> None:
-    """An error that is meant for the user needs no other one around it."""
-
-    def loader() -> Iterator[int]:
-        yield 0
-        raise InputError("data/", "index", "be there", "none")
-
-    with pytest.raises(InputError, match=r"^data/: index"):
-        Puller(loader, clock).pull()
+    assert caught.value is error or caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize(("threads", "batches"), [(0, 16), (16, 32)])
 def test_one_burst_of_reader_threads_is_not_enough(
     clock: FakeClock, threads: int, batches: int
 ) -> None:
-    """Their batches come after the slowest read; two bursts even that out, processes need none."""
+    """Batches of reader threads wait for the slowest read, so a block has two bursts of them."""
     puller = start_puller(clock, repeat(0.05), children=16)
     puller._reader_threads = threads
     assert len(puller.pull_flat_out(0.25).gaps_s) == batches
 
 
-def test_the_typical_load_time_is_the_median_of_bursts(clock: FakeClock) -> None:
-    """Of two workers, whose batches come in pairs, a pair's mean counts, and no stutter."""
-    puller = start_puller(
-        clock, chain([0.0], cycle([0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0])), children=2
-    )
-    block = puller.pull_flat_out(15.0)
+def test_the_typical_load_time_is_the_median_of_bursts() -> None:
+    """With two workers, the median over pairs of batches leaves stutters out."""
+    block = PulledBatches((0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0), cpu_s=0.0, group=2)
     assert block.typical_s_per_batch == pytest.approx(0.1)
     assert block.s_per_batch > 1.0
 
 
 def test_closing_stops_the_loader(clock: FakeClock) -> None:
-    """A loader that can be closed is; one that cannot is left alone."""
-    ended: list[bool] = []
+    """A loader is closed if it has a `close`."""
+    events: list[str] = []
+    closable = Closable(events)
+    for made in (closable, [1, 2, 3]):
+        Puller(lambda made=made: made, clock).close()  # type: ignore[misc]
+    assert events == ["made", "closed"]
 
-    def loader() -> Iterator[int]:
-        try:
-            yield from paced(clock, repeat(0.0))
-        finally:
-            ended.append(True)
 
-    made: list[Callable[[], Iterable[int]]] = [loader, lambda: [1, 2, 3]]
-    pullers = [Puller(loader, clock) for loader in made]
-    for puller in pullers:
-        puller.close()
-    assert ended == [True]
+BUFFERED_S, STEADY_S = 0.001, 0.1
+ENOUGH_S = 15 * STEADY_S  # for a sure judgement
+
+
+def buffered(count: int) -> Iterator[float]:
+    """Return the gaps of a loader whose buffers hold `count` batches."""
+    return chain(repeat(BUFFERED_S, count), repeat(STEADY_S))
+
+
+@pytest.mark.parametrize("count", [0, 40, 400])
+def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
+    """It stops soon after the last buffered batch, and returns their number."""
+    puller = start_puller(clock, buffered(count))
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
+    """One slow batch among buffered ones does not count as an empty buffer."""
+    gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
+    puller = start_puller(clock, gaps_s)
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_draining_compares_with_the_typical_load_time(clock: FakeClock) -> None:
+    """The mean of a stuttering loader exceeds most of its batches, so the median is compared."""
+    stutters = cycle([0.004] * 13 + [0.080])
+    puller = start_puller(clock, chain(repeat(0.0001, 100), stutters))
+    drained, lent = puller.drain(0.0094, 0.004, ENOUGH_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(100, abs=15)
+
+
+def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
+    """Buffers too large to be emptied in time are reported as not drained."""
+    puller = start_puller(clock, repeat(BUFFERED_S))
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=1.0)
+    assert not drained
+    assert lent == pytest.approx(1000, abs=2)
+    assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
+
+
+def test_no_more_comes_out_of_buffers_than_was_made(clock: FakeClock) -> None:
+    """A loader that gives more batches has become faster, and is drained after a block's time."""
+    fast_s = 0.2 * STEADY_S
+    gaps_s = chain(repeat(STEADY_S, 11), repeat(BUFFERED_S, 40), repeat(fast_s))
+    puller = start_puller(clock, gaps_s)
+    for _ in range(10):
+        puller.pull()
+    most = puller.bound_buffered(STEADY_S)
+    assert most == pytest.approx(11, abs=1)
+    started_s = clock()
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0, most_buffered=most)[0]
+    assert clock() - started_s == pytest.approx(ENOUGH_S, abs=2 * fast_s)
+    assert puller.pull()[1] == pytest.approx(fast_s)
+
+
+def test_a_loader_that_has_become_slower_is_drained(clock: FakeClock) -> None:
+    """Its buffers can hold only batches made since the last drain."""
+    gaps_s = chain(repeat(BUFFERED_S, 501), repeat(STEADY_S, 10), buffered(10))
+    puller = start_puller(clock, gaps_s)
+    for _ in range(500):
+        puller.pull()
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
+    clock.sleep(1.0)
+    most = puller.bound_buffered(STEADY_S)
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0, most_buffered=most)[0]
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+@pytest.mark.parametrize(
+    ("enough_s", "batches"), [(0.3, 2), (3.9, 2), (4.0, 4), (9.9, 8), (10.0, 10), (99.0, 10)]
+)
+def test_a_slow_loader_is_drained_with_few_batches(
+    clock: FakeClock, enough_s: float, batches: int
+) -> None:
+    """Batches of a second each are pulled for the allowed time, and at least one burst."""
+    puller = start_puller(clock, chain([0.0], repeat(1.0)))
+    assert puller.drain(1.0, 1.0, enough_s, limit_s=20.0) == (True, 0.0)
+    assert clock() == batches
+
+
+@pytest.mark.parametrize(
+    ("use_s", "looks"),
+    [
+        ([], 1),
+        ([0.0, 0.0], 1),
+        ([0.0, 0.03, 0.0, 0.03, 0.0, 0.001], 3),
+        ([0.03] * 1000, 17),
+    ],
+)
+def test_waiting_for_full_buffers_ends_when_the_loader_is_quiet(
+    clock: FakeClock, use_s: list[float], looks: int
+) -> None:
+    """It ends when the loader uses next to no CPU, or at its limit of half a second."""
+    puller = start_puller(clock, repeat(0.0), use_s=use_s)
+    puller.wait_for_full_buffers(limit_s=0.5)
+    assert clock() == pytest.approx(looks * 0.03)

@@ -1,4 +1,4 @@
-"""Loaders that pause now and then, for longer than the steps in flight hide."""
+"""Loaders with pauses that are longer than steps in flight hide."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from netpipe.measuring import rounds, training_loop
+from netpipe.measuring import rounds
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training import training_loop
+from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import Device, Measurement
 from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
@@ -22,7 +23,7 @@ BUDGET_S = 20.0
 _STEPS_IN_FLIGHT = 2
 
 Simulate = Callable[[Iterable[float], float, float], Measurement]
-"""Measures a loader with such gaps and a step of such a time, within such a budget, in seconds."""
+"""Measures a loader with these gaps and a step of this time, within a budget, in seconds."""
 
 _DEVICE = Device(key="emulated-step", kind="a step", platform="emulated")
 
@@ -68,7 +69,7 @@ def gaps(usual_s: float, pause_s: float, every: int, noise: float = 0.03) -> Ite
 def test_a_fast_loader_with_rare_pauses_is_jitter(
     simulate: Simulate, clock: FakeClock, pause_s: float, every: int, depth: int
 ) -> None:
-    """Each round holds as many pauses as any other, so its times are those of all rounds."""
+    """Each round holds as many pauses as any other, so rounds agree."""
     gaps_s = gaps(0.004, pause_s, every)
     found = simulate(prefetched(clock, gaps_s, depth) if depth else gaps_s, 0.030, 30.0)
     assert judge(found).kind == "jitter"
@@ -83,7 +84,7 @@ def test_a_fast_loader_with_rare_pauses_is_jitter(
 
 @dataclass(frozen=True)
 class Case:
-    """A loader whose pauses cost training 8% to 50% of its time, at least four in the budget."""
+    """A loader with at least four pauses in the budget, which cost 8% to 50% of the time."""
 
     step_s: float
     usual_s: float
@@ -94,7 +95,7 @@ class Case:
 
     @classmethod
     def draw(cls, seed: int) -> "Case":
-        """Return a random case whose mean load time does not exceed the step by far."""
+        """Return a random case whose mean load time is below 1.2 steps."""
         random = Random(seed)
         while True:
             step_s = 10 ** random.uniform(-2.1, -1.2)
@@ -109,13 +110,13 @@ class Case:
                 return cls(step_s, usual_s, pause_s, every, depth, random.choice([0.02, 0.1, 0.3]))
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the right verdicts: near the step, the mean load time may name it too."""
+        """Return the right verdicts, two if the mean load time is near the step."""
         is_slow = self.usual_s + self.pause_s / self.every > 0.95 * self.step_s
         return ("jitter", "loader-bound") if is_slow else ("jitter",)
 
 
 def test_pauses_that_cost_time_are_named(simulate: Simulate, clock: FakeClock) -> None:
-    """At most 2 of 40 random cases stay open, and none is healthy."""
+    """At most 2 of 40 random cases are inconclusive, and none is healthy."""
     called: list[tuple[str, Case]] = []
     for case in map(Case.draw, range(40)):
         gaps_s = gaps(case.usual_s, case.pause_s, case.every, case.noise)
@@ -130,12 +131,12 @@ def test_pauses_that_cost_time_are_named(simulate: Simulate, clock: FakeClock) -
 
 @pytest.mark.parametrize("every", [100, 150])
 def test_a_pause_in_a_hundred_batches_is_not_healthy(simulate: Simulate, every: int) -> None:
-    """The rounds of a clear case, which hold fewer steps, do not end before it shows."""
+    """The short rounds of a clear case do not end before the pause shows."""
     assert judge(simulate(gaps(0.003, 0.6, every), 0.030, BUDGET_S)).kind == "jitter"
 
 
 def test_health_says_over_how_many_batches(simulate: Simulate, clock: FakeClock) -> None:
-    """A steady loader ends early, once a pause that comes four times would have shown."""
+    """A steady loader ends early, after enough batches to show a pause that comes four times."""
     found = simulate(repeat(0.003), 0.030, BUDGET_S)
     assert clock() < 0.75 * BUDGET_S
     assert found.watched_batches >= BUDGET_S / 0.030 / 4
@@ -143,14 +144,14 @@ def test_health_says_over_how_many_batches(simulate: Simulate, clock: FakeClock)
 
 
 def test_hidden_pauses_are_healthy(simulate: Simulate, clock: FakeClock) -> None:
-    """A deep buffer hides them, and the finding beside the verdict still says that they come."""
+    """A deep buffer hides pauses, which are still a finding."""
     found = simulate(prefetched(clock, gaps(0.004, 0.4, 25), 32), 0.030, BUDGET_S)
     assert judge(found).kind == "healthy"
     assert "pauses" in {finding.name for finding in found.findings}
 
 
 def watched(waits_s: list[float], burst_s: float = 0.01, step_s: float = 1.0) -> Pauses:
-    """Watch such waits for batches beside a step of such a time."""
+    """Watch the waits for batches."""
     pauses = Pauses(step_s)
     pauses.watch(waits_s, burst_s)
     return pauses
@@ -166,17 +167,17 @@ def watched(waits_s: list[float], burst_s: float = 0.01, step_s: float = 1.0) ->
         ([0.01] * 9 + [9.0] + [0.01] * 30, 40),
         (([0.01] * 6 + [1.02]) * 3, 7),
         ([1.02, *[0.01] * 7, 1.02, *[0.01] * 7, 1.02], 8),
-        ([1.02, *[0.01] * 2, 1.02, *[0.01] * 12, 1.02], 32),  # at random: four of them
+        ([1.02, *[0.01] * 2, 1.02, *[0.01] * 12, 1.02], 32),  # four random pauses
         ([], 1),
     ],
 )
 def test_a_cycle_holds_a_pause(waits_s: list[float], cycle: int) -> None:
-    """A pause outlasts a burst by a step, and all of them cost 5% of the steps."""
+    """Pauses exceed a burst by a step, and matter if they cost 5% of the steps."""
     assert watched(waits_s).cycle == cycle
 
 
 def test_distances_end_with_a_block() -> None:
-    """Batches between two blocks are not watched, so a distance ends with its block."""
+    """Batches between two blocks are not watched."""
     pauses = watched([0.01] * 9 + [2.0])
     pauses.watch([2.0, *[0.01] * 3, 2.0], 0.01)
     assert pauses.cycle == 4
@@ -184,7 +185,7 @@ def test_distances_end_with_a_block() -> None:
 
 
 def test_the_finding_has_the_pauses() -> None:
-    """It says how many batches came after a pause, and how long one is on average."""
+    """It has the number of batches after a pause, and the mean pause."""
     found = watched([*[0.01] * 8, 2.01, 4.01]).describe()
     assert (found.name, found.message) == (
         "pauses", "2 of 10 batches came after a pause; a pause takes 3 s on average",

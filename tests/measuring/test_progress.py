@@ -1,4 +1,4 @@
-"""How far a session is: written by its process, read by the one that waits for it."""
+"""The progress of a session: written by its process, read by its parent."""
 
 import re
 import sys
@@ -36,12 +36,12 @@ def wait_until_seen(what):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where a session says how far it is."""
+    """The file of the progress."""
     return tmp_path / "progress.json"
 
 
 class Recorder:
-    """Notes the progress, and leaves a file for each phase, so that a child can go on."""
+    """Notes the progress, and makes a file for each phase, for which the child waits."""
 
     def __init__(self, here: Path) -> None:
         self.seen: list[Progress] = []
@@ -55,14 +55,14 @@ class Recorder:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    """Nothing is noted yet."""
+    """A recorder without notes."""
     return Recorder(tmp_path)
 
 
 def test_the_remaining_time_needs_a_known_total(
     file: Path, clock: FakeClock, recorder: Recorder
 ) -> None:
-    """While nobody knows how long it takes nothing is done of it; from then on it is."""
+    """Elapsed time counts only from the first known total."""
     writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
     for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
         writer.enter_phase("measuring", of_s, detail)
@@ -79,7 +79,7 @@ def test_the_remaining_time_needs_a_known_total(
 def test_threads_write_one_after_the_other(
     file: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watchdog notes a slow start while the loader may be there: no file mixes both."""
+    """The watchdog and the main thread do not write the file at once."""
     writer, writing, counts = ProgressWriter(file, clock), [0], []
     other = Thread(target=writer.enter_phase, args=["making the step"])
 
@@ -100,7 +100,7 @@ def test_threads_write_one_after_the_other(
 def test_a_long_activity_is_repeated_with_its_elapsed_time(
     file: Path, clock: FakeClock, recorder: Recorder
 ) -> None:
-    """The progress is passed on twice a second, and stops at its end."""
+    """The progress is passed on twice a second, up to its total."""
     writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
     writer.enter_phase("rounds", 1.2)
     for _ in range(8):
@@ -113,7 +113,7 @@ def test_a_long_activity_is_repeated_with_its_elapsed_time(
 def test_a_session_that_says_nothing_yet_starts(
     file: Path, clock: FakeClock, recorder: Recorder
 ) -> None:
-    """The progress of a process that still imports is repeated too."""
+    """A process that still imports has progress too."""
     reader = ProgressReader(file, recorder, clock)
     for _ in range(4):
         reader.poll()
@@ -122,12 +122,12 @@ def test_a_session_that_says_nothing_yet_starts(
 
 
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
-    """Progress that cannot be written is no error."""
+    """Progress that cannot be written does not fail."""
     ProgressWriter(tmp_path / "gone" / "progress.json", clock).enter_phase("rounds", 1.0)
 
 
 def command(here: Path, rest: str) -> list[str]:
-    """Give the command of a child that tells how far it is."""
+    """Return the command of a child that writes its progress."""
     return [sys.executable, "-c", CHILD.format(here=str(here)) + rest]
 
 
@@ -135,7 +135,7 @@ def command(here: Path, rest: str) -> list[str]:
 def test_progress_arrives_while_the_session_runs(
     tmp_path: Path, recorder: Recorder, kind: str
 ) -> None:
-    """The parent gets every phase of a child, in order, before the result."""
+    """The parent gets every phase, in order, before the result."""
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
     rest = (
@@ -167,11 +167,7 @@ def test_a_failing_listener_ends_the_session(tmp_path: Path) -> None:
 
 
 class SlowRecorder(Watch):
-    """Notes what a measurement says, and takes long over it.
-
-    Args:
-        clock: Seconds, of which each phase takes two.
-    """
+    """A watch that notes each phase, which takes two seconds."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.seen: list[tuple[str, float, str]] = []
@@ -184,7 +180,7 @@ class SlowRecorder(Watch):
 
 
 def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) -> None:
-    """First what it starts, then each round of about so many, of a time that is known by then."""
+    """The phases come in order, and rounds have a number, an estimated total and a budget."""
     recorder = SlowRecorder(clock)
     found = rehearse(budget_s=60.0, watch=recorder)
     phases = [phase for phase, _, _ in recorder.seen]
@@ -207,7 +203,7 @@ def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) 
 
 
 def test_no_progress_is_reported_inside_timed_windows(rehearse: Rehearse, clock: FakeClock) -> None:
-    """However long it takes to say it, it is in none of the times."""
+    """The time to report it is in none of the times."""
     found = rehearse(budget_s=60.0, watch=SlowRecorder(clock))
     assert found.load_s_per_batch.high == pytest.approx(LOAD_S)
     assert found.step_s.high == pytest.approx(STEP_S)

@@ -1,4 +1,4 @@
-"""Tokens per second and MFU of the real loop, and why they are not known."""
+"""Tokens per second and MFU of the real loop, or the reason that they are not known."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,11 +16,12 @@ from netpipe.jobs.result_files import partial_result_file
 from netpipe.measuring.child import serve
 from netpipe.measuring.rates import count_by_xla
 from netpipe.measuring.request import Factories, MeasureRequest
-from netpipe.measuring.step_runner import StepRunner, count_batch
+from netpipe.measuring.training.step_runner import StepRunner, count_batch
 from netpipe.results.measurement import Device
 from tests.fakes import FakeClock
 from tests.measurements import CPU, EMULATED, GPU
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
+from tests.measuring.simulated import paced
 
 REAL_S = LOAD_S + STEP_S
 H200_FLOPS = 989e12
@@ -30,7 +31,7 @@ W = jnp.ones((64, 64), jnp.float32)
 
 
 def batches(clock: FakeClock, *tokens: int) -> Callable[[], Iterator[Any]]:
-    """Return a loader of batches of 2 x 4 places; they hold these numbers of tokens, in turn."""
+    """Return a loader of batches of 2 x 4 positions with these numbers of tokens, in turn."""
 
     def loader() -> Iterator[Any]:
         for count in cycle(tokens):
@@ -42,7 +43,7 @@ def batches(clock: FakeClock, *tokens: int) -> Callable[[], Iterator[Any]]:
 
 
 def test_tokens_are_those_of_the_real_loop(clock: FakeClock, rehearse: Rehearse) -> None:
-    """The tokens of a batch without its padding, over the time of a real step."""
+    """Tokens without padding count, over the time of a real step."""
     found = rehearse(loader=batches(clock, 6))
     assert found.tokens_per_s is not None
     assert found.tokens_per_s.median == pytest.approx(6 / REAL_S)
@@ -51,36 +52,25 @@ def test_tokens_are_those_of_the_real_loop(clock: FakeClock, rehearse: Rehearse)
 
 
 def test_tokens_are_the_mean_over_batches(clock: FakeClock, rehearse: Rehearse) -> None:
-    """Batches of all rounds count, not only the first two, which have few tokens here."""
+    """The batches of all rounds count, not only the first two with few tokens."""
     found = rehearse(loader=batches(clock, 1, 1, *[8] * 10_000))
     assert found.tokens_per_s is not None
     assert found.tokens_per_s.median * REAL_S > 4.5
 
 
 def test_a_batch_without_a_segmentation_counts_examples(rehearse: Rehearse) -> None:
-    """Its rows, and the unit says so: zeros may be tokens."""
-    found = rehearse()
+    """The unit is its rows, and each device has its part of them."""
+    found = rehearse(device=replace(GPU, count=8))
     assert found.tokens_per_s is not None
     assert found.tokens_per_s.median == pytest.approx(2 / REAL_S)
     assert found.tokens_unit == "examples"
-
-
-def test_a_batch_is_that_of_all_devices_of_the_host(rehearse: Rehearse) -> None:
-    """Each device has its part of the tokens."""
-    found = rehearse(device=replace(GPU, count=8))
     assert found.tokens_per_s_per_device is not None
     assert found.tokens_per_s_per_device.median == pytest.approx(2 / REAL_S / 8)
 
 
 def test_batches_without_arrays_have_no_tokens(clock: FakeClock, rehearse: Rehearse) -> None:
-    """It is said, and never shown as 0."""
-
-    def texts() -> Iterator[Any]:
-        while True:
-            clock.sleep(LOAD_S)
-            yield {"text": "x"}
-
-    found = rehearse(loader=texts)
+    """The measurement has the reason, and not 0."""
+    found = rehearse(loader=lambda: paced(clock, repeat(LOAD_S), {"text": "x"}))
     assert (found.tokens_per_s, found.tokens_per_s_per_device) == (None, None)
     assert "no arrays" in found.not_known["tokens_per_s"]
     empty = rehearse(loader=batches(clock, 0))
@@ -90,7 +80,7 @@ def test_batches_without_arrays_have_no_tokens(clock: FakeClock, rehearse: Rehea
 
 @pytest.mark.parametrize("flops", [1e12, lambda: 1e12], ids=["number", "callable"])
 def test_mfu_is_over_the_peak_of_all_devices(rehearse: Rehearse, flops: Any) -> None:
-    """The FLOPs that are given, over the time of a real step and the peak of the table."""
+    """It is the given FLOPs over the time of a real step and the peak of the table."""
     found = rehearse(device=replace(GPU, count=2), flops_per_step=flops)
     assert found.mfu is not None
     assert found.mfu.median == pytest.approx(1e12 / REAL_S / (2 * H200_FLOPS))
@@ -98,34 +88,27 @@ def test_mfu_is_over_the_peak_of_all_devices(rehearse: Rehearse, flops: Any) -> 
 
 
 def test_flops_are_counted_where_none_are_given(clock: FakeClock, rehearse: Rehearse) -> None:
-    """XLA counts those of a step without a loop."""
+    """XLA counts the FLOPs of a step without a loop."""
 
     def step(state: Any, batch: Any) -> Any:
         clock.sleep(STEP_S)
         return state, {"loss": (batch["x"] @ state).sum()}
 
-    def loader() -> Iterator[Any]:
-        while True:
-            clock.sleep(LOAD_S)
-            yield {"x": X}
-
-    found = rehearse(loader=loader, step=lambda: (W, step))
+    found = rehearse(loader=lambda: paced(clock, repeat(LOAD_S), {"x": X}), step=lambda: (W, step))
     assert found.mfu is not None
     assert found.mfu.median * REAL_S * H200_FLOPS == pytest.approx(2 * 8 * 64 * 64, rel=0.1)
 
 
 @pytest.mark.parametrize("device", [CPU, MIG], ids=["cpu", "mig"])
 def test_without_a_peak_no_step_is_analysed(rehearse: Rehearse, device: Device) -> None:
-    """No peak is assumed for a CPU or a part of a GPU, so that nothing asks for FLOPs."""
+    """No peak is assumed for a CPU or a part of a GPU, so the FLOPs are not needed."""
     found = rehearse(device=device, flops_per_step=lambda: pytest.fail("asked"))
     assert found.mfu is None
     assert found.not_known["mfu"] == f"no peak is known for {device.key}"
 
 
-def test_an_emulated_device_has_the_part_of_its_mfu_that_real_steps_reach(
-    rehearse: Rehearse,
-) -> None:
-    """The assumed MFU times S0 / R; a step time alone assumes none."""
+def test_the_mfu_of_an_emulated_device_is_derived(rehearse: Rehearse) -> None:
+    """It is the assumed MFU times S0 / R, and unknown for a given step time."""
     found = rehearse(device=EMULATED, assumed_mfu=0.4)
     assert found.mfu is not None
     assert found.mfu.median == pytest.approx(0.4 * STEP_S / REAL_S)
@@ -146,7 +129,7 @@ def test_an_emulated_device_has_the_part_of_its_mfu_that_real_steps_reach(
 def test_a_measurement_outlives_wrong_flops(
     rehearse: Rehearse, given: dict[str, Any], why: str
 ) -> None:
-    """The measurement is whole, and says what is wrong with them and what to give."""
+    """The measurement has the reason, and the flag to give."""
     found = rehearse(**given)
     assert found.mfu is None
     assert why in found.not_known["mfu"]
@@ -179,7 +162,7 @@ def solved(state: Any, batch: Any) -> Any:
 def test_xla_counts_a_step_without_compiling_it(
     monkeypatch: pytest.MonkeyPatch, *, is_jitted: bool
 ) -> None:
-    """A jitted step is lowered as it is, another one jitted; a big model compiles for minutes."""
+    """A jitted step is lowered, another one is jitted first; compiling could take minutes."""
     monkeypatch.setattr(jax.stages.Lowered, "compile", lambda *_, **__: pytest.fail("compiled"))
     flops, why_not = count_by_xla(runner_of(matmul, is_jitted=is_jitted))
     assert (flops, why_not) == (2 * 8 * 64 * 64, "")
@@ -193,12 +176,12 @@ def test_xla_counts_a_step_without_compiling_it(
     ],
 )
 def test_a_step_of_which_xla_misses_a_part_is_not_counted(step: Any, why: str) -> None:
-    """The body of a loop counts once, and the code of another library not at all."""
+    """The body of a loop counts once, the code of another library not at all."""
     assert count_by_xla(runner_of(step)) == (None, why)
 
 
 def test_a_step_that_cannot_be_traced_is_measured(clock: FakeClock, rehearse: Rehearse) -> None:
-    """The reason is the error that it raises."""
+    """The measurement has its error as the reason."""
 
     def step(state: Any, batch: Any) -> Any:
         clock.sleep(STEP_S)
@@ -212,7 +195,7 @@ def test_a_step_that_cannot_be_traced_is_measured(clock: FakeClock, rehearse: Re
 def test_a_measurement_is_written_before_its_step_is_analysed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An analysis that does not end takes no measurement along."""
+    """An analysis that does not end loses no measurement."""
     request = MeasureRequest(result=str(tmp_path / "result.json"), budget_s=0.1)
     before: list[Any] = []
 
@@ -227,7 +210,7 @@ def test_a_measurement_is_written_before_its_step_is_analysed(
 
 
 def test_only_readable_arrays_are_counted() -> None:
-    """A batch that a step has donated is left out."""
+    """A batch that a step has donated does not count."""
     given = {"x": jnp.ones((2, 3))}
     assert count_batch(given) is not None
     given["x"].delete()

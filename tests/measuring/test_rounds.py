@@ -1,4 +1,4 @@
-"""How many rounds there are, in what order, and how much each block does."""
+"""The number and the order of rounds, and the sizes of their blocks."""
 
 from collections.abc import Iterator
 from itertools import chain, cycle, repeat
@@ -13,17 +13,18 @@ from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
-from netpipe.measuring.training_loop import TrainBlock
+from netpipe.measuring.training.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
-from tests.fakes import FakeClock, ahead
+from tests.fakes import FakeClock
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
+from tests.measuring.simulated import prefetched
 
 
 def test_rounds_alternate_which_side_comes_first(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step and training blocks run A B B A, so that a drift favours neither."""
+    """Step and training blocks run A B B A, so a drift favours neither."""
     order: list[str] = []
     for name in ("_run_step_blocks", "_run_loading_blocks"):
         run = getattr(RoundRunner, name)
@@ -39,13 +40,13 @@ def test_rounds_alternate_which_side_comes_first(
 
 
 def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
-    """Make the log of rounds with such times and a step of 1 s."""
+    """Make the log of rounds with these times and a step of 1 s."""
     step = StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0)
     return RoundLog([step] * len(load_s), list(map(blocks_of, load_s, train_s)))
 
 
 def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> LoadingBlocks:
-    """Make the loading blocks of a round with such times, in seconds."""
+    """Make the loading blocks of a round."""
     train = TrainBlock((train_s,), (0.0,), 1, 0, 2, 0, finite=True)
     return LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
 
@@ -61,7 +62,7 @@ def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True
     ],
 )
 def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) -> None:
-    """Six rounds are the least, and the intervals of L and of R/S0 must be narrow."""
+    """At least six rounds are needed, and narrow intervals of L and of R/S0."""
     assert log.is_tight() is tight
 
 
@@ -70,12 +71,12 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
     [([True], True), ([True, False], False), ([True, True, False], True), ([False], False)],
 )
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
-    """Load times count when the buffers were drained before most of them."""
+    """Load times count if the buffers were drained before most of them."""
     assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
 
 
 def test_the_caller_decides_when_the_rounds_end(rehearse: Rehearse) -> None:
-    """It is asked after every round from the sixth on, with all that was measured until then."""
+    """It is asked after every round from the sixth on, with the measurement so far."""
     asked: list[int] = []
 
     def is_decided(measured: Measurement) -> bool:
@@ -87,7 +88,7 @@ def test_the_caller_decides_when_the_rounds_end(rehearse: Rehearse) -> None:
 
 
 def test_an_undecided_case_takes_the_whole_budget(rehearse: Rehearse, clock: FakeClock) -> None:
-    """The first rounds are short, in case that they are enough; the others are as long as ever."""
+    """Only the first rounds are short, as they may be enough."""
     gaps_s = chain.from_iterable(repeat((0.010, 0.020)))
     usual = rehearse(gaps_s, budget_s=30.0)
     started_s = clock()
@@ -98,7 +99,7 @@ def test_an_undecided_case_takes_the_whole_budget(rehearse: Rehearse, clock: Fak
 
 
 def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: FakeClock) -> None:
-    """Calibration, estimates and rounds are made for a quarter of the time."""
+    """Calibration, estimates and rounds are sized for a quarter of the time."""
     started_s = clock()
     rehearse(budget_s=40.0, is_decided=lambda _: True)
     assert clock() - started_s < 20.0
@@ -107,7 +108,7 @@ def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: 
 def test_a_tight_measurement_ends_before_its_budget(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as more rounds would tell nothing more, there are no more."""
+    """There are no more rounds once the intervals are narrow."""
     monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.loads) >= 7)
     assert rehearse(budget_s=1000.0).step_s.n == 7
 
@@ -115,7 +116,7 @@ def test_a_tight_measurement_ends_before_its_budget(
 def test_an_unsteady_machine_is_given_its_budget(
     clock: FakeClock, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rounds go on while the intervals are wide, as long as the next one fits."""
+    """Rounds go on while the intervals are wide and the next round fits."""
     monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
     found = rehearse(budget_s=30.0)
     assert found.step_s.n > 6
@@ -123,14 +124,14 @@ def test_an_unsteady_machine_is_given_its_budget(
 
 
 def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
-    """The rounds done by twice the budget are the rounds there are, however few."""
+    """The rounds end by twice the budget, however few they are."""
     found = rehearse(repeat(1.0), budget_s=9.0)
     assert 1 <= found.step_s.n < 6
     assert found.step_s.high == float("inf")
 
 
 def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> None:
-    """A loader whose first batches come from a buffer is as fast as those after them."""
+    """Batches from a buffer at the beginning do not count."""
     found = rehearse(chain(repeat(LOAD_S / 100, 100), repeat(LOAD_S)))
     assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
 
@@ -138,7 +139,7 @@ def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> No
 def test_undrained_buffers_are_a_finding(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The measurement says that its load time is no steady one, and how much was pulled."""
+    """The finding has the number of batches that were pulled."""
     monkeypatch.setattr(Puller, "drain", lambda *_, **__: (False, 99.0))
     found = rehearse()
     assert (found.drained, found.buffered_batches) == (False, None)
@@ -148,7 +149,7 @@ def test_undrained_buffers_are_a_finding(
 
 @pytest.fixture
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The load times, in seconds, that are estimated before the rounds."""
+    """The load times in seconds that are estimated before the rounds."""
     found: list[float] = []
     estimate = Puller.pull_until_steady
 
@@ -165,31 +166,35 @@ def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_first_estimate_waits_for_agreement(
     rehearse: Rehearse, gaps_s: Any, estimates: list[float]
 ) -> None:
-    """Slow first batches, while workers start, are not taken for the loader's speed."""
+    """Slow first batches, while workers start, do not count."""
     rehearse(gaps_s)
     assert estimates == [pytest.approx(0.02)]
 
 
-@pytest.mark.parametrize("take_s", [0.0, 0.0001, 0.0003])
+def compiling_step(clock: FakeClock, compile_s: float) -> Any:
+    """Return a step that compiles in its first call."""
+
+    def step(state: int, _: Any) -> tuple[int, Any]:
+        clock.sleep(STEP_S if state else compile_s)
+        return state + 1, {"loss": jnp.float32(0)}
+
+    return step
+
+
+@pytest.mark.parametrize("take_s", [0.0, 0.0003])
 def test_a_deep_buffer_does_not_fool_the_estimate(
     clock: FakeClock, rehearse: Rehearse, estimates: list[float], take_s: float
 ) -> None:
-    """What a loader has made while the step compiled is no sign of its speed, however much."""
-
-    def compiling_step(state: int, _: Any) -> tuple[int, Any]:
-        clock.sleep(STEP_S if state else 2500 * 0.033)
-        return state + 1, {"loss": jnp.float32(0)}
-
-    gaps_s = ahead(clock, 0.033, most=2500, take_s=take_s)
-    found = rehearse(gaps_s, budget_s=20.0, step=lambda: (0, compiling_step))
+    """Batches made while the step compiled do not count."""
+    gaps_s = prefetched(clock, repeat(0.033), 2500, take_s)
+    step = compiling_step(clock, 2500 * 0.033)
+    found = rehearse(gaps_s, budget_s=20.0, step=lambda: (0, step))
     assert estimates == [pytest.approx(0.033)]
     assert found.rounds.load_s_per_batch == pytest.approx([0.033] * found.step_s.n)
     assert found.step_s.n >= 6
 
 
-@pytest.mark.parametrize(
-    ("compile_s", "is_drained"), [(3.0, True), (100.0, False)], ids=["in-time", "too-deep"]
-)
+@pytest.mark.parametrize(("compile_s", "is_drained"), [(3.0, True), (100.0, False)])
 def test_batches_made_before_do_not_pass_for_loading(
     clock: FakeClock,
     rehearse: Rehearse,
@@ -197,16 +202,12 @@ def test_batches_made_before_do_not_pass_for_loading(
     compile_s: float,
     is_drained: bool,
 ) -> None:
-    """A buffer that gives a batch in 15 ms looks drained; that they cost nothing shows it is not.
+    """A buffer that gives a batch in 15 ms looks drained, but its batches cost no CPU time.
 
-    The worker makes one in 33 ms of CPU time, also while the step compiles. Without its CPU time
-    the load time would be 15 ms.
+    The worker makes a batch in 33 ms of CPU time, also while the step compiles.
     """
     take_s, make_s, given, made_at_s = 0.015, 0.033, 0, clock()
-
-    def compiling_step(state: int, _: Any) -> tuple[int, Any]:
-        clock.sleep(STEP_S if state else compile_s)
-        return state + 1, {"loss": jnp.float32(0)}
+    step = compiling_step(clock, compile_s)
 
     def gaps_s() -> Iterator[float]:
         nonlocal given, made_at_s
@@ -219,7 +220,7 @@ def test_batches_made_before_do_not_pass_for_loading(
         return given * make_s + max(0.0, clock() - made_at_s)
 
     monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
-    found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, compiling_step))
+    found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, step))
     assert found.drained is is_drained
     assert is_drained is (found.load_s_per_batch.median > 0.9 * make_s)
     assert ("undrained-buffers" in {finding.name for finding in found.findings}) is not is_drained
@@ -231,7 +232,7 @@ def test_batches_made_before_do_not_pass_for_loading(
 def test_batches_are_compared_with_those_since_the_last_block(
     restarts: int, covered: list[bool]
 ) -> None:
-    """Batches may become cheaper once and for all; after a restart, those before it count."""
+    """Batches may become cheaper for good; after a restart, those before it count."""
     cpu_s = 5.0
     processes = SimpleNamespace(children_cpu_s=lambda: cpu_s)
     puller = SimpleNamespace(pulled=10, restarts=0, processes=processes)
@@ -246,7 +247,7 @@ def test_batches_are_compared_with_those_since_the_last_block(
 
 
 def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
-    """A loader whose pulls never agree is estimated all the same, from what there was time for."""
+    """A loader whose load times never agree is estimated in limited time."""
     assert rehearse(cycle([0.01] * 4 + [0.2] * 4)).step_s.n >= 1
 
 
@@ -260,14 +261,14 @@ def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
         (2.0, (1e-9, 1e-9, 1e-9, 1e-9), (200, 100, 100, 50, 5, 400)),
         (2.0, (0.030, 9.000, 9.000, 9.000), (2, 1, 1, 2, 1, 3)),
         (2.0, (9.000, 0.030, 0.030, 9.000), (10, 7, 7, 7, 1, 3)),
-        # What a copy, or the loop's own work, adds to a step is counted with it.
+        # A copy, or the loop's own work, counts as part of a step.
         (2.0, (0.010, 0.001, 0.100, 0.100), (200, 100, 2, 50, 3, 7)),
     ],
 )
 def test_blocks_share_a_round(
     round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
 ) -> None:
-    """Each block has its share of the round's time, a least and a most; slow sides do little."""
+    """Each block has its share of the round, with a minimum and a maximum."""
     found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
     steps = (found.steps, found.short_steps, found.copied_steps, found.host_steps)
     assert counts == (*steps, found.train.skipped, found.train.steps)
@@ -281,7 +282,7 @@ def test_blocks_share_a_round(
     [(0.010, 1.0, 1.0), (0.012, 1.0, 1.0), (0.005, 2.0, 2.0), (0.004, 2.5, 2.0), (0.0, 3.0, 2.0)],
 )
 def test_blocks_outlast_a_stutter(typical_s: float, stretch: float, train_stretch: float) -> None:
-    """Where a batch takes longer in the mean than is typical, blocks are longer than its pauses."""
+    """If the mean time of a batch exceeds the typical one, blocks are longer than its pauses."""
     found = BlockSizes.within(2.0, Estimates(0.010, typical_s, 0.030, 0.030, 0.030))
     assert found.load_s == pytest.approx(0.3 * stretch)
     assert found.train.steps == pytest.approx(24 * train_stretch, abs=1)
@@ -289,14 +290,14 @@ def test_blocks_outlast_a_stutter(typical_s: float, stretch: float, train_stretc
 
 
 def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """A loop that works for thirty steps' time on each batch is named within its time."""
+    """A loop that works for the time of thirty steps on each batch is measured in its time."""
 
-    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    def stamped_working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for batch in batches:
             stamped_loop(iter([batch]), state, step)
             clock.sleep(0.060)
 
-    found = rehearse(repeat(0.002), budget_s=20.0, step_s=0.002, loop=working_loop)
+    found = rehearse(repeat(0.002), budget_s=20.0, step_s=0.002, loop=stamped_working_loop)
     assert found.step_s.n >= 6
     assert clock() < 20.0 + 8.0 + 5.0  # the warm-up
     assert found.host_s_per_step is not None
@@ -304,17 +305,17 @@ def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse
 
 
 def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """Four rounds of a step of half a second fit into a budget of 20 s and 8 s more."""
+    """Four rounds of a step of half a second fit into a budget of 20 s plus 8 s."""
     found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
-    assert found.step_s.n >= 4  # of a device; this step, done when dispatched, takes S2 one more
+    assert found.step_s.n >= 4
     assert clock() < 20.0 + 8.0 + 10.0  # the warm-up
     assert found.step_s.median == pytest.approx(0.5)
     assert judge(found).kind == "healthy"
 
 
 def test_a_slow_loader_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """A loader of half a second is found out within a budget of 20 s and 8 s more."""
-    found = rehearse(ahead(clock, 0.5, most=4), budget_s=20.0)
+    """A loader of half a second is judged within a budget of 20 s plus 8 s."""
+    found = rehearse(prefetched(clock, repeat(0.5), 4), budget_s=20.0)
     assert found.step_s.n >= 3
     assert found.load_s_per_batch.median == pytest.approx(0.5)
     assert judge(found).kind == "loader-bound"

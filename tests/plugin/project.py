@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 
 from netpipe.duets.parent import Side, name_failures
 from netpipe.gate.duets import Duet
-from netpipe.jobs import parent
 from netpipe.jobs.parent import ProcessEnvironment
-from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
+from netpipe.plugin.run_plugin import JOBS
+from netpipe.plugin.sessions import Jobs
 from netpipe.results.measurement import Device, Measurement
 from netpipe.results.work_profile import WorkProfile
 from tests.plugin.recorded import CPU, make_duet, recorded
@@ -63,7 +63,7 @@ LOAD_TIME = """
 """
 
 NO_STALL = """
-    from netpipe.plugin.expectations import expect_no_stall
+    from netpipe.testing import expect_no_stall
 
     def test_no_stall(netpipe_measurement, netpipe_limits):
         expect_no_stall(netpipe_measurement, netpipe_limits)
@@ -103,7 +103,7 @@ class Project:
         profiles: What its sessions count, one after the other; the last one again and again.
         commands: The commands of the sessions that were started.
         requests: What they were asked for.
-        places: Where those that measure were started.
+        places: Where they were started.
     """
 
     pytester: pytest.Pytester
@@ -116,16 +116,37 @@ class Project:
     requests: list[Any] = field(default_factory=list)
     places: list[ProcessEnvironment] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(
+            measure=self.measured,
+            lint=self.linted,
+            count_work=self.counted,
+            run_duet=self.dueted,
+            find_device=lambda: self.device,
+        )
+
+    def uses(self, **jobs: Any) -> None:
+        """Replace functions that start sessions."""
+        self.jobs = replace(self.jobs, **jobs)
+
+    def fails(self, error: BaseException) -> None:
+        """Let every session that measures fail."""
+
+        def fail(*_: object, **__: object) -> Measurement:
+            raise error
+
+        self.uses(measure=fail)
+
+    def pytest_load_initial_conftests(self, early_config: pytest.Config) -> None:
+        """Hand the functions that start sessions to the plugin."""
+        early_config.stash[JOBS] = self.jobs
+
     def measured(
-        self,
-        command: Sequence[str],
-        request: SessionRequest,
-        place: ProcessEnvironment = HERE,
-        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
-    ) -> Measurement:
+        self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
+        progress: object = None,  # noqa: ARG002  # nothing takes long
+    ) -> Measurement:  # fmt: skip
         """Stand in for a session that measures."""
-        self._note(command, request)
-        self.places.append(place)
+        self._note(command, request, place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
 
     def dueted(self, base: Side[Any], now: Side[Any]) -> Duet:
@@ -133,35 +154,32 @@ class Project:
 
         def measure(side: Side[Any]) -> Measurement:
             with name_failures(side.name):
-                return parent.run_measurement(side.command, side.request, side.environment)
+                return self.jobs.measure(side.command, side.request, side.environment)
 
         return make_duet(now.request.quantity, measure(base), measure(now))
 
     def linted(
-        self,
-        command: Sequence[str],
-        request: SessionRequest,
-        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
-    ) -> dict[str, Any]:
+        self, command: Sequence[str], request: SessionRequest,
+        progress: object = None,  # noqa: ARG002  # nothing takes long
+    ) -> dict[str, Any]:  # fmt: skip
         """Stand in for a session that reads the order."""
         self._note(command, request)
         return self.lints.pop(0) if self.lints else self.lint
 
     def counted(
-        self,
-        command: Sequence[str],
-        request: SessionRequest,
-        place: ProcessEnvironment = HERE,
-        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
-    ) -> WorkProfile:
+        self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
+        progress: object = None,  # noqa: ARG002  # nothing takes long
+    ) -> WorkProfile:  # fmt: skip
         """Stand in for the sessions that count work."""
-        self._note(command, request)
-        self.places.append(place)
+        self._note(command, request, place)
         return self.profiles.pop(0) if len(self.profiles) > 1 else self.profiles[0]
 
-    def _note(self, command: Sequence[str], request: SessionRequest) -> None:
+    def _note(
+        self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE
+    ) -> None:
         self.commands.append(list(command))
         self.requests.append(request)
+        self.places.append(place)
 
     def has(self, text: str, name: str = "test_perf") -> Path:
         """Write a test file."""
@@ -169,7 +187,7 @@ class Project:
 
     def run(self, *arguments: str) -> pytest.RunResult:
         """Run pytest on the project."""
-        return self.pytester.runpytest_inprocess(*arguments)
+        return self.pytester.runpytest_inprocess(*arguments, plugins=[self])
 
     def compare(self, *arguments: str) -> pytest.RunResult:
         """Run pytest on the project and hold it against its baseline."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from netpipe.results.statistics import median_interval
 from netpipe.verdict import clear
-from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
+from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import recorded
 
 MARKED = """
@@ -51,35 +51,11 @@ def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
     line_with(result, "cpu-testing-4: workers needed: 1 (has 0)")
 
 
-def test_one_accelerator_does_not_rename_a_test(project: Project) -> None:
-    """A single accelerator leaves the test's name as it is."""
-    result = project.run("--netpipe-accelerator", "emulated:5ms", "-v")
-    line_with(result, "::test_load_time PASSED")
-    assert [request.accelerator for request in project.requests] == ["emulated:5ms"]
-
-
 def test_a_marker_chooses_the_accelerator(project: Project) -> None:
     """A test that names its accelerator is measured against that one, whatever the flag says."""
     project.has(MARKED)
     result = project.run("--netpipe-accelerator", "auto,emulated:5ms")
     result.assert_outcomes(passed=1)
-    assert [request.accelerator for request in project.requests] == ["emulated:7ms"]
-
-
-def test_a_marker_of_the_module_chooses_it_too(project: Project) -> None:
-    """The accelerator of a module holds for a test whose own marker is about something else."""
-    project.has(
-        """
-    import pytest
-
-    pytestmark = pytest.mark.netpipe(accelerator="emulated:7ms")
-
-    @pytest.mark.netpipe(headroom=1.0)
-    def test_marked(netpipe_measurement):
-        pass
-"""
-    )
-    project.run("--netpipe-accelerator", "auto,emulated:5ms").assert_outcomes(passed=1)
     assert [request.accelerator for request in project.requests] == ["emulated:7ms"]
 
 
@@ -91,12 +67,6 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
     line_with(result, "accelerator", "emulated:<time>", "emulated:fast")
 
 
-def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
-    """Nothing is compared here, so the verdict is all that counts, benchmark or not."""
-    project.run().assert_outcomes(passed=1)
-    assert [request.decided_by for request in project.requests] == [clear.RULE]
-
-
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     """Those that are compared or recorded; an emulated one that only a verdict needs is short."""
     project.has(LOAD_TIME + MARKED)
@@ -104,11 +74,3 @@ def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     project.compare().assert_outcomes(passed=2)
     rules = {request.accelerator: request.decided_by for request in project.requests}
     assert rules == {"auto": "", "emulated:7ms": clear.RULE}
-
-
-def test_a_short_session_is_not_compared(project: Project) -> None:
-    """A benchmark that comes after a verdict of the same subject has a session of its own."""
-    project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
-    emulated = ("--netpipe-accelerator", "emulated:7ms")
-    project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")
-    assert [request.decided_by for request in project.requests] == [clear.RULE, ""]

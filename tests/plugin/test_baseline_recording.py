@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from netpipe.jobs import parent
 from netpipe.results.measurement import Measurement
 from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, loader_bound, recorded
@@ -14,14 +13,6 @@ FAILING = """
     def test_failing():
         raise ValueError("not today")
 """
-
-
-def test_a_baseline_is_written(project: Project) -> None:
-    """A recording writes one numbered file for the device, and says where."""
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
-    assert result.ret == pytest.ExitCode.OK
-    assert project.baselines == ["cpu-testing-4/0001_first.json"]
-    line_with(result, "recorded", "/baselines/cpu-testing-4/0001_first.json")
 
 
 def test_a_baseline_has_the_next_number(project: Project) -> None:
@@ -88,30 +79,12 @@ def test_a_run_that_cannot_be_a_baseline_records_nothing(
     assert project.baselines == []
 
 
-def test_a_session_that_cannot_be_recorded_is_the_last(project: Project) -> None:
-    """The others would take minutes and be refused with it."""
-    project.sessions = [recorded(), loader_bound(), loader_bound(), recorded()]
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "9")
-    line_with(result, "no baseline", "cpu-testing-4 was loader-bound")
-    assert len(project.requests) == 3
-
-
-def test_an_interrupted_recording_says_so(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_recording_says_so(project: Project) -> None:
     """It is not said that a test failed."""
 
     def interrupted(*_: object, **__: object) -> None:
         pytest.exit("enough")
 
-    monkeypatch.setattr(parent, "run_measurement", interrupted)
+    project.uses(measure=interrupted)
     result = project.run("--netpipe-record", "first")
     line_with(result, "no baseline was recorded: the run was interrupted")
-
-
-def test_a_name_must_be_one_of_a_file(project: Project) -> None:
-    """A name that would lead to another folder is refused before anything is measured."""
-    result = project.run("--netpipe-record", "../first")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    line_with(result, "ERROR", "--netpipe-record", "../first")
-    assert not project.requests

@@ -14,14 +14,6 @@ def damaged(project: Project) -> Project:
     return project
 
 
-def test_a_damaged_baseline_is_a_usage_error(damaged: Project) -> None:
-    """One sentence names the file and the way out; no session is started."""
-    result = damaged.compare()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    line_with(result, "ERROR", "/cpu-testing-4/0001_first.json")
-    assert not damaged.requests
-
-
 def test_two_of_one_number_are_a_usage_error(project: Project) -> None:
     """Two baselines of one number, as two branches make them, are named both."""
     project.record()

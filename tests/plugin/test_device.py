@@ -25,9 +25,7 @@ def test_the_right_device_is_measured(project: Project, wanted: str) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_no_device_is_looked_for_unless_needed(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_device_is_looked_for_unless_needed(project: Project) -> None:
     """A run that neither compares nor asks for a device starts no process to find one."""
-    monkeypatch.setattr("netpipe.device.detection.find_device", lambda: pytest.fail("looked"))
+    project.uses(find_device=lambda: pytest.fail("looked"))
     project.run().assert_outcomes(passed=1)

@@ -42,9 +42,9 @@ def test_its_warning_is_its_own(plain: Project) -> None:
     line_with(result, "PytestBenchmarkWarning", "compare")
 
 
-def test_no_device_is_looked_for(plain: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_device_is_looked_for(plain: Project) -> None:
     """A project without a test of netpipe's starts no process to find a device."""
-    monkeypatch.setattr("netpipe.device.detection.find_device", lambda: pytest.fail("looked"))
+    plain.uses(find_device=lambda: pytest.fail("looked"))
     assert plain.compare().ret == pytest.ExitCode.OK
 
 

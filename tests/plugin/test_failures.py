@@ -5,15 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from netpipe.errors import HangError
-from netpipe.jobs import parent
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.measurement import Measurement
 from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
 
 
-def test_a_hanging_loader_is_waited_for_once(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_loader_is_waited_for_once(project: Project) -> None:
     """Every test of a subject whose session failed says why, and no second session is started."""
     started: list[Sequence[str]] = []
 
@@ -21,7 +18,7 @@ def test_a_hanging_loader_is_waited_for_once(
         started.append(command)
         raise HangError(f"no batch for {request.batch_limit_s:g} s")
 
-    monkeypatch.setattr(parent, "run_measurement", hang)
+    project.uses(measure=hang)
     project.has(LOAD_TIME + NO_STALL)
     result = project.run()
     assert sum(result.parseoutcomes().get(word, 0) for word in ("failed", "errors")) == 2
@@ -39,28 +36,18 @@ def test_a_hanging_loader_is_waited_for_once(
     ids=["measurement", "before-it", "skipped"],
 )
 def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
-    project: Project, monkeypatch: pytest.MonkeyPatch, body: str, outcomes: dict[str, int]
+    project: Project, body: str, outcomes: dict[str, int]
 ) -> None:
     """A test whose measurement failed, or that ended before it, has no error at teardown too."""
-
-    def fail(*_: object, **__: object) -> Measurement:
-        raise HangError("no batch")
-
-    monkeypatch.setattr(parent, "run_measurement", fail)
+    project.fails(HangError("no batch"))
     project.has(f"def test_load_time(netpipe_benchmark): {body}")
     project.run("-W", "error:Benchmark fixture was not used").assert_outcomes(**outcomes)
 
 
-def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(project: Project) -> None:
     """Where nothing was compared because measuring failed, the summary allows for that."""
     project.record()
-
-    def fail(*_: object, **__: object) -> Measurement:
-        raise HangError("no batch")
-
-    monkeypatch.setattr(parent, "run_measurement", fail)
+    project.fails(HangError("no batch"))
     result = project.compare()
     line_with(result, "no benchmark got so far")
     result.stdout.no_fnmatch_line("*no benchmark ran*")

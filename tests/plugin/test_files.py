@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.disk import fill, make_read_only, use_temporary_folder
-from tests.plugin.project import INI, Project, line_with
+from tests.plugin.project import Project, line_with
 from tests.plugin.recorded import H200, recorded
 
 RECORD = ("--netpipe-record=second", "--netpipe-sessions=1")
@@ -86,24 +86,6 @@ def test_what_cannot_be_used_ends_the_run(
     assert not baselined.requests
 
 
-def test_a_baseline_that_is_gone_is_missed(baselined: Project, folder: Path) -> None:
-    """Without its file a device has no baseline, which is said and fails where that is asked."""
-    (folder / FIRST).unlink()
-    result = baselined.compare("--netpipe-missing", "fail")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "NO_BASELINE:", KEY)
-
-
-def test_pytest_benchmark_reads_the_latest_alone(baselined: Project) -> None:
-    """Its table shows the latest baseline, and it warns of none of the others."""
-    baselined.record()
-    strict = "filterwarnings = error::pytest_benchmark.logger.PytestBenchmarkWarning"
-    baselined.pytester.makeini(INI.replace("filterwarnings = default", strict))
-    result = baselined.compare()
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines_random(["test_load_time (0002_first) *"])
-
-
 @pytest.mark.parametrize("number", ["0001", "0002"])
 def test_every_baseline_must_be_whole(baselined: Project, folder: Path, number: str) -> None:
     """Any of them may hold what small steps are added up from, or a benchmark that no other has."""
@@ -128,12 +110,6 @@ def test_a_recording_that_cannot_be_written_is_refused(
     line_with(result, "ERROR: ", "/baselines", "--netpipe-record", "Read-only file system")
     assert not baselined.requests
     assert baselined.baselines == [FIRST]
-
-
-def test_any_folder_may_lie_beside_that_of_the_baselines(project: Project) -> None:
-    """A folder `baseline` of the project is not in the way of its first recording."""
-    project.pytester.mkdir("baseline")
-    project.record()
 
 
 def test_a_recording_that_fits_no_longer_is_kept(

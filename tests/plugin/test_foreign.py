@@ -23,7 +23,7 @@ def imports(path: Path) -> Iterator[str]:
 def test_it_uses_the_assertions_alone() -> None:
     """Of netpipe, the example imports its assertions and neither its data nor its step."""
     ours = {name for path in FOREIGN.glob("*.py") for name in imports(path) if "netpipe" in name}
-    assert ours == {"netpipe.plugin.expectations"}
+    assert ours == {"netpipe.testing"}
 
 
 def test_its_tests_are_found_in_a_folder_of_their_own(

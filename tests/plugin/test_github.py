@@ -91,16 +91,6 @@ def test_other_tests_are_not_ours_to_tell_of(project: Project, summary: Path) ->
     assert not summary.exists()
 
 
-def test_outside_github_there_is_no_annotation(
-    regressed: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without GitHub there is neither annotation nor summary."""
-    monkeypatch.delenv("GITHUB_ACTIONS")
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
-    assert commands(regressed.compare()) == []
-    assert not summary.exists()
-
-
 def test_the_step_summary_holds_the_tables(regressed: Project, summary: Path) -> None:
     """What the terminal says, as Markdown behind what other steps wrote."""
     summary.write_text("before\n")

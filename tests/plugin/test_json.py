@@ -3,7 +3,7 @@
 import pytest
 
 from netpipe.gate.metrics import ONCE
-from tests.plugin.project import LINT, Project, line_with
+from tests.plugin.project import Project, line_with
 from tests.plugin.recorded import costly
 
 
@@ -23,13 +23,6 @@ def test_the_document_has_everything(project: Project) -> None:
     assert (time["outcome"], time["metric"]) == ("PASS", "load_s_per_batch")
     assert {each["outcome"] for each in once} == {"PASS"}
     assert [each["metric"] for each in once] == [metric.name for metric in ONCE]
-
-
-def test_the_order_is_in_the_document(project: Project) -> None:
-    """What was read of the order is in the document as it came."""
-    project.has("def test_order(netpipe_lint): pass")
-    project.run("--netpipe-json", "run.json")
-    assert project.read_json("run.json")["lints"] == [LINT]
 
 
 def test_a_document_that_cannot_be_written_is_a_usage_error(project: Project) -> None:

@@ -19,7 +19,7 @@ LIMITS = """
 
 HEADROOM = """
     import pytest
-    from netpipe.plugin.expectations import expect_loading_below_step
+    from netpipe.testing import expect_loading_below_step
 
     @pytest.mark.netpipe(headroom={headroom})
     def test_headroom(netpipe_measurement, netpipe_limits):

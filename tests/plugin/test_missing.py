@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from netpipe.results.measurement import Device, Measurement
-from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.project import Project, line_with
 from tests.plugin.recorded import HOST, costly, recorded
 from tests.repository import commit_files
 from tests.workflows import tox_flags
@@ -78,26 +78,6 @@ def test_a_first_baseline_takes_one_command(project: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     assert project.baselines == ["a100-sxm-80gb-x1/0001_first.json"]
     line_with(result, "recorded", "/baselines/a100-sxm-80gb-x1/0001_first.json", "commit")
-
-
-def test_a_new_benchmark_has_no_baseline(project: Project) -> None:
-    """A benchmark that the baseline does not hold is named by its outcome, and fails if asked."""
-    project.record()
-    project.has(LOAD_TIME, "test_new")
-    result = project.compare()
-    result.assert_outcomes(passed=2)
-    line_with(result, "NO_BASELINE:", "cpu-testing-4/0001_first.json")
-    result = project.compare("--netpipe-missing", "fail")
-    result.assert_outcomes(passed=1, failed=1)
-    line_with(result, "NO_BASELINE:", "cpu-testing-4/0001_first.json")
-
-
-def test_a_run_without_comparison_says_so(project: Project) -> None:
-    """Without --benchmark-compare nothing is compared, and the summary says it."""
-    project.record()
-    result = project.run()
-    assert result.ret == pytest.ExitCode.OK
-    line_with(result, "no baseline", "--benchmark-compare")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Flags and ini keys: what each comes to, alone and together, and which values are refused."""
+"""Flags and ini keys: their values, alone and together, and the values that are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,89 +22,31 @@ class Setting(NamedTuple):
 
 SETTINGS = [
     Setting("device", lambda one: one.device, "", ("a100", "a100"), ("h100", "h100")),
-    Setting(
-        "accelerator",
-        lambda one: one.accelerators,
-        ("auto",),
-        ("emulated:5ms", ("emulated:5ms",)),
-        ("auto, emulated:1s", ("auto", "emulated:1s")),
-    ),
-    Setting(
-        "storage",
-        lambda one: one.storage,
-        "",
-        ("network-disk", "network-disk"),
-        ("object-store,latency=50ms", "object-store,latency=50ms"),
-    ),
+    Setting("accelerator", lambda one: one.accelerators, ("auto",),
+            ("emulated:5ms", ("emulated:5ms",)), ("auto, emulated:1s", ("auto", "emulated:1s"))),
+    Setting("storage", lambda one: one.storage, "", ("network-disk", "network-disk"),
+            ("object-store,latency=50ms", "object-store,latency=50ms")),
     Setting("against", lambda one: one.against, "", ("main", "main"), ("HEAD~1", "HEAD~1")),
     Setting("against_extras", lambda one: one.against_extras, "", ("dev", "dev"), ("a,b", "a,b")),
     Setting("budget", lambda one: one.request.budget_s, 20, ("40", 40), ("7.5", 7.5)),
     Setting("batch_limit", lambda one: one.request.batch_limit_s, 10, ("30", 30), ("2", 2)),
     Setting("start_limit", lambda one: one.request.start_limit_s, 600, ("900", 900), ("60", 60)),
-    Setting(
-        "flops_per_step",
-        lambda one: one.request.flops_per_step,
-        None,
-        ("1e12", 1e12),
-        ("2e12", 2e12),
-    ),
+    Setting("flops_per_step", lambda one: one.request.flops_per_step, None,
+            ("1e12", 1e12), ("2e12", 2e12)),
     Setting("mfu", lambda one: one.request.mfu, 0.4, ("0.5", 0.5), ("0.3", 0.3)),
-    Setting(
-        "intent",
-        lambda one: one.lint_request.intent,
-        "throughput",
-        ("throughput", "throughput"),
-        ("reproducible", "reproducible"),
-    ),
+    Setting("intent", lambda one: one.lint_request.intent, "throughput",
+            ("throughput", "throughput"), ("reproducible", "reproducible")),
     Setting("missing", lambda one: one.fail_when_missing, False, ("warn", False), ("fail", True)),
-    Setting(
-        "inconclusive",
-        lambda one: one.fail_when_inconclusive,
-        False,
-        ("warn", False),
-        ("fail", True),
-    ),
+    Setting("inconclusive", lambda one: one.fail_when_inconclusive, False,
+            ("warn", False), ("fail", True)),
     Setting("record", lambda one: one.record, "", ("first", "first"), ("second", "second")),
     Setting("sessions", lambda one: one.sessions, 10, ("3", 3), ("4", 4)),
-    Setting(
-        "baselines", lambda one: one.baselines.name, "baselines", ("flag", "flag"), ("ini", "ini")
-    ),
-    Setting(
-        "baselines_at",
-        lambda one: one.baselines_at,
-        "auto",
-        ("here", "here"),
-        ("origin/main", "origin/main"),
-    ),
-    Setting(
-        "trace",
-        lambda one: one.request.trace and Path(one.request.trace).name,
-        "",
-        ("flag", "flag"),
-        ("ini", "ini"),
-    ),
-    Setting(
-        "json",
-        lambda one: one.json,
-        None,
-        ("flag.json", Path("flag.json")),
-        ("ini.json", Path("ini.json")),
-    ),
-    Setting(
-        "report",
-        lambda one: one.report,
-        None,
-        ("flag.html", Path("flag.html")),
-        ("ini.html", Path("ini.html")),
-    ),
-]
-
-
-@pytest.fixture(params=SETTINGS, ids=lambda setting: setting.name)
-def setting(request: pytest.FixtureRequest) -> Setting:
-    """Each option in turn."""
-    chosen: Setting = request.param
-    return chosen
+    Setting("baselines", lambda one: one.baselines.name, "baselines", ("a", "a"), ("b", "b")),
+    Setting("baselines_at", lambda one: one.baselines_at, "auto", ("here", "here"), ("x", "x")),
+    Setting("trace", lambda one: Path(one.request.trace).name, "", ("a", "a"), ("b", "b")),
+    Setting("json", lambda one: one.json, None, ("a", Path("a")), ("b", Path("b"))),
+    Setting("report", lambda one: one.report, None, ("a", Path("a")), ("b", Path("b"))),
+]  # fmt: skip
 
 
 def options(pytester: pytest.Pytester, flag: str = "", ini: str = "") -> Options:
@@ -113,39 +55,19 @@ def options(pytester: pytest.Pytester, flag: str = "", ini: str = "") -> Options
     return Options.from_config(pytester.parseconfig(*([flag] if flag else [])))
 
 
-def as_flag(setting: Setting) -> str:
-    """Write the setting as a flag."""
-    return f"--netpipe-{setting.name.replace('_', '-')}={setting.flag[0]}"
-
-
-def as_ini(setting: Setting) -> str:
-    """Write the setting as a line of an ini file."""
-    return f"netpipe_{setting.name} = {setting.ini[0]}"
-
-
-def test_default(pytester: pytest.Pytester, setting: Setting) -> None:
-    """Without flag and ini key, an option has its default."""
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_flag_goes_before_its_ini_key(pytester: pytest.Pytester, setting: Setting) -> None:
+    """An option has the value of its flag, else of its ini key, else its default."""
+    flag = f"--netpipe-{setting.name.replace('_', '-')}={setting.flag[0]}"
+    ini = f"netpipe_{setting.name} = {setting.ini[0]}"
     assert setting.read(options(pytester)) == setting.default
-
-
-def test_flag_alone(pytester: pytest.Pytester, setting: Setting) -> None:
-    """A flag sets its option."""
-    assert setting.read(options(pytester, flag=as_flag(setting))) == setting.flag[1]
-
-
-def test_ini_alone(pytester: pytest.Pytester, setting: Setting) -> None:
-    """An ini key sets its option."""
-    assert setting.read(options(pytester, ini=as_ini(setting))) == setting.ini[1]
-
-
-def test_flag_before_ini(pytester: pytest.Pytester, setting: Setting) -> None:
-    """Where both are given, the flag counts, even where it gives the default."""
-    both = options(pytester, flag=as_flag(setting), ini=as_ini(setting))
-    assert setting.read(both) == setting.flag[1]
+    assert setting.read(options(pytester, ini=ini)) == setting.ini[1]
+    assert setting.read(options(pytester, flag=flag)) == setting.flag[1]
+    assert setting.read(options(pytester, flag=flag, ini=ini)) == setting.flag[1]
 
 
 def test_an_empty_flag_before_ini(pytester: pytest.Pytester) -> None:
-    """A flag with an empty value takes back what the ini file asks for."""
+    """A flag with an empty value overrides the ini key."""
     assert options(pytester, flag="--netpipe-json=", ini="netpipe_json = ini.json").json is None
 
 
@@ -174,7 +96,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
 def test_a_bad_flag_is_a_usage_error(project: Project, name: str, value: str, message: str) -> None:
-    """A value that is none of those allowed ends the run at once, in one sentence."""
+    """A wrong value ends the run at once, with one sentence."""
     result = project.run(f"--netpipe-{name}={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
@@ -182,15 +104,15 @@ def test_a_bad_flag_is_a_usage_error(project: Project, name: str, value: str, me
 
 
 def test_a_bad_ini_key_is_a_usage_error(project: Project) -> None:
-    """An ini key is held to the same values as its flag."""
+    """An ini key takes the same values as its flag."""
     project.pytester.makeini("[pytest]\nnetpipe_missing = ignore\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "ERROR: --netpipe-missing", "warn", "fail", "'ignore'")
 
 
-def test_a_session_is_asked_for_what_the_options_say(project: Project) -> None:
-    """Budget, batch limit, accelerator, FLOPs and MFU travel to the session."""
+def test_a_session_gets_the_options(project: Project) -> None:
+    """Budget, batch limit, accelerator, FLOPs and MFU are in its request."""
     project.run(
         "--netpipe-budget=4",
         "--netpipe-batch-limit=3",

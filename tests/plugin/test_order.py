@@ -38,7 +38,7 @@ def test_an_error_is_a_failure_with_its_line(project: Project) -> None:
     """The message has the rule, the line of code, the cost and the mend; so has the summary."""
     project.has(
         """
-        from netpipe.plugin.expectations import expect_order
+        from netpipe.testing import expect_order
 
         def test_order(netpipe_lint):
             expect_order(netpipe_lint)

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from netpipe.errors import SessionError
-from netpipe.jobs import parent
-from netpipe.plugin import run as run_module
+from netpipe.plugin.run import Run
 from netpipe.printable import make_printable
 from tests.plugin.project import LINT, Project
 
@@ -37,15 +36,9 @@ def forged(lines: list[str]) -> list[str]:
     return [line for line in lines if line.strip().startswith("::error::")]
 
 
-def test_the_error_of_a_loader_is_printable(
-    project: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_of_a_loader_is_printable(project: Project, summary: Path) -> None:
     """In the failure, its annotation, the step summary and the XML, which stays well-formed."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise SessionError(f"ValueError: {HOSTILE}")
-
-    monkeypatch.setattr(parent, "run_measurement", fail)
+    project.fails(SessionError(f"ValueError: {HOSTILE}"))
     result = project.run("--junitxml=junit.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = str(result.stdout)
@@ -76,7 +69,7 @@ def test_a_note_during_a_run_is_printable(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a session does is named with the user's own target."""
-    monkeypatch.setattr(run_module.Run, "say_limit", lambda run: run.say(HOSTILE))
+    monkeypatch.setattr(Run, "report_limit", lambda run: run.measurer.report_progress(HOSTILE))
     result = project.run()
     assert "netpipe: a�]0;title�b" in str(result.stdout)
     assert not forged(result.outlines)

@@ -1,12 +1,11 @@
 """Recordings of some benchmarks, which take none of the others out of the gate."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import LOAD_TIME, Project, line_with, lost
+from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, recorded
 
 OTHER = "test_other.py::test_load_time"
@@ -54,27 +53,6 @@ def test_a_recording_of_a_choice_drops_nothing(project: Project, deselect: tuple
     record(project, *deselect)
     assert set(benchmarks(project, "0002_second.json")) == {"test_perf.py::test_load_time"}
     assert CARRIED in project.compare().outlines
-
-
-def test_each_class_of_host_has_its_own_baseline(project: Project) -> None:
-    """A baseline of another CPU leaves the one before it in use, and the run says which."""
-    project.record()
-    slower = costly()
-    project.sessions = [replace(slower, host=replace(slower.host, cpu_model="family 6, model 167"))]
-    record(project)
-    project.sessions = [costly()]
-    result = project.compare()
-    result.assert_outcomes(failed=1)
-    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.50 x", "0001_first.json")
-    line_with(result, "0002_second.json", "host", "test_perf.py::test_load_time", "0001_")
-
-
-def test_a_test_that_is_deleted_later_is_missed(partly: Project) -> None:
-    """A benchmark that only an older baseline holds is lost when its test is gone."""
-    (partly.pytester.path / "test_other.py").unlink()
-    result = partly.compare("--netpipe-missing=fail")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert lost(result) == {OTHER}
 
 
 def test_recording_without_the_test_lets_the_benchmark_go(partly: Project) -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 from rich.console import Console
 from rich.table import Table
 
+from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline import load
 from netpipe.gate.comparison import BaselineSessions, compare
-from netpipe.plugin.acceptance import Acceptance
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.summary import comparison_tables
 from netpipe.reporting.measurement_table import verdict_table
@@ -40,8 +40,8 @@ def test_the_readme_shows_the_comparison() -> None:
         then = kept.sessions[name]
         found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
         compared += [GateResult(name, quantity, metric, then[0]) for metric in found.metrics]
-    run = cast(Any, SimpleNamespace(results=compared, acceptance=Acceptance()))
-    (table,) = comparison_tables(run)
+    gate = cast(Any, SimpleNamespace(results=compared, acceptance=Acceptance()))
+    (table,) = comparison_tables(gate)
     assert printed(table) in README
 
 

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 from netpipe.errors import InconclusiveError, PipelineElementsError
-from netpipe.plugin.expectations import expect_complete_epoch, expect_exact_resume
-from netpipe.resuming import checking
 from netpipe.resuming.checking import Restored, ResumeReport, ResumeRequest
+from netpipe.testing import expect_complete_epoch, expect_exact_resume
 from tests.plugin.project import INI, Project, leave_xdist, line_with
 from tests.resuming import resume_targets
 
 EXACT = Restored(1, None, "", 30, 0.001, 0.5)
 SKIPPED = Restored(6, None, "skipped: batch 7 came in place of batch 6", 30, 0.001, 0.5)
 TEST = """
-    from netpipe.plugin.expectations import expect_exact_resume
+    from netpipe.testing import expect_exact_resume
 
     def test_resume(netpipe_resume):
         expect_exact_resume(netpipe_resume)
@@ -64,7 +63,6 @@ def test_what_is_undecided_does_not_pass(why: str) -> None:
 )
 def test_tests_share_one_check(
     project: Project,
-    monkeypatch: pytest.MonkeyPatch,
     state: Restored,
     outcomes: dict[str, int],
     words: list[str],
@@ -77,7 +75,7 @@ def test_tests_share_one_check(
         requests.append(request)
         return ResumeReport(12, True, "", [state])
 
-    monkeypatch.setattr(checking, "check_resume", check)
+    project.uses(check_resume=check)
     project.has(TEST)
     result = project.compare("--netpipe-start-limit", "7")
     result.assert_outcomes(**outcomes)

@@ -46,14 +46,6 @@ def test_listing_writes_and_says_nothing(project: Project, flag: str) -> None:
     result.stdout.no_fnmatch_line("*netpipe ===*")
 
 
-@pytest.mark.parametrize("flag", ["--netpipe-json=run.json", "--netpipe-report=run.html"])
-def test_outputs_of_a_run_without_performance_tests(project: Project, flag: str) -> None:
-    """They are written all the same, and the run passes."""
-    project.has("def test_plain(): pass")
-    assert project.run(flag).ret == pytest.ExitCode.OK
-    assert (project.pytester.path / flag.partition("=")[2]).stat().st_size
-
-
 @pytest.mark.parametrize(
     ("conftest", "code"),
     [

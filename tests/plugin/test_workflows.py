@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import NoSuchTestError
-from netpipe.jobs import parent
 from tests.plugin.project import HERE, LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, recorded
 from tests.repository import commit, commit_files, git
@@ -128,9 +127,7 @@ def test_an_equal_version_passes_without_a_baseline(versioned: Project) -> None:
     line_with(result, "load_cpu_ratio", "1.00 x", "PASS against HEAD^")
 
 
-def test_a_run_that_compared_nothing_fails(
-    versioned: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_compared_nothing_fails(versioned: Project) -> None:
     """Neither a baseline nor the test in the version before: that is not to pass unseen."""
     measured = versioned.measured
 
@@ -139,15 +136,13 @@ def test_a_run_that_compared_nothing_fails(
             raise NoSuchTestError("no such test")
         return measured(command, request, place, progress)
 
-    monkeypatch.setattr(parent, "run_measurement", no_base)
+    versioned.uses(measure=no_base)
     result = run_as_ci(versioned)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     line_with(result, "no metric was judged")
 
 
-def test_a_new_benchmark_passes_beside_one_that_is_compared(
-    versioned: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_benchmark_passes_beside_one_that_is_compared(versioned: Project) -> None:
     """A change may add a benchmark: the version before has none, which is shown."""
     versioned.has(LOAD_TIME, "test_new")
     measured = versioned.measured
@@ -157,7 +152,7 @@ def test_a_new_benchmark_passes_beside_one_that_is_compared(
             raise NoSuchTestError("no such test")
         return measured(command, request, place, progress)
 
-    monkeypatch.setattr(parent, "run_measurement", without_new)
+    versioned.uses(measure=without_new)
     result = run_as_ci(versioned)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines_random(["*PASS against HEAD^*", "NO_BASELINE against HEAD^*"])

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.plugin.project import INI, NO_STALL, Project, line_with
-from tests.plugin.recorded import recorded
+from tests.plugin.project import INI, Project, line_with
 
 WHERE = """
     import os
@@ -31,35 +30,6 @@ def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None
     assert len(project.requests) == 1
 
 
-def test_a_project_may_always_use_workers(project: Project) -> None:
-    """With `-n` in its addopts, a run of timed tests alone measures and compares them."""
-    project.record()
-    project.pytester.makeini(INI.rstrip() + " -n2\n")
-    result = project.compare()
-    assert result.ret == pytest.ExitCode.OK
-    line_with(result, "against the baseline")
-    line_with(result, "test_load_time", "1.00 x", "PASS")
-
-
-def test_a_regression_fails_beside_workers(project: Project) -> None:
-    """It is not lost because something else ran in parallel."""
-    project.record()
-    project.has(WHERE, "test_correct")
-    project.sessions = [recorded(load_s=0.05), recorded(load_s=0.05)]
-    result = project.compare("-n2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*REGRESSED*"])
-
-
-def test_a_failure_in_a_worker_stays_one(project: Project) -> None:
-    """The run fails for a test of correctness too, and the timed ones are run all the same."""
-    project.has("def test_wrong(): assert False", "test_correct")
-    result = project.run("-n2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(passed=1, failed=1)
-
-
 def test_nothing_timed_is_collected_once(project: Project) -> None:
     """Without a timed test, the run is pytest-xdist's alone."""
     project.has(WHERE, "test_perf")
@@ -76,11 +46,6 @@ def test_what_was_not_chosen_is_not_run(project: Project) -> None:
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
     assert not project.requests
-
-
-def test_nothing_chosen_is_no_test(project: Project) -> None:
-    """A run whose choice leaves none ends as it would without workers."""
-    assert project.run("-n2", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_the_first_failure_ends_the_run(project: Project) -> None:
@@ -172,13 +137,3 @@ def test_a_worker_skips_what_is_inconclusive(project: Project) -> None:
             raise InconclusiveError("undecided")
     """)
     project.run("-n1").assert_outcomes(skipped=1)
-
-
-def test_each_timed_test_reports_once(project: Project) -> None:
-    """JUnit holds both tests, one time each."""
-    project.has(WHERE, "test_correct")
-    project.has(NO_STALL)
-    project.run("-n2", "--junitxml=run.xml")
-    written = (project.pytester.path / "run.xml").read_text()
-    assert written.count("<testcase") == 2
-    assert 'tests="2"' in written

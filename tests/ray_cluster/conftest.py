@@ -1,4 +1,4 @@
-"""The cluster, and measurements of many slices with what is prepared of them here."""
+"""The cluster, measurements of many slices, and the data prepared from them on this machine."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec

@@ -29,12 +29,12 @@ class HeldTask:
 
     @property
     def rows(self) -> int:
-        """Those of the task."""
+        """The rows of the task."""
         return self.task.rows
 
     @property
     def work(self) -> Place:
-        """That of the task."""
+        """The work folder of the task."""
         return self.task.work
 
     def run(self, advance: Advance) -> None:
@@ -53,7 +53,7 @@ class HeldTask:
 
 @dataclass(frozen=True)
 class HoldingRunner:
-    """The runner, with tasks that hang on a node; the first of them never does."""
+    """The runner, with tasks that hang on a node, except the first one."""
 
     address: str
     node: str

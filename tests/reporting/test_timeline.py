@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from netpipe.measuring.emulated_step import Engines
+from netpipe.measuring.training.emulated_step import Engines
 from netpipe.reporting.content import Drawing
 from netpipe.reporting.parts import build_parts
 from netpipe.reporting.plots.timeline import build_timeline

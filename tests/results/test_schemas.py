@@ -18,16 +18,20 @@ from netpipe.gate.duets import Duet
 from netpipe.measuring.child import serve
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.plugin.against import Against
+from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.gate_results import GateResult
+from netpipe.plugin.measurer import Measurer
+from netpipe.plugin.options import Options
 from netpipe.plugin.outputs import write_json
 from netpipe.plugin.run import Run
-from netpipe.plugin.worktrees import Commit
+from netpipe.plugin.sessions import Jobs
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.results.statistics import median_interval
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.verdict.decision import judge
 from netpipe.verdict.document import measurement_document
+from netpipe.worktrees import Commit
 from tests.jobs.session_targets import failing_loader, no_loader, tiny_loader
 from tests.measurements import CPU, EMULATED, make_measurement
 from tests.plugin.recorded import make_duet
@@ -178,18 +182,20 @@ def test_a_sessions_result_is_described(
 
 def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     """What `--netpipe-json` writes: sessions with their verdicts, and every comparison."""
-    run = Run(cast(Any, None), compares=True, covers=lambda _: True, say=lambda _: None)
-    run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
+    measurer = Measurer(Options(), True, lambda _: None)
+    gate = Gate(measurer, Selection(lambda _: True))
+    run = Run(measurer.options, measurer, gate)
+    measurer.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1] * 3):
         comparison = compare("step_s", [slow, slow], BaselineSessions("it", sessions))
-        run.results.append(GateResult("a::b", "step_s", comparison, slow))
-    run.results.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
+        gate.results.append(GateResult("a::b", "step_s", comparison, slow))
+    gate.results.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
     duets: dict[tuple[Hashable, str], list[Duet]] = {
         ("subject", "step_s"): [make_duet("step_s", MEASUREMENTS[0], MEASUREMENTS[1])]
     }
     commit = Commit(tmp_path, "main", "0123456789")
-    run.against = Against(commit, cast(Any, None), "", lambda _: None, duets)
+    measurer.against = Against(commit, cast(Any, None), "", Jobs(), lambda _: None, duets)
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)

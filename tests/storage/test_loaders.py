@@ -15,7 +15,7 @@ from fixtures.workload import load
 from netpipe.errors import MisuseError
 from netpipe.grain_access.loader_variants import takes_workers
 from netpipe.grain_access.reader import collect_datasets, read_graph
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.targets import resolve
 from netpipe.storage.loaders import place
 from netpipe.storage.service import _CACHED_BYTES, share

@@ -33,7 +33,7 @@ SOURCES: Final[Mapping[str, Callable[[FileSystem, Path], Any]]] = {
 
 
 def make_pipeline(source: Any, reads_in_flight: int, seed: int = 0) -> grain.IterDataset[Any]:
-    """Return endless batches of a source, as lists, read by so many threads."""
+    """Return endless batches of a source, as lists, read by `threads` threads."""
     options = grain.ReadOptions(reads_in_flight, 2 * reads_in_flight)
     elements = grain.MapDataset.source(source).shuffle(seed).repeat()
     return elements.to_iter_dataset(options).batch(BATCH_ELEMENTS, batch_fn=list)

@@ -98,7 +98,7 @@ def test_from_a_bucket_to_a_bucket(buckets: Path, endpoint: str, tmp_path: Path)
 
 
 def test_a_killed_upload_goes_on(buckets: Path, endpoint: str, tmp_path: Path) -> None:
-    """There is no index before all files are there, and nothing else is left after it."""
+    """The index is the last file, and nothing else is left after it."""
     script, made, scratch = (
         tmp_path / "script.py",
         buckets / "made" / "killed",

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import netpipe
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
 from netpipe.throughput.figures import FIGURES
@@ -20,8 +20,9 @@ from netpipe.throughput.report import (
     throughput_document,
     throughput_table,
 )
-from netpipe.throughput.sessions import Target, combinations
+from netpipe.throughput.sessions import Target
 from netpipe.throughput.worker_choice import Candidate, choose
+from netpipe.workload.combinations import combinations
 from netpipe.workload.config import PipelineConfig
 from tests.throughput.tallies import make_tally
 

@@ -1,6 +1,5 @@
 """Subjects, and their sessions in turns."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,17 +13,7 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.result_files import SCHEMA
 from netpipe.results import documents
 from netpipe.throughput import sessions
-from netpipe.throughput.sessions import (
-    Combination,
-    Target,
-    combinations,
-    expected_s,
-    measure_duets,
-    measure_in_turns,
-)
-from netpipe.workload.config import PipelineConfig
-from netpipe.workload.pipeline import sequences_of_batches
-from netpipe.workload.tokens.batches import widen
+from netpipe.throughput.sessions import Target, expected_s, measure_duets, measure_in_turns
 from tests.jobs import session_targets
 from tests.throughput.tallies import make_tally
 
@@ -151,38 +140,7 @@ def test_workers_are_a_parameter_or_of_a_grain_pipeline() -> None:
         measure_in_turns([Target(f"{TARGETS}:tiny_loader", 1)], 1, 0.1, lambda *_: None)
 
 
-PIPELINE = PipelineConfig(sequence_length=1024, batch_size=128, workers=2, epochs=3)
-
-
-def test_lists_give_every_combination_once() -> None:
-    """Combinations are in order, without an end of the data, and with all other settings kept."""
-    found = combinations(Path("data"), PIPELINE, [256, 512, 256], [0, 2])
-    assert [(each.pipeline.batch_size, each.pipeline.workers) for each in found] == [
-        (256, 0), (256, 2), (512, 0), (512, 2),
-    ]  # fmt: skip
-    assert found[0].pipeline == replace(PIPELINE, batch_size=256, workers=0, epochs=None)
-
-
-def test_without_lists_the_configuration_is_used() -> None:
-    """Empty lists give the combination of the pipeline's own settings."""
-    (found,) = combinations(Path("data"), PIPELINE, [], [])
-    assert found == Combination(Path("data"), replace(PIPELINE, epochs=None))
-
-
-def test_the_estimate_is_that_of_real_arrays(prepared: Path) -> None:
-    """The estimate is exact for a batch, and 3% low at most for its sequences."""
-    config = PipelineConfig(sequence_length=1024, batch_size=16, workers=0)
-    sequences = next(iter(sequences_of_batches(prepared, config)))
-    alone = Combination(prepared, config).waiting_bytes
-    assert sum(array.nbytes for array in widen(sequences).values()) == alone
-    working = Combination(prepared, replace(config, workers=1)).waiting_bytes
-    assert sum(array.nbytes for array in sequences.values()) == pytest.approx(working, rel=0.03)
-
-
-def test_a_session_gets_the_whole_pipeline() -> None:
-    """The arguments of a session give the same configuration again."""
-    words = Combination(Path("data"), PIPELINE).words
-    assert words[:3] == ["--data", "data", "--pipeline"]
-    assert PipelineConfig(**json.loads(words[3])) == PIPELINE
+def test_a_session_gets_the_target_and_its_workers() -> None:
+    """Its arguments name both; without workers the target has its own."""
     assert Target("a:b").words == ["--target", "a:b"]
     assert Target("a:b").with_workers(0).words == ["--target", "a:b", "--workers", "0"]

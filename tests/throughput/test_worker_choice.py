@@ -7,8 +7,8 @@ from itertools import cycle
 
 import pytest
 
-from netpipe.errors import InputError, MisuseError, SessionError
-from netpipe.measuring.token_counts import BY_ELEMENTS
+from netpipe.errors import InputError, SessionError
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.worker_choice import (
     Candidate,
@@ -57,7 +57,7 @@ def test_the_candidates_end_at_the_cores(cores: int, counts: list[int]) -> None:
 
 
 def test_batches_without_tokens_are_counted_in_examples() -> None:
-    """An element of an image is no token to anyone."""
+    """Without tokens, the reason counts examples."""
     runs = tuple(replace(run, examples=50, counted_by=BY_ELEMENTS) for run in TWO.runs)
     assert _choose(replace(TWO, runs=runs)).reason.startswith("2 workers: 50 examples/s.")
 
@@ -94,21 +94,6 @@ def test_workers_without_gain_are_not_chosen() -> None:
     assert all(candidate.reason for candidate in choice.candidates)
 
 
-def test_workers_that_slow_loading_down_are_not_chosen() -> None:
-    """No workers are chosen where they are fastest."""
-    choice = _choose(_candidate(0, 12.0, 12.0, 12.0), ONE, _candidate(2, 9.0, 9.1, 9.0))
-    assert choice.workers == 0
-    assert _statuses(choice.candidates) == {0: "chosen", 1: "slower", 2: "slower"}
-    assert "; 1 gives 11.2 M (7% less) for 100 MB more" in choice.reason
-
-
-def test_all_workers_can_be_needed() -> None:
-    """Where every worker helps, the largest number is chosen."""
-    choice = _choose(NONE, ONE, _candidate(2, 20.0, 20.1, 20.0))
-    assert choice.workers == 2
-    assert "(44% less)" in choice.reason
-
-
 def test_noise_chooses_no_more_workers() -> None:
     """4 have the higher median, but 2 were faster in a round: 2 are chosen, with a remark."""
     choice = _choose(ONE, _candidate(2, 13.0, 16.0, 12.5), _candidate(4, 14.5, 14.0, 15.0))
@@ -139,7 +124,7 @@ def test_four_percent_are_as_fast() -> None:
     ],
 )
 def test_excluded_candidates_are_not_chosen(status: str, reason: str, shown: str) -> None:
-    """However fast it is; the reason says in one line why it was excluded."""
+    """An excluded candidate is not chosen, and the reason says in one line why."""
     best = Candidate(4, MB, _candidate(4, 30.0).runs, status=status, reason=reason)  # type: ignore[arg-type]
     choice = _choose(ONE, TWO, best)
     assert choice.workers == 2
@@ -155,13 +140,6 @@ def test_the_fastest_of_many_is_compared() -> None:
     assert choice.workers == 2
     assert choice.reason.index("4 give 14.1 M") < choice.reason.index("8 give 14.3 M")
     assert "16" not in choice.reason
-
-
-def test_one_candidate_can_be_chosen() -> None:
-    """A choice between two candidates, and of a single one."""
-    alone = _candidate(0, 5.0, 5.0, 5.0)
-    assert _choose(alone, _candidate(1, 5.1, 5.1, 5.1)).workers == 0
-    assert _choose(alone).reason.startswith("0 workers: 5 M tokens/s. It falls up to 1.0 batches")
 
 
 def test_only_open_candidates_are_judged() -> None:
@@ -220,14 +198,6 @@ def test_rounds_that_differ_call_for_more() -> None:
     assert [len(candidate.runs) for candidate in found] == [3, 6, 6]
 
 
-def test_more_rounds_end_when_they_decide() -> None:
-    """In the fourth round the median of the fewest workers has caught up."""
-    machine = Machine(w1=[8.0, 8.0, 11.0, 11.0], w2=[10.0])
-    found = machine.tried()
-    assert machine.asked == [1, 2, 2, 1] * 2
-    assert _statuses(found) == {1: "open", 2: "open"}
-
-
 def test_a_candidate_above_the_budget_is_not_started() -> None:
     """The memory of 0 and 1 workers shows that 2 would take 300 MB."""
     machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0], w4=[20.0])
@@ -265,21 +235,12 @@ def test_a_candidate_that_fails_is_left_out() -> None:
 
 
 def test_when_all_fail_the_last_error_is_raised() -> None:
-    """Without any candidate left there is no choice."""
+    """The last error is raised if no candidate is left."""
     machine = Machine(w0=[5.0], w1=[9.0])
     machine.failing = {0: SessionError("first"), 1: SessionError("disk gone")}
     with pytest.raises(SessionError, match="disk gone"):
         machine.tried()
     assert machine.asked == [0, 1]
-
-
-def test_bad_data_end_the_trials() -> None:
-    """No other number of workers is tried."""
-    machine = Machine(w0=[5.0], w1=[9.0])
-    machine.failing = {0: MisuseError("data: file must be readable")}
-    with pytest.raises(MisuseError, match="data"):
-        machine.tried()
-    assert machine.asked == [0]
 
 
 @pytest.mark.parametrize(

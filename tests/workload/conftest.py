@@ -35,7 +35,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parquet: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepared data of so many probes that a batch of eight hosts is less than an epoch."""
+    """Prepared data of forty probes: a batch of eight hosts is less than an epoch."""
     folder = tmp_path_factory.mktemp("many")
     write_probes(folder / "many.parquet", {n: make_pings(150, seed=n) for n in range(40)})
     prepare([folder / "many.parquet"], folder / "out")

@@ -1,4 +1,4 @@
-"""Small data sets for the tests of the data side."""
+"""Small data sets for the tests of the pipeline."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -17,7 +17,7 @@ WINDOW, OFFSET, CHOICE, MODE, UNTIMED, SHUFFLE, COIN, FIELD_ORDER = range(8)
 
 @dataclass(frozen=True)
 class Ping:
-    """One measurement, as somebody would write it down."""
+    """One measurement."""
 
     time_us: int
     source: str
@@ -57,7 +57,7 @@ def uniform(key: int, stream: int, slot: int = 0) -> float:
 
 
 def context_count(measurements: int) -> int:
-    """How many contexts a row gives in an epoch."""
+    """The number of contexts that a row gives in an epoch."""
     return min(max(math.ceil(measurements / 30), 1), 16)
 
 
@@ -211,7 +211,7 @@ def result_field(rtt_ms: float) -> list[int]:
 
 
 def timestamp_field(second: int, previous_s: int | None) -> list[int]:
-    """Absolute the first time, then what passed since the one before."""
+    """Absolute for the first timestamp, then relative to the one before."""
     if previous_s is None:
         return [5, *as_tokens(second.to_bytes(8, "big", signed=True))]
     delta_s = max(0, second - previous_s)

@@ -1,4 +1,4 @@
-"""The plain reference path as a loader: what `netpipe throughput --against` puts beside ours.
+"""The plain reference path as a loader, to be measured with `netpipe throughput --against`.
 
 Rows are read as the library reads them. From there on it is `tests.workload.reference` alone: one
 measurement after the other, a sequence of its own for every context, no worker, nothing ahead. A
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.workload.formats.rows import ProbeRow, take
+from netpipe.workload.formats.rtt import FAILED, decode_rtt
 from netpipe.workload.preparation.synthetic import data_of_user
 from netpipe.workload.sources.probe_rows import ArrayRecordSource
 from tests.workload import reference
-from tests.workload.decoder import decode_rtt_us
 from tests.workload.reference import Ping
 
 SEQUENCE_LENGTH: Final = 1024
@@ -52,14 +52,16 @@ def pings_of(row: ProbeRow) -> list[Ping]:
             source=_address(source, is_ipv6),
             destination=_address(destination, is_ipv6),
             ip_version=6 if is_ipv6 else 4,
-            rtt_ms=-1.0 if rtt_us < 0 else (rtt_us + 0.5) / 1000,  # 1000 x must not be below it
+            # Rounding must not bring it below its code.
+            rtt_ms=-1.0 if code == FAILED else rtt_ms + 0.0005,
         )
-        for second, source, destination, is_ipv6, rtt_us in zip(
+        for second, source, destination, is_ipv6, code, rtt_ms in zip(
             columns.second.tolist(),
             map(bytes, columns.source),
             map(bytes, columns.destination),
             columns.is_ipv6.tolist(),
-            decode_rtt_us(columns.rtt_code).tolist(),
+            columns.rtt_code.tolist(),
+            decode_rtt(columns.rtt_code).tolist(),
             strict=True,
         )
     ]

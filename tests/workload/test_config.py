@@ -1,4 +1,4 @@
-"""Configuration files: what is read from them, and what is said of a wrong one."""
+"""Configuration files, and the errors of wrong ones."""
 
 from pathlib import Path
 

@@ -34,7 +34,7 @@ def lines(batches: list[Batch]) -> Counter[bytes]:
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 8])
 def test_hosts_together_see_every_context_once(many: Path, hosts: int) -> None:
-    """None is left out, none comes twice, and no host has more batches than another."""
+    """Every context comes once, and all hosts have the same number of batches."""
     contexts = int(contexts_per_row(open_source(many, "train").row_measurements).sum())
     given = [read(many, host, hosts) for host in range(hosts)]
     seen = lines([batch for batches in given for batch in batches])
@@ -58,7 +58,7 @@ def test_the_last_batch_is_filled_with_masked_padding(prepared: Path) -> None:
 
 
 def test_a_host_may_have_only_padding_at_the_end(prepared: Path) -> None:
-    """It takes part in the last step all the same."""
+    """A host without contexts takes part in the last step."""
     final = read(prepared, 7, 8)[-1]
     assert {final[name].shape for name in BATCH_ARRAYS} == {(6, 256)}
     assert not any(final[name].any() for name in BATCH_ARRAYS)

@@ -1,4 +1,4 @@
-"""What `netpipe inspect` says of data."""
+"""`netpipe inspect`."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_files_and_folders_of_every_format(
     [("nothing", "found nothing"), ("text.txt", "found text.txt"), ("x.arrayrecord", "be a whole")],
 )
 def test_what_holds_no_data_is_refused(tmp_path: Path, name: str, message: str) -> None:
-    """With what would be accepted."""
+    """The error names the files that are accepted."""
     if "." in name:
         (tmp_path / name).write_bytes(b"text")
     with pytest.raises(InputError, match=message):

@@ -28,7 +28,6 @@ from netpipe.workload.sampling.sampler import DrawnRows, read_block
 from netpipe.workload.sources import parquet_source
 from netpipe.workload.sources.probe_rows import ArrayRecordSource
 from netpipe.workload.tokens.batches import Batch, Sequences, concatenate
-from netpipe.workload.tokens.vocabulary import FIRST_BYTE, MEASUREMENT_START
 from tests.workload import reference
 from tests.workload.factories import as_table
 from tests.workload.layout_v0 import encode_row_v0, write_records
@@ -136,7 +135,7 @@ def test_rows_in_memory_change_nothing(
 
 
 def test_only_sequences_travel(prepared: Path) -> None:
-    """Behind the workers stands one call: what makes batches of their narrow sequences."""
+    """The only call after the workers makes batches of their narrow sequences."""
     graph = read_graph(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
     behind = [node for node in graph.nodes if not node.in_worker]
     assert [str(node) for node in behind if node.kind == "Map"] == [
@@ -223,12 +222,6 @@ def test_hosts_share_the_blocks(prepared: Path) -> None:
     assert len(alone) - sum(lines.values()) < 3 * 4
 
 
-def test_splits_are_apart(prepared: Path) -> None:
-    """The eval split gives other contexts than the train split."""
-    evaluation = _take(prepared, dataclasses.replace(IN_PROCESS, split="eval"), 1)
-    assert not np.array_equal(evaluation[0]["inputs"], _take(prepared, IN_PROCESS, 1)[0]["inputs"])
-
-
 def _of_size(histories: dict[int, list[Ping]], size: int) -> tuple[list[Ping], int]:
     return next((pings, probe) for probe, pings in histories.items() if len(pings) == size)
 
@@ -286,27 +279,6 @@ def test_a_row_group_of_parquet_is_read_once_in_an_epoch(
     monkeypatch.setattr(parquet_source, "read_parquet", read_and_count)
     assert len(list(dataset)) > 4
     assert read == dict.fromkeys(range(5), 1)
-
-
-def test_batches_straight_from_parquet_are_alike(
-    tmp_path: Path, prepared: Path, histories: dict[int, list[Ping]]
-) -> None:
-    """In two row groups of all probes, families, failures and timestamps have the same shares."""
-    everything = pa.concat_tables([as_table(pings, probe) for probe, pings in histories.items()])
-    everything = everything.sort_by("event_time")
-    pq.write_table(everything, tmp_path / "two.parquet", row_group_size=len(everything) // 2 + 1)
-    assert pq.ParquetFile(tmp_path / "two.parquet").num_row_groups == 2
-    assert _shares(prepared) == pytest.approx(_shares(tmp_path), abs=0.02)
-
-
-def _shares(data: Path) -> list[float]:
-    """Return how many of the measurements have each role token."""
-    batches = _take(data, dataclasses.replace(IN_PROCESS, batch_size=8), 150)
-    tokens = np.concatenate(
-        [batch["inputs"][batch["inputs_segmentation"] > 0] for batch in batches]
-    )
-    counts = np.bincount(tokens, minlength=FIRST_BYTE)[:FIRST_BYTE]
-    return [float(count) for count in counts / counts[MEASUREMENT_START]]
 
 
 def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,9 @@ import pytest
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import build
 from netpipe.workload.preparation.synthetic import generate
-from netpipe.workload.sources.probe_rows import ArrayRecordSource
 from tests.workload import reference_loader
 from tests.workload.reference import Ping, result_field
-from tests.workload.reference_loader import pings_of, reference_batches
+from tests.workload.reference_loader import reference_batches
 
 
 def test_its_batches_are_those_of_the_unpacked_pipeline(prepared: Path) -> None:
@@ -42,20 +41,6 @@ def test_the_target_reads_the_default_data(tmp_path: Path, monkeypatch: pytest.M
         )
     finally:
         ours.close()
-
-
-def test_rows_become_the_measurements_they_were(
-    prepared: Path, histories: dict[int, list[Ping]]
-) -> None:
-    """Seconds, addresses and the tokens of the result are those that were written down."""
-    source = ArrayRecordSource(prepared, "train")
-    rows = list(source.read(range(len(source.row_measurements))))
-    assert rows
-    for row in rows:
-        written = histories[row.probe]
-        assert [_comparable(ping) for ping in pings_of(row)] == [
-            _comparable(ping) for ping in written
-        ]
 
 
 def _comparable(ping: Ping) -> tuple[int, str, str, int, list[int]]:

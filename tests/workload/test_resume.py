@@ -87,7 +87,7 @@ def rows_of_step(
 @BOTH
 @pytest.mark.parametrize(("before", "after"), [(1, 8), (8, 1), (2, 4), (4, 2), (1, 2), (3, 3)])
 def test_other_hosts_go_on(many: Path, config: PipelineConfig, before: int, after: int) -> None:
-    """All hosts together see in every step what as many others would have seen."""
+    """All hosts together see the same sequences in every step."""
     config = dataclasses.replace(config, batch_size=24)
     uninterrupted, _ = rows_of_step(many, config, before, None, 5)
     _, states = rows_of_step(many, config, before, None, 2)
@@ -97,7 +97,7 @@ def test_other_hosts_go_on(many: Path, config: PipelineConfig, before: int, afte
 
 
 def test_a_finite_epoch_ends_where_it_would_have(prepared: Path) -> None:
-    """What is left after a resume is the rest, and no more."""
+    """A resumed epoch has the rest of its batches, and no more."""
     config = dataclasses.replace(PACKED, epochs=2)
     all_batches, _ = take(prepared, config, 10**6)
     _, state = take(prepared, config, 3)
@@ -146,7 +146,7 @@ def test_other_data_are_refused(prepared: Path, parquet: Path) -> None:
     ],
 )
 def test_what_is_no_state_is_refused(prepared: Path, state: Any, message: str) -> None:
-    """Whatever a file may hold."""
+    """Any other document is refused, and the field named."""
     batches = ResumableBatches(prepared, PACKED)
     whole = {**batches.get_state(), **state} if state else state
     with pytest.raises(InputError, match=message):
@@ -218,7 +218,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 def test_a_file_that_is_damaged_during_training_is_named(
     tmp_path: Path, many: Path, name: str, workers: int, damage: str
 ) -> None:
-    """Never fewer or other rows: training ends with an error that names the file."""
+    """Training ends with an error that names the file."""
     folder = tmp_path / "data"
     if name == "*.parquet":
         folder.mkdir()

@@ -96,7 +96,7 @@ def test_an_evaluation_probe_is_never_trained_on(
         data, out = Path(folder, "data"), Path(folder, "out")
         at_top = all("/" not in name for name in files)
         for name, (_, probes) in files.items():
-            # Of ArrayRecord files those at the top are read, and those in folders without any.
+            # ArrayRecord files in folders are read only if there are none at the top.
             write(data / (name if at_top or "/" in name else f"top/{name}"), probes)
         assert prepare(out, data) == ""
         for place in (data, out):
@@ -206,16 +206,6 @@ def test_named_files_state_by_their_folders(
         out = tmp_path.parent / f"{tmp_path.name}-{number}"
         assert prepare(out, *sources) == ""
         assert [probes_of(out, split) for split in ("train", "eval")] == [{1, 2}, {3, 4}]
-
-
-def test_folders_that_are_prepared_together_state_a_split(tmp_path: Path) -> None:
-    """Words in the names of several folders count, as they do in the folder that holds them."""
-    sources = [tmp_path / name for name in ("ping_train_2024", "ping_eval_2024")]
-    for number, source in enumerate(sources):
-        write_parquet(source / "0", range(40 * number, 40 * number + 40))
-    assert prepare(tmp_path / "out", *sources) == ""
-    assert probes_of(tmp_path / "out", "train") == set(range(40))
-    assert probes_of(tmp_path / "out", "eval") == set(range(40, 80))
 
 
 def test_folders_above_the_data_state_nothing(tmp_path: Path) -> None:

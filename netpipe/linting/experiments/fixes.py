@@ -1,4 +1,4 @@
-"""Fixes of findings that can be tried without changing the user's code, as variants."""
+"""Fixes of findings, as variants that can be tried without changing the user's code."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from netpipe.linting.rules.buffers import FEW_READS, MANY_READS, THREAD_PREFETCH
 from netpipe.linting.rules.finding import sort_by_severity
 from netpipe.linting.rules.graph_parts import write_workers
 
-# Where there were no workers: each one costs memory.
+# Each worker costs memory.
 _MAX_NEW_WORKERS: Final = 4
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 
@@ -23,8 +23,8 @@ class Fix:
     Attributes:
         change: The call to write instead; `variant` does the same.
         why_not: Why it cannot be tried without changing the user's code; "" if it can.
-        overlaps: Whether it lets loading go on while the trainer works, which only shows beside a
-            step: not where the next batch is asked for at once.
+        overlaps: Whether loading then continues while the trainer works, which only shows beside a
+            step.
     """
 
     rule: str
@@ -51,7 +51,7 @@ def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
 
 
 def _propose(rule: str, graph: Graph, cores: int) -> Iterator[tuple[str, Variant]]:
-    """Yield what to write instead of what a rule found, each with the variant that tries it."""
+    """Yield each call to write instead, with the variant that tries it."""
     is_data_loader, ahead = bool(graph.data_loader), _reads_ahead(graph)
     thread_prefetch = f"{THREAD_PREFETCH} at the end"
     match rule:

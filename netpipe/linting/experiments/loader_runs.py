@@ -1,34 +1,28 @@
-"""One reading of a loader: digests of its batches, kept even if it fails or hangs."""
+"""A run of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from hashlib import blake2b
-from io import BytesIO
 from math import inf
-from pickle import HIGHEST_PROTOCOL, Pickler
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.errors import HangError, HarnessError, describe_error
+from netpipe.errors import HangError
+from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.dataset_variants import open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.jobs.targets import LoaderFactory
 
-# For the first batch, as workers start anew for every run, or for closing a loader: Grain gives a
-# worker 5 s to end.
+# Workers start for every run, and Grain gives each 5 s to end.
 _GRACE_S: Final = 6.0
-_DIGEST_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one reading of a loader gave.
+    """The batches that a loader gave.
 
     Attributes:
-        failure: What it did instead, with what it raised; "" when it did not fail.
-        hung: Whether the loader was still waited for when it was abandoned.
+        failure: Words that follow "the loader"; "" if it did not fail.
+        hung: Whether the loader was abandoned while a batch was due.
     """
 
     digests: tuple[bytes, ...] = ()
@@ -48,10 +42,10 @@ class Run:
         return min(own, others) if ends else inf
 
 
-def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read at least one batch, until there are enough, the data end or the limit is over.
+def read_batches(loader: LoaderFactory, max_batches: float, limit_s: float, clock: Clock) -> Run:
+    """Read until `max_batches`, the end of the data or the limit; at least one batch.
 
-    The limit is counted from the first batch. A loader that does not stop soon after is killed.
+    The limit starts with the first batch. A loader that does not stop soon after it is killed.
     """
     digests: list[bytes] = []
     elements, start_s = 0, 0.0
@@ -67,11 +61,11 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
                     start_s = clock() - asked_s
                 elements += element_count(batch)
                 digests.append(digest(batch))
-                if len(digests) >= enough or clock() - asked_s - start_s > limit_s:
+                if len(digests) >= max_batches or clock() - asked_s - start_s > limit_s:
                     break
             else:
                 whole = True
-            # Not in a finally: reading raises when workers that hang are killed.
+            # Not in a finally: killing workers that hang makes the reading raise.
             is_closing = True
 
     try:
@@ -83,53 +77,10 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     return Run(tuple(digests), elements, whole, failure, hung, start_s)
 
 
-def digest(batch: object) -> bytes:
-    """Return 16 bytes that depend only on the contents of a batch.
-
-    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself, dicts
-    regardless of the order of their keys, and other objects by what pickle would keep.
-
-    Raises:
-        HarnessError: The batch holds an object that cannot be pickled, or itself.
-    """
-    contents = BytesIO()
-    pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
-    # Without a memo, objects that are shared are written like equal ones.
-    pickler.fast = True
-    try:
-        pickler.dump(batch)
-    except Exception as error:
-        what = f"a batch of type {type(batch).__name__} cannot be compared"
-        raise HarnessError(f"{what}: {describe_error(error)}") from error
-    return blake2b(contents.getbuffer(), digest_size=_DIGEST_BYTES).digest()
-
-
-class _ContentsPickler(Pickler):
-    """A pickler that writes the same for the same contents."""
-
-    def persistent_id(self, obj: Any) -> object:
-        """Return what to write instead of an object whose pickle depends on more."""
-        if isinstance(obj, type):
-            return None
-        if hasattr(obj, "__array__"):
-            array = np.asarray(obj)
-            contents: object = array.tobytes()
-            if array.dtype.names is not None:
-                # Field by field: the padding between fields is not part of the contents.
-                contents = [array[name] for name in array.dtype.names]
-            elif array.dtype.hasobject:
-                contents = array.ravel().tolist()
-            return repr(array.dtype), array.shape, contents
-        if isinstance(obj, Mapping):
-            return "dict", sorted(obj.items(), key=lambda item: repr(item[0]))
-        return ("set", sorted(map(digest, obj))) if isinstance(obj, Set) else None
-
-
 def element_count(batch: object) -> int:
-    """Return how many elements a batch holds: the largest leading dimension of its leaves.
+    """Return the number of elements in a batch: the largest leading dimension of its leaves.
 
-    A list has as many elements as items, since ragged batches are lists; a scalar or an empty batch
-    counts as one.
+    The items of a list count, because ragged batches are lists; a scalar or an empty batch is one.
     """
     return max(1, _leading(batch))
 

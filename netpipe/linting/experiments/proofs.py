@@ -1,4 +1,4 @@
-"""Tests what two rules say may happen in workers, by reading batches without workers and with."""
+"""Tests two rules about workers on the data, by reading batches without workers and with them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -9,37 +9,37 @@ from typing import Final, Literal
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant, build_variant
 from netpipe.grain_access.nodes import Graph
+from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.experiments.loader_runs import Run, read_batches
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.measuring.loader_puller import LoaderFactory
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
-# To compare of data that do not come to their end in time.
-_ENOUGH_BATCHES: Final = 64
-# Of a pipeline whose workers run a function as they start, one stays.
+# Number of batches to compare when the data do not end in time.
+_COMPARED_BATCHES: Final = 64
+# One worker stays if the workers run an init function.
 _BASE: Final = "at most 1 worker"
-# What the starts of workers may take in all, besides the limit for reading.
+# All starts of workers together may exceed the limit for reading by this much.
 _STARTS_LIMIT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What runs showed about a finding; "not seen": not in as much of the data as was read."""
+    """The outcome of the runs for a finding; "not seen": not in the part of the data read."""
 
     outcome: Literal["proven", "refuted", "not seen", "not decided"]
     seen: str
 
 
 Runs = Mapping[str, Run]
-"""Runs of one loader by what they are called: twice without workers, then with.
+"""Runs of one loader by their labels: two without workers, then those with workers.
 
-Where the first two differ, workers are not the cause.
+If the first two differ, workers are not the cause.
 """
 Read = Callable[[LoaderFactory, float, float], Run]
-"""Reads a loader until it has given this many batches or this many seconds are over."""
+"""Reads a loader until the number of batches is reached or the seconds are over."""
 
 
 def prove(
@@ -51,10 +51,9 @@ def prove(
 ) -> LintReport:
     """Test the findings that only the data can decide.
 
-    Workers are started: Grain must have been allowed to. All iterators are closed at the end; a
-    worker that hangs is killed. A refuted finding becomes a remark, and a proven order an error
-    where the intent is "reproducible". The limit is for all reading, besides at most 10 s for the
-    starts of workers.
+    Grain must be allowed to start workers. All iterators are closed at the end; a worker that hangs
+    is killed. A refuted finding becomes a remark, and a proven order an error for the intent
+    "reproducible". The limit is for all reading; the starts of workers may add 10 s.
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
@@ -71,10 +70,10 @@ def prove(
 
 
 def _judge_until_proven(steps: Iterable[Runs], rules: Set[str]) -> dict[str, Proof]:
-    """Judge the runs made so far after each step, until all is proven or workers hang."""
+    """Judge the runs after each step, until all rules are proven or workers hang."""
     proofs: dict[str, Proof] = {}
     for runs in steps:
-        # Another number of workers cannot take a proof back.
+        # A proof stays proven whatever other numbers of workers show.
         proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
         proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
         last = list(runs.values())[-1]
@@ -103,24 +102,24 @@ def _read_variants(
     ends_s = clock() + limit_s
     latest_s = ends_s + _STARTS_LIMIT_S
 
-    def run(variant: Variant, enough: float) -> Run:
+    def run(variant: Variant, max_batches: float) -> Run:
         nonlocal ends_s, runs_left
         if clock() >= latest_s:
             return Run(failure="was not read, for lack of time")
         run_limit_s = max(0.0, ends_s - clock()) / runs_left
-        made = read(lambda: build_variant(loader, variant), enough, run_limit_s)
+        made = read(lambda: build_variant(loader, variant), max_batches, run_limit_s)
         ends_s = min(ends_s + made.start_s, latest_s)
         runs_left -= 1
         return made
 
-    # A function that workers run as they start may change the data.
+    # An init function of the workers may change the data.
     base = Variant(workers=0, keeps_init=True)
     alone = run(base, inf)
-    enough = inf if alone.whole else _ENOUGH_BATCHES
-    again = run(base, enough)
+    max_batches = inf if alone.whole else _COMPARED_BATCHES
+    again = run(base, max_batches)
     runs = {_BASE: alone, f"{_BASE}, in the second run,": again}
     for label, variant in variants.items():
-        runs[label] = run(variant, enough)
+        runs[label] = run(variant, max_batches)
         yield runs
 
 
@@ -142,7 +141,7 @@ def judge_order(runs: Runs) -> Proof:
         return Proof("refuted", f"the same on all {compared}")
     if hang := _find_hang(runs):
         return hang
-    if len(shortest.digests) >= _ENOUGH_BATCHES:
+    if len(shortest.digests) >= _COMPARED_BATCHES:
         return Proof("not seen", f"the same on the first {compared}")
     return Proof("not decided", f"{_count_batches(shortest)} in time, all the same")
 

@@ -1,4 +1,4 @@
-"""Fixes tried on this machine: what each one gains, before and after in one run."""
+"""Fixes tried on this machine: the gain of each one, before and after in one run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,31 +10,27 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant
-from netpipe.linting.experiments.blocks import (
+from netpipe.jobs.targets import LoaderFactory
+from netpipe.linting.experiments.fixes import Fix, fixes_for
+from netpipe.linting.experiments.variant_comparison import (
     MeasureBlock,
     Pace,
     VariantBlocks,
     VariantComparison,
     measure_block,
 )
-from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.linter import LintReport
-from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
 ALL: Final = "all"
-"""In the place of a rule: the fixes that were not measured to be slower, together."""
+"""Stands for the rule of a trial of all fixes that were not measured to be slower."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gains on this machine; `netpipe/schemas/lint.1.json` describes its fields.
-
-    Attributes:
-        rule: As of the fix, or `ALL`.
-    """
+    """The gain of a fix on this machine; `netpipe/schemas/lint.1.json` describes its fields."""
 
     rule: str
     change: str
@@ -60,13 +56,13 @@ def try_fixes(
     measure: MeasureBlock | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
-    """Measure what each proposed fix gains, and what those that are not slower gain together.
+    """Measure the gain of each proposed fix, and of all that are not slower together.
 
-    Workers are started: Grain must have been allowed to. A loader that hangs is ended. The budget
-    is for all trials; a block that runs at its end is given up soon after.
+    Grain must be allowed to start workers. A loader that hangs is ended. The budget is for all
+    trials; a block that is running when it ends is given up soon after.
 
     Returns:
-        One trial for each fix, then the one of several together where there is one.
+        One trial for each fix, then one of several together if that is another variant.
     """
     fixes = fixes_for(report, cores)
     measure = measure or partial(measure_block, clock=clock)
@@ -82,7 +78,7 @@ def try_fixes(
 def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
     """Return the report with warnings as remarks where all their fixes were clearly slower.
 
-    For example, a source that waits for storage needs the threads that the rules warn of.
+    For example, a source that waits for storage needs the threads that a rule warns about.
     """
     slower = {trial.rule for trial in trials}.difference(
         trial.rule for trial in trials if not trial.is_slower
@@ -98,7 +94,7 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
 
 
 def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
-    """Compare flat out, and beside a step the fixes that only show there."""
+    """Compare at full speed, and beside a step the fixes that only show there."""
     variants: dict[bool, dict[Variant, None]] = {}
     for fix in fixes:
         if not fix.why_not:
@@ -120,7 +116,7 @@ def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Tria
 
 
 def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
-    """Join the best fix of each rule; None where that was tried already."""
+    """Join the best fix of each rule; None if that was tried already."""
     best: dict[str, tuple[Fix, float]] = {}
     for fix, trial in zip(fixes, trials, strict=True):
         if trial.ratio and not trial.is_slower:
@@ -136,13 +132,13 @@ def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
 
 
 def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
-    """Compute what a fix gains from the blocks before and after it."""
+    """Compute the gain of a fix from the blocks before and after it."""
     before, after = compared.before, compared.after
     if compared.failure:
         return Trial(fix.rule, fix.change, f"not measured: {compared.failure}")
     wall_s, cpu_s = attrgetter("s_per_element"), attrgetter("cpu_s_per_element")
     ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
-    # A fix may change the size of a batch: both times are those of a batch before it.
+    # A fix may change the batch size: both times are for a batch of the unchanged pipeline.
     elements = median(block.elements_per_batch for block in before)
     sides = ((cost, blocks) for cost in (wall_s, cpu_s) for blocks in (before, after))
     times_s = (elements * median(map(cost, blocks)) for cost, blocks in sides)

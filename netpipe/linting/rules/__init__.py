@@ -1,44 +1,54 @@
-"""The rules that judge a pipeline's graph, and the registry of them.
+"""The rules that judge a pipeline's graph, and the table of them.
 
 Each rule is a generator function in the file of its topic: it takes a `Pipeline` and yields
-`Problem`s (`finding.py`). A new rule is such a function and one line in `RULES`.
+`Problem`s (`finding.py`). A new rule is such a function and one line of the table.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from netpipe.linting.rules import batch_contents, buffers, placement, shuffling, workers
 from netpipe.linting.rules.finding import Rule
 
-RULES: Final[Mapping[str, Rule]] = {
+
+class RegisteredRule(NamedTuple):
+    """A line of the table; `local_only`: the rule does not hold where reading waits."""
+
+    find: Rule
+    local_only: bool = False
+
+
+_TABLE: Final = (
     # Pipelines that fail, or that give other data than meant
-    "nested-mp-prefetch": placement.nested_mp_prefetch,
-    "cannot-be-pickled": workers.cannot_be_pickled,
-    "device-put-before-mp-prefetch": placement.device_put_before_mp_prefetch,
-    "batch-in-workers-loses-data": batch_contents.batch_in_workers_loses_data,
-    "shuffle-after-batch": shuffling.shuffle_after_batch,
-    "shuffle-after-repeat": shuffling.shuffle_after_repeat,
-    "sequential-slice-with-shuffle": shuffling.sequential_slice_with_shuffle,
-    "worker-count-changes-order": batch_contents.worker_count_changes_order,
+    RegisteredRule(placement.nested_mp_prefetch),
+    RegisteredRule(workers.cannot_be_pickled),
+    RegisteredRule(placement.device_put_before_mp_prefetch),
+    RegisteredRule(batch_contents.batch_in_workers_loses_data),
+    RegisteredRule(shuffling.shuffle_after_batch),
+    RegisteredRule(shuffling.shuffle_after_repeat),
+    RegisteredRule(shuffling.sequential_slice_with_shuffle),
+    RegisteredRule(batch_contents.worker_count_changes_order),
     # Pipelines that are slower than they could be
-    "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
-    "map-after-mp-prefetch": placement.map_after_mp_prefetch,
-    "threads-in-training-process": buffers.threads_in_training_process,
-    "too-few-reads-in-flight": buffers.too_few_reads_in_flight,
-    "no-workers": workers.no_workers,
-    "no-prefetch": buffers.no_prefetch,
-    "threads-in-workers": buffers.threads_in_workers,
-    "too-many-workers": workers.too_many_workers,
+    RegisteredRule(placement.batch_after_mp_prefetch),
+    RegisteredRule(placement.map_after_mp_prefetch),
+    RegisteredRule(buffers.threads_in_training_process, local_only=True),
+    RegisteredRule(buffers.too_few_reads_in_flight),
+    RegisteredRule(workers.no_workers),
+    RegisteredRule(buffers.no_prefetch),
+    RegisteredRule(buffers.threads_in_workers, local_only=True),
+    RegisteredRule(workers.too_many_workers, local_only=True),
     # Pipelines that take more memory than they need
-    "jax-in-worker": workers.jax_in_worker,
-    "large-capture": workers.large_capture,
-    "oversized-read-buffer": buffers.oversized_read_buffer,
-    "buffers-exceed-memory": buffers.buffers_exceed_memory,
+    RegisteredRule(workers.jax_in_worker),
+    RegisteredRule(workers.large_capture),
+    RegisteredRule(buffers.oversized_read_buffer),
+    RegisteredRule(buffers.buffers_exceed_memory),
+)
+RULES: Final[Mapping[str, RegisteredRule]] = {
+    rule.find.__name__.replace("_", "-"): rule for rule in _TABLE
 }
 """Every rule by its name, most severe first: findings are reported in this order."""
 
-LOCAL_ONLY: Final = ("threads-in-workers", "threads-in-training-process", "too-many-workers")
-"""Rules that do not hold where reading waits, which takes no core and no interpreter lock."""
+LOCAL_ONLY: Final = tuple(name for name, rule in RULES.items() if rule.local_only)
 
 NO_GRAIN_GRAPH: Final = "no-grain-graph"
 """Reported by the linter itself for a loader that is not a Grain dataset."""

@@ -16,7 +16,7 @@ from netpipe.linting.rules.graph_parts import (
     write_batch_call,
 )
 
-# Of all elements: a user who drops a remainder accepts some loss.
+# A user who drops a remainder accepts the loss of some elements.
 _MAX_HARMLESS_LOSS_FRACTION: Final = 0.01
 _ONE_OUTPUT_PER_INPUT: Final = (
     "Map", "RandomMap", "MapWithIndex", "Shuffle", "WindowShuffle", "Cache", "ToIter",
@@ -28,7 +28,7 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches in workers, each of which drops its own remainder.
 
     An error if the loss can be counted, a warning if it can only be bounded, info if it is at most
-    1% or if it is unknown whether the data end. Nothing if no more is lost than in one process.
+    1% or the data may be endless. Silent if one process loses as much.
     """
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
@@ -39,10 +39,10 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
-    """Report what a batch in several workers drops.
+    """Report the elements that a batch in several workers drops.
 
     With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
-    what is left of them after whole batches: at most w * (b - 1) in total.
+    the rest after whole batches: at most w * (b - 1) in total.
     """
     if count_elements(graph)[node.parents[0]] == inf:
         return
@@ -70,7 +70,7 @@ def _propose_whole_batches(graph: Graph, size: int, *, can_batch_by_position: bo
     if can_batch_by_position and graph.data_loader is None:
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
         return f"Batch before the data are divided among the workers: {batch}"
-    # A DataLoader, or elements that are filtered or packed.
+    # A DataLoader, or a batch of filtered or packed elements.
     batch = choose_call(graph, f"grain.transforms.Batch({size}", f".batch(batch_size={size}")
     repeat = choose_call(graph, "IndexSampler(num_epochs=None)", ".repeat()")
     return f"Keep the remainders: {batch}, drop_remainder=False), or repeat forever: {repeat}"
@@ -92,7 +92,6 @@ def _judge_bound(graph: Graph, node: Node, lost: int) -> Severity:
         if not has_end or below.kind.startswith("Unknown:"):
             return "info"
     counts = count_elements(graph)
-    # The elements of the nearest nodes that can be counted.
     counted = graph.below(node, lambda below: counts[below.id] is not None)
     read = sum(counts[below.id] or 0 for below in counted)
     return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
@@ -101,8 +100,7 @@ def _judge_bound(graph: Graph, node: Node, lost: int) -> Severity:
 def count_elements(graph: Graph) -> Mapping[int, float | None]:
     """Count the elements that each node yields in one process, by node id.
 
-    A count is inf if the elements never end, and None if it depends on the elements or on a class
-    that is not known.
+    A count is inf for endless elements, and None if it depends on the elements or an unknown class.
     """
     counts: dict[int, float | None] = {}
     order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
@@ -145,7 +143,7 @@ def _count(node: Node, inputs: list[float | None]) -> float | None:
             return known[0] if kind in _ONE_OUTPUT_PER_INPUT else None
 
 
-# Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,
+# Each kind was run with 0 to 3 workers on Grain 0.2.18; the others (maps, random maps, zips,
 # caches) gave the same elements in the same order.
 _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
     "Batch": "batches the elements of one worker",
@@ -166,9 +164,9 @@ _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
 
 
 def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report what makes the batches, or their order, depend on the number of workers.
+    """Report nodes that make the batches, or their order, depend on the number of workers.
 
-    An unknown class is info for either intent: only `netpipe lint --prove` can tell what it does.
+    An unknown class is info for either intent: only `netpipe lint --prove` can tell.
     """
     for pool in worker_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _depends_on_workers(pipeline.graph, node)]

@@ -1,4 +1,4 @@
-"""Rules about what is made before the trainer asks for it, and about threads that make it."""
+"""Rules about elements that are made ahead, and about the threads that make them."""
 
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -23,13 +23,13 @@ THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
 )
 FEW_READS: Final = "num_threads=4, prefetch_buffer_size=4"
-# Grain's default threads, and a buffer that hides slow reads even where it holds batches.
+# Grain's default number of threads; the buffer hides slow reads even where it holds batches.
 MANY_READS: Final = "num_threads=16, prefetch_buffer_size=64"
-_ENOUGH_READS: Final = 8
+_MIN_READS_IN_FLIGHT: Final = 8
 _THREADS_HELP: Final = "help only where reading waits (remote storage)"
 # 64 batches feed even a step of 20 ms for more than a second.
 _MAX_BUFFERED_BATCHES: Final = 64
-_MUCH_OF_MEMORY: Final = 0.25
+_LARGE_MEMORY_FRACTION: Final = 0.25
 # Iterating a MapDataset means to_iter_dataset() with its default buffer.
 _DEFAULT_BUFFER_ELEMENTS: Final = 500
 # An Interleave reads each of its datasets in a thread.
@@ -50,7 +50,7 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     # Iterating a MapDataset starts threads that read ahead.
     if graph.of_kind("NoWorkers", "DataLoader") or root.random_access or _reads_ahead(root):
         return
-    # The trainer's own thread runs the nodes above all that read ahead.
+    # The trainer's own thread runs the nodes above those that read ahead.
     below = (node for node in graph.below(root, _reads_ahead) if not _reads_ahead(node))
     on_request = [root, *below]
     if not all(node.parents for node in on_request):
@@ -114,7 +114,7 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _buffer_size(node: Node) -> int:
-    """Return how many elements a node's own threads read ahead; without threads none."""
+    """Return the number of elements that a node's own threads read ahead."""
     if node.random_access:
         return _DEFAULT_BUFFER_ELEMENTS if node.id == 0 else 0
     size = node.integer("prefetch_buffer_size")
@@ -129,7 +129,7 @@ def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
     if total <= _MAX_BUFFERED_BATCHES:
         return
     batch_bytes = pipeline.reads.measure_batch(graph) or 0
-    fits, used = _MUCH_OF_MEMORY * memory_bytes / (batch_bytes or 1), total * batch_bytes
+    fits, used = _LARGE_MEMORY_FRACTION * memory_bytes / (batch_bytes or 1), total * batch_bytes
     fix = _propose_less(graph, node, held[node.id], fits)
     # Another rule reports read buffers of many batches.
     is_batch = node.kind in _BUFFER_SETTINGS and find_batch(graph, node)
@@ -157,14 +157,14 @@ def _count_held_batches(graph: Graph, node: Node) -> float:
         held = (node.integer("cycle_length") or node.integer("num_threads") or 1) * (buffer + 1)
         # The training process has another buffer for each worker.
         held *= 2 * (node.integer("num_workers") or 0) or 1
-    if not held:  # as for most nodes of a deep pipeline
+    if not held:
         return 0.0
     batches = (above.integer("batch_size") for above in graph.above(node) if above.kind in BATCHES)
     return held * _count_copies(graph, node) / prod(size or 1 for size in batches)
 
 
 def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
-    """Write which settings of a node to lower, so that it holds what fits and is of use."""
+    """Return the settings of a node to lower, so that its useful part fits in the memory."""
     setting = _BUFFER_SETTINGS.get(node.kind, "prefetch_buffer_size")
     buffer, workers = node.integer(setting) or _DEFAULT_BUFFER_ELEMENTS, node.integer("num_workers")
     less = max(1, int((buffer + 1) * min(fits, _MAX_BUFFERED_BATCHES) / held) - 1)
@@ -192,8 +192,8 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
 def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
     """Report threads that read single elements in the training process.
 
-    A warning: remote storage may need them. Threads that read whole batches cost nothing that
-    could be measured, and they read ahead.
+    A warning: remote storage may need them. Threads that read whole batches read ahead, at no
+    measurable cost.
     """
     graph = pipeline.graph
     if readers := find_element_readers(graph):
@@ -216,7 +216,7 @@ def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
     """Report few reads at a time where reading waits. A warning: a server may allow no more."""
     graph, readers = pipeline.graph, pipeline.graph.of_kind("ToIter", "Elastic")
     count = sum(_count_reads(graph, reader) for reader in readers)
-    if pipeline.reads.wait and 0 < count < _ENOUGH_READS:
+    if pipeline.reads.wait and 0 < count < _MIN_READS_IN_FLIGHT:
         yield Problem(
             "warning",
             readers,
@@ -233,7 +233,7 @@ def _count_reads(graph: Graph, reader: Node) -> int:
 
 
 def _count_copies(graph: Graph, node: Node) -> int:
-    """Return how many workers each have a copy of a node."""
+    """Return the number of workers that have a copy of a node."""
     return prod(pool.size for pool in worker_pools(graph) if node in pool.nodes)
 
 

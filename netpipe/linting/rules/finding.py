@@ -1,4 +1,4 @@
-"""What every rule takes and yields, and the findings that the linter makes of it."""
+"""The types that rules take and yield, and the findings that the linter makes of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from netpipe.grain_access.nodes import Graph, Node
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
-"""The worst first."""
+"""From the worst to the mildest."""
 
 
 class Reads(NamedTuple):
-    """Whether reading is known to wait, and how that is known or refuted; "": it is unknown.
+    """Whether reading is known to wait, and the evidence for or against it; "" without any.
 
-    `measure_batch` reads a batch and returns its bytes; None: they are unknown.
+    `measure_batch` reads a batch and returns its bytes, or None if it cannot.
     """
 
     wait: bool = False
@@ -24,13 +24,11 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the rules judge.
+    """A pipeline, the intent, and the cores and memory that its process may use.
 
     Attributes:
         for_throughput: Whether the intent is speed. If not, the pipeline must be reproducible: its
             batches must not depend on the number of workers.
-        cores: CPU cores that the process may use.
-        memory_bytes: Memory that it may use.
     """
 
     graph: Graph
@@ -41,7 +39,7 @@ class Pipeline:
 
 
 class Problem(NamedTuple):
-    """What a rule yields; the fields mean the same as those of the `LintFinding`."""
+    """A problem that a rule found; the fields are those of a `LintFinding`."""
 
     severity: Severity
     nodes: Sequence[Node]
@@ -72,6 +70,6 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedFinding(LintFinding):
-    """A finding that the user silenced, or that does not hold where reading waits, and why."""
+    """A finding that the user silenced, or that does not hold where reading waits."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""What rules look for in a graph: batches, the user's code, and the workers that share it."""
+"""Parts of a graph that rules look for: batches, user code, and the workers that share it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Final
 from netpipe.grain_access.nodes import Graph, Node
 
 BATCHES: Final = ("Batch", "Rebatch")
-# Kinds that run per element and whose result depends on the elements before it.
+# Kinds with a result that depends on the elements before.
 DEPENDS_ON_ORDER: Final = (
     "MapWithIndex", "Filter", "FlatMap", "Pack", "ConcatThenSplit", "Operation",
 )  # fmt: skip
-# A MapDataset of these leaves some positions empty.
+# Kinds of MapDataset that leave some positions empty.
 SPARSE: Final = ("Filter", "FlatMap")
 USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)
 
@@ -61,7 +61,7 @@ def _has_own_function(batch: Node) -> bool:
 class Pool:
     """Workers that share a pipeline: each reads every n-th element.
 
-    Of a pool nested in them, `nodes` has only the node that starts it.
+    `nodes` ends at the node that starts a nested pool.
     """
 
     prefetch: Node
@@ -84,7 +84,7 @@ class Pool:
 
     @property
     def each(self) -> str:
-        """How messages refer to every single worker."""
+        """How messages refer to each single worker."""
         return f"each of {self}" if self.size > 1 else str(self)
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:
 
 
 def write_workers(graph: Graph, count: object) -> str:
-    """Return the call that gives a pipeline so many workers."""
+    """Return the call that gives a pipeline `count` workers."""
     options = f"grain.MultiprocessingOptions(num_workers={count})"
     if graph.of_kind("Elastic"):
         return f"ElasticIterator(multiprocessing_options={options})"
@@ -131,7 +131,7 @@ def write_workers(graph: Graph, count: object) -> str:
 def propose_reading(
     graph: Graph, node: Node, how: str = "without", settings: str = "num_threads=0"
 ) -> str:
-    """Propose to read with or without threads, in the call that a node stands for."""
+    """Propose reading with or without threads, in the call that made a node."""
     options = f"grain.ReadOptions({settings})"
     call = choose_call(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":

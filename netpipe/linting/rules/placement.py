@@ -59,8 +59,8 @@ def _propose_batch_in_workers(graph: Graph, batch: Node) -> str:
 def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report user code that runs in the training process, not in the workers.
 
-    Code that calls jax belongs there. For reproducible it is only info if the result would depend
-    on the number of workers.
+    Code that calls jax belongs there. Only info for reproducible if the result in the workers would
+    depend on their number.
     """
     for node, prefetch in _find_first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
@@ -106,9 +106,9 @@ def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _find_first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
-    """Yield each node that the workers could run, with the mp_prefetch below it.
+    """Yield the first node after the workers that they could run, with its mp_prefetch.
 
-    Only the first such node after the workers: the ones after it cannot move without it.
+    The nodes after it cannot move without it.
     """
     for node in graph.of_kind(*kinds):
         if _runs_in_trainer(node):

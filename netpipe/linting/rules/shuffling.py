@@ -1,4 +1,4 @@
-"""Rules about what a shuffle mixes."""
+"""Rules about the elements that a shuffle mixes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,8 +18,8 @@ _SHUFFLES: Final = ("Shuffle", "WindowShuffle")
 def shuffle_after_batch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report shuffles of whole batches, whose elements stay together.
 
-    Not reported are blocks that are only read together: their elements were shuffled before, or
-    are split or batched again after the shuffle.
+    Silent for blocks that are only read together: their elements were shuffled before, or are split
+    or batched again after the shuffle.
     """
     graph = pipeline.graph
     for node in graph.of_kind(*_SHUFFLES):
@@ -80,6 +80,6 @@ def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _write_call(graph: Graph, node: Node) -> str:
-    # Above a `.seed(...)` the seed is derived, not the user's own number.
+    # Grain derives the seed after a `.seed(...)`.
     is_seeded = any(below.kind == "Seed" for below in graph.below(node))
     return ".shuffle()" if is_seeded else f".shuffle(seed={node.parameters.get('seed')})"

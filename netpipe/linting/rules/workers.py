@@ -1,9 +1,9 @@
-"""Rules about the number of workers, what they are sent, and jax in them."""
+"""Rules about the number of workers, the objects sent to them, and jax in them."""
 
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.nodes import Node
 from netpipe.linting.rules.buffers import find_element_readers
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
@@ -14,9 +14,9 @@ from netpipe.linting.rules.graph_parts import (
 )
 from netpipe.results.units import format_megabytes
 
-# A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
-# 0.2.18): above this, what is sent takes as much memory as the worker itself.
-LARGE_BYTES: Final = 32 * 2**20
+# A worker without data takes 74 MB, and about two bytes per byte sent to it (Grain 0.2.18): above
+# this size, the objects sent take as much memory as the worker itself.
+LARGE_CAPTURE_BYTES: Final = 32 * 2**20
 _OPEN_SOURCE: Final = (
     "Let the source keep a path and open it in the worker when the first element is read,"
     " as grain.sources.ArrayRecordDataSource does"
@@ -28,17 +28,28 @@ _LOAD_IN_WORKER: Final = (
 
 
 def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report an `mp_prefetch` without workers, and a DataLoader without.
+    """Report an `mp_prefetch` or a DataLoader without workers.
 
     A DataLoader is only info: 0 workers are its default, and right for a light pipeline.
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
-        has_workers = any(below.kind == "ProcessPrefetch" for below in graph.below(node))
-        yield _report_second_workers(node) if has_workers else _report_no_workers(pipeline, node)
+        if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
+            message = (
+                "mp_prefetch with num_workers=0 does nothing: workers come before it already, and"
+                " it cannot have any of its own after them"
+            )
+            yield Problem("info", [node], message, "Remove this .mp_prefetch(...)")
+        else:
+            yield _report_no_workers(pipeline, node)
     for node in graph.of_kind("Interleave"):
         if not node.parents and (node.integer("cycle_length") or 0) < 0:
-            yield _report_negative_workers(graph, node)
+            message = (
+                f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
+                " workers: it fails when the first batch is asked for, and what comes before it is"
+                " lost"
+            )
+            yield Problem("error", [node], message, write_workers(graph, 1))
     if graph.data_loader is not None and not process_pools(graph):
         message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
@@ -46,26 +57,6 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
         )
         fix = _propose_workers(pipeline)
         yield Problem("info", [graph.data_loader], message, fix)
-
-
-def _report_negative_workers(graph: Graph, node: Node) -> Problem:
-    return Problem(
-        "error",
-        [node],
-        f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
-        " workers: it fails when the first batch is asked for, and what comes before it is lost",
-        write_workers(graph, 1),
-    )
-
-
-def _report_second_workers(node: Node) -> Problem:
-    return Problem(
-        "info",
-        [node],
-        "mp_prefetch with num_workers=0 does nothing: workers come before it already, and it"
-        " cannot have any of its own after them",
-        "Remove this .mp_prefetch(...)",
-    )
 
 
 def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
@@ -85,7 +76,7 @@ def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
 
 
 def _propose_workers(pipeline: Pipeline) -> str:
-    """Propose reading without threads first: threads would slow workers down just as much."""
+    """Propose reading without threads first: threads would slow workers down equally."""
     workers = f"{write_workers(pipeline.graph, 1)} or more"
     readers = find_element_readers(pipeline.graph)
     if not readers or pipeline.reads.wait:
@@ -118,7 +109,7 @@ def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
     """Report functions in the workers that call jax. A warning: a light call may be intended."""
 
     def is_offending(node: Node) -> bool:
-        # Other rules report what cannot be pickled and what is put on a device.
+        # Other rules report unpicklable objects and device_put.
         return node.uses_jax and not (node.parameters.get("device_put") or node.unpicklable)
 
     for pool, nodes in find_in_workers(pipeline.graph, is_offending):
@@ -149,12 +140,12 @@ def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report large objects that every worker is sent a copy of."""
+    """Report large objects that are copied to every worker."""
     for pool in process_pools(pipeline.graph):
         nodes = (pool.prefetch, *pool.nodes)
         total = sum(node.sent_bytes or 0 for node in nodes)
         largest = max(nodes, key=lambda node: node.sent_bytes or 0)
-        if total >= LARGE_BYTES:
+        if total >= LARGE_CAPTURE_BYTES:
             sizes = (total, total * pool.size, largest.sent_bytes or 0)
             sent, kept, held = map(format_megabytes, sizes)
             yield Problem(

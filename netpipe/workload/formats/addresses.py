@@ -23,7 +23,7 @@ _TRANSLATED = tuple(
 
 @dataclass(frozen=True)
 class PackedAddresses:
-    """Addresses that are known to be valid: uint8 (n, 16), and their families, uint8 (n,)."""
+    """Valid addresses, uint8 (n, 16), and their families, uint8 (n,)."""
 
     packed: NDArray[np.uint8]
     family: NDArray[np.uint8]
@@ -43,8 +43,7 @@ class PackedAddresses:
 class AddressTable:
     """The distinct addresses seen so far, numbered in order of appearance.
 
-    An empty text is an unknown address: all zeros, of the measurement's family. Numbers 0 and 1
-    are reserved for it.
+    An empty text is an unknown address: all zeros, of the measurement's family, with number 0 or 1.
     """
 
     def __init__(self) -> None:
@@ -59,8 +58,7 @@ class AddressTable:
     ) -> NDArray[np.int32]:
         """Number the addresses of a column of strings (n,) without nulls: int32 (n,).
 
-        A text that is no address gives `NO_ADDRESS`, and one of the other IP version gives
-        `OTHER_FAMILY`.
+        An invalid text gives `NO_ADDRESS`, and one of the other IP version `OTHER_FAMILY`.
         """
         encoded = column.dictionary_encode()
         which = encoded.indices.to_numpy()

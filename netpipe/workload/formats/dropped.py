@@ -6,13 +6,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that one constraint on a column excluded.
+    """Rows that one constraint on a column excluded, and the first of them.
 
-    Attributes:
-        constraint: What the values had to, following "must".
-        file: The file of the first such row.
-        row: Its number in that file, counted from 0.
-        value: Its value in that column.
+    `constraint` follows "must"; `row` counts from 0 in `file`; `value` is that of the column.
     """
 
     column: str
@@ -23,20 +19,11 @@ class Dropped:
     value: str
 
 
-class DroppedRows:
-    """Counts dropped rows by column and constraint; the first example of each is kept."""
-
-    def __init__(self, some: Iterable[Dropped] = ()) -> None:
-        self._found: dict[tuple[str, str], Dropped] = {}
-        for dropped in some:
-            self.add(**vars(dropped))
-
-    def add(self, column: str, constraint: str, rows: int, file: str, row: int, value: str) -> None:
-        """Count some rows; the example is that of the first call for this column and constraint."""
-        key = column, constraint
-        before = self._found.get(key, Dropped(column, constraint, 0, file, row, value))
-        self._found[key] = replace(before, rows=before.rows + rows)
-
-    def counts(self) -> tuple[Dropped, ...]:
-        """Return what was dropped, in order of the names."""
-        return tuple(self._found[key] for key in sorted(self._found))
+def join_dropped(found: Iterable[Dropped]) -> tuple[Dropped, ...]:
+    """Add up the rows by column and constraint, in order of the names; keep the first examples."""
+    joined: dict[tuple[str, str], Dropped] = {}
+    for each in found:
+        key = each.column, each.constraint
+        rows = each.rows + (joined[key].rows if key in joined else 0)
+        joined[key] = replace(joined.get(key, each), rows=rows)
+    return tuple(joined[key] for key in sorted(joined))

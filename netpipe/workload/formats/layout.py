@@ -1,8 +1,8 @@
 """The layouts of a probe row: how it is encoded as the bytes of a record, and decoded.
 
-Layout 0 is inherited: see `decode_history_v0`. Layout 1 has a header, then the arrays of
-`ProbeRow`, widest first so that each is aligned. All its numbers are little-endian, and the arrays
-of a decoded row are views of the record.
+Layout 0 is inherited: see `decode_history_v0`. Layout 1 is little-endian, and has the arrays of
+`ProbeRow` widest first, so that each is aligned. The arrays of a decoded row are views of the
+record.
 
     header   4s magic, u32 version, i64 probe, i64 first_s,
              u32 measurements, u32 pairs, u32 ipv4_pairs, u32 sources
@@ -98,10 +98,7 @@ def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, A
 
     The record is an Arrow stream of a row with `src_id` int64, `n_measurements` int32 and
     `measurements` binary: a stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8,
-    `ip_version` int8 and `rtt` float32.
-
-    Raises:
-        InputError: The record is not of that form, or a value in it is not what it must be.
+    `ip_version` int8 and `rtt` float32. Anything else is an InputError.
     """
     with _named_errors(where):
         outer = _read_batch(record)

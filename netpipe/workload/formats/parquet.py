@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from netpipe.errors import InputError
 from netpipe.text_files import shorten
 from netpipe.workload.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
-from netpipe.workload.formats.dropped import DroppedRows
+from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import MEASUREMENT, MeasurementArray, number_values
 from netpipe.workload.formats.rtt import encode_rtt
@@ -70,12 +70,7 @@ _MERGED_PROBES = (
 
 
 class InvalidValuesError(InputError):
-    """A column has values that are null or outside their range.
-
-    Attributes:
-        column: Its name.
-        good: Which rows are valid, bool (rows,).
-    """
+    """A column has values that are null or outside their range; `good` rows are valid."""
 
     column: str
     good: NDArray[np.bool_]
@@ -83,12 +78,10 @@ class InvalidValuesError(InputError):
 
 @dataclass(frozen=True)
 class MeasurementColumns:
-    """Some rows of measurements, as they are in a file.
+    """Some rows of measurements in a file, from `first_row` on.
 
-    Attributes:
-        where: The file, and the record in it if there are records; errors name it.
-        first_row: The row in the file of the first of them, before any was dropped.
-        kept: Which rows are left after dropping some, int64 (rows,); None if all are.
+    Errors name `where` they are. `kept` are the numbers of the rows that are left after dropping
+    some, int64 (rows,); None if all are.
     """
 
     where: object
@@ -97,14 +90,12 @@ class MeasurementColumns:
     kept: NDArray[np.int64] | None = None
 
     def measurements(
-        self, addresses: AddressTable, dropped: DroppedRows | None = None
+        self, addresses: AddressTable, dropped: list[Dropped] | None = None
     ) -> MeasurementArray:
-        """Check every value and return the measurements; their addresses are added to `addresses`.
+        """Check every value and return the measurements; add their addresses to `addresses`.
 
-        Rows with an invalid value are added to `dropped`, each with the first reason found.
-
-        Raises:
-            InputError: A value is null or outside its range, and there is no `dropped`.
+        A row with an invalid value is an InputError, or is added to `dropped` with the first
+        reason found.
         """
         rows = self
         while True:
@@ -113,12 +104,12 @@ class MeasurementColumns:
             except InvalidValuesError as error:
                 if dropped is None:
                     raise
-                bad_rows = int(np.count_nonzero(~error.good))
-                row = rows._row_in_file(error.good)
-                dropped.add(
-                    error.column, error.constraint, bad_rows, str(self.where), row, str(error.found)
-                )
-                rows = rows._filter(error.good)
+                good = error.good
+                count, row = int(np.count_nonzero(~good)), rows._row_in_file(good)
+                where, found = str(self.where), str(error.found)
+                dropped.append(Dropped(error.column, error.constraint, count, where, row, found))
+                kept = np.flatnonzero(good) if rows.kept is None else rows.kept[good]
+                rows = replace(rows, columns=rows.columns.filter(pa.array(good)), kept=kept)
 
     def _measurements(self, addresses: AddressTable) -> MeasurementArray:
         for name in self.columns.schema.names:
@@ -150,10 +141,6 @@ class MeasurementColumns:
         row = int(np.argmin(good))
         return self.first_row + (row if self.kept is None else int(self.kept[row]))
 
-    def _filter(self, good: NDArray[np.bool_]) -> "MeasurementColumns":
-        kept = np.flatnonzero(good) if self.kept is None else self.kept[good]
-        return replace(self, columns=self.columns.filter(pa.array(good)), kept=kept)
-
     def _numbers(self, name: str) -> NDArray[np.generic]:
         return np.asarray(self.columns[name].to_numpy(zero_copy_only=False))
 
@@ -179,9 +166,7 @@ class MeasurementColumns:
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
-    """List the parquet files among the sources, and those in their folders at any depth, once each.
-
-    Of several paths to one file the first is listed.
+    """List the parquet files among the sources and in their folders at any depth, once each.
 
     Raises:
         InputError: A source does not exist, or there is no parquet file.
@@ -202,7 +187,7 @@ def find_parquet(sources: Sequence[Path]) -> list[Path]:
 
 
 def distinct_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the first path of each file; raise an InputError for what is no regular file."""
+    """Return the first path of each file; raise an InputError if one is not a regular file."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         try:
@@ -210,7 +195,7 @@ def distinct_files(paths: Sequence[Path]) -> list[Path]:
         except OSError as error:
             raise InputError(path, "file", "be readable", error.strerror) from error
         if not S_ISREG(status.st_mode):
-            # Opening a pipe waits for somebody who writes into it.
+            # Opening a pipe would wait for a writer.
             raise InputError(path, "file", "be a regular file", filemode(status.st_mode))
         found.setdefault((status.st_dev, status.st_ino), path)
     return list(found.values())
@@ -236,14 +221,11 @@ def read_parquet(
     addresses: AddressTable,
     row_groups: Sequence[int] = (),
     *,
-    dropped: DroppedRows | None = None,
+    dropped: list[Dropped] | None = None,
 ) -> Iterator[MeasurementArray]:
     """Yield the measurements of a file, or of consecutive row groups, 500 thousand at a time.
 
-    Their addresses are added to `addresses`, and rows with an invalid value to `dropped`.
-
-    Raises:
-        InputError: The file cannot be read, or a value in it is invalid and there is no `dropped`.
+    `addresses` and `dropped` are those of `MeasurementColumns.measurements`.
     """
     file = open_parquet(path)
     groups = list(row_groups or range(file.num_row_groups))

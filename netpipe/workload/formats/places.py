@@ -25,13 +25,7 @@ _UNKNOWN = "Schemes besides those of pyarrow need fsspec and the package of the 
 
 @dataclass(frozen=True)
 class Place:
-    """A file or a folder.
-
-    Attributes:
-        filesystem: Where it lies.
-        path: Its path there, with slashes.
-        name: What the user calls it, a path or a URI, without a password.
-    """
+    """A file or a folder; its name is the user's path or URI, without a password."""
 
     filesystem: fs.FileSystem
     path: str
@@ -56,7 +50,7 @@ class Place:
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def info(self) -> fs.FileInfo:
-        """Return its type, size and time; raise an InputError if its file system refuses."""
+        """Return its type, size and time; raise an InputError if that fails."""
         try:
             return self.filesystem.get_file_info(self.path)
         except (OSError, pa.ArrowException) as error:
@@ -88,7 +82,7 @@ class Place:
 
     def write(self, *content: Any) -> None:
         """Replace a file by buffers once they are written; raise an OSError if that fails."""
-        # An object appears when it is whole; elsewhere a file gets its name then.
+        # A local file gets its name when it is whole; an object appears when it is whole anyway.
         part = f"{self.path}.{uuid4().hex[:8]}.part" if self.is_local else self.path
         with self.filesystem.open_output_stream(part) as stream:
             for each in content:
@@ -104,7 +98,7 @@ class Place:
             fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
 
     def get(self, file: Path) -> None:
-        """Let a local file have the content; both are one file where that is possible."""
+        """Link a local file to this one where that is possible, else copy this one there."""
         with suppress(OSError):
             if self.is_local:
                 os.link(self.path, file)
@@ -122,17 +116,13 @@ class Place:
             self.filesystem.create_dir(self.path)
 
     def error(self, constraint: str, error: Exception) -> InputError:
-        """Return the error that this place is not what it must be, for a reason of its system."""
+        """Return an error about this place, with the reason that its file system gives."""
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
 
 
 def find_place(word: Path | str) -> Place:
-    """Return the place of a path or a URI.
-
-    Raises:
-        InputError: No file system has the URI's scheme, or its settings are wrong.
-    """
+    """Return the place of a path or a URI; raise an InputError if no file system takes the URI."""
     if "://" not in str(word):
         return Place.local(Path(word))
     uri, shown = str(word), re.sub("://[^/@]*@", "://", str(word))

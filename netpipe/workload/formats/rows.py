@@ -18,7 +18,7 @@ ROW_BYTES = 128 * 1024
 """A context reads its whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
-# Up to so many possible values for each that is there, a table of all of them is faster.
+# A table of all possible values is faster than sorting up to this many per value that is there.
 _DENSE_FACTOR = 16
 
 MEASUREMENT = np.dtype(
@@ -37,7 +37,7 @@ MeasurementArray = NDArray[np.void]
 
 
 def hash_rows(described: NDArray[np.int64]) -> str:
-    """Return a name for rows of which only some numbers are known, int64 (rows, numbers)."""
+    """Return a hash that names rows by some of their numbers, int64 (rows, numbers)."""
     return blake2b(np.ascontiguousarray(described).tobytes(), digest_size=16).hexdigest()
 
 
@@ -77,8 +77,8 @@ class Measurements:
 class ProbeRow:
     """Consecutive measurements of one probe, in time order.
 
-    A pair is a source with a destination, and each measurement has the number of its pair. IPv4
-    pairs come first, so that the number determines the family.
+    Each measurement has the number of its pair of source and destination. IPv4 pairs come first,
+    so the number determines the family.
 
     Attributes:
         first_s: Seconds since 1970 (UTC) of the first measurement.
@@ -164,9 +164,10 @@ def sort_by_probe(
 
 
 def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) -> Iterator[ProbeRow]:
-    """Cut measurements (n,), n >= 1, of one probe into rows of about equal length, in time order.
+    """Cut the measurements (n,), n >= 1, of one probe into rows of about equal length.
 
-    The arrays of a row take at most `row_bytes`, unless it has a single measurement.
+    They are in time order. The arrays of a row take at most `row_bytes`, unless it has a single
+    measurement.
     """
     pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
     if _seconds(history[-1:])[0] - _seconds(history[:1])[0] > _MAX_OFFSET_S:

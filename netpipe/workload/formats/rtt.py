@@ -1,7 +1,7 @@
 """Round-trip times as 16-bit floating-point numbers: 5 bits of exponent, 11 of mantissa.
 
-The code is computed when the data are prepared, and is the two bytes after an RTT token. Code 0 is
-a failed measurement, since a time is at least 1 us.
+The code is computed when the data are prepared, and becomes the two bytes after an RTT token. Code
+0 is a failed measurement, since a time is at least 1 us.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
 
 
 def decode_rtt(code: NDArray[np.uint16] | np.uint16) -> NDArray[np.float64]:
-    """Return the milliseconds of codes that are no failures, float64 like `code`."""
+    """Return the milliseconds of codes above 0, float64 like `code`."""
     wide = np.asarray(code, np.float64)
     exponent = np.floor(wide / (1 << _MANTISSA_BITS))
     return np.ldexp(wide % (1 << _MANTISSA_BITS), exponent.astype(np.int64)) / 1000.0

@@ -21,11 +21,7 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Writes the rows of a split to files in turn; files without rows are not kept.
-
-    Raises:
-        OSError: A file cannot be written.
-    """
+    """Writes the rows of a split to files in turn; files without rows are not kept."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -44,11 +40,7 @@ class ShardWriter:
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[str, tuple[Shard, ...]]:
-        """Finish the files; raise an OSError if one could not be written.
-
-        Returns:
-            A hash of the rows, and the files, by their names so far.
-        """
+        """Finish the files; return a hash of the rows, and the files by their present names."""
         shards = []
         for path, counts, writer in zip(self._paths, self._counts, self._writers, strict=True):
             with _system_errors():
@@ -65,7 +57,7 @@ class ShardWriter:
 
 @contextmanager
 def _system_errors() -> Iterator[None]:
-    """Turn the writer's errors, which say the system's reason first, into OSErrors."""
+    """Turn the writer's errors, which begin with the system's reason, into OSErrors."""
     try:
         yield
     except RuntimeError as error:
@@ -79,7 +71,7 @@ class SameFiles:
         self._states = {path: _state(path) for path in paths}
 
     def require(self, path: Path) -> None:
-        """Raise an InputError for a file that is gone, or that was replaced."""
+        """Raise an InputError for a file that is gone or was replaced."""
         if (found := _state(path)) != self._states[path]:
             constraint = "be the file that was there when the data were opened"
             way_out = "Put it back, or begin a new training"

@@ -6,9 +6,8 @@ from netpipe.workload.formats.index import Index
 from netpipe.workload.formats.layout import decode_history_v0
 from netpipe.workload.formats.rows import ROW_BYTES
 from netpipe.workload.preparation.output_folder import whole_folder
-from netpipe.workload.preparation.prepare import Progress, require_at_least, save_rows
-from netpipe.workload.preparation.rows_writer import RowsWriter
-from netpipe.workload.preparation.split import EVAL_FRACTION
+from netpipe.workload.preparation.prepare import Progress, require_at_least
+from netpipe.workload.preparation.rows_writer import RowsWriter, save_rows
 from netpipe.workload.sources.probe_rows import UnindexedSource, find_array_records
 
 
@@ -25,14 +24,10 @@ def convert(
     row_bytes: int = ROW_BYTES,
     progress: Progress | None = None,
 ) -> Index:
-    """Rewrite a folder's inherited rows in the newest layout, as `prepare` does with measurements.
+    """Rewrite a folder's inherited rows in the newest layout, in one file per split.
 
-    Rows keep their order, in one file per split, and rows above `row_bytes` are cut. If none is
-    cut, the same seed draws the same contexts from the converted rows as from the inherited ones.
-
-    Raises:
-        InputError: The seed, a record, a value in it, or `out` is invalid. `out` is then
-            unchanged.
+    Rows keep their order, and rows above `row_bytes` are cut. If none is cut, the same seed draws
+    the same contexts as from the inherited rows. Raises as `prepare` does.
     """
     require_at_least(0, seed=seed)
     sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}
@@ -52,5 +47,5 @@ def convert(
         written = writer.close({split: len(found) for split, found in probes.items()})
         return save_rows(
             [written], building, lambda name, last: (building / name).rename(building / last),
-            seed=seed, eval_fraction=EVAL_FRACTION, row_bytes=row_bytes,
+            seed=seed, row_bytes=row_bytes,
         )  # fmt: skip

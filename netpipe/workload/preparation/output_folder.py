@@ -1,8 +1,8 @@
-"""Output folders that are written completely or not at all, and hold no file of anybody else.
+"""Output folders that are written completely or not at all, and hold nothing but a data set.
 
-A new folder is built beside its place and renamed. In an existing one, which may be a mount point,
-the new files have new names, and the data set changes in the moment in which its index is replaced.
-The same holds for a folder on another file system, to which the files are uploaded.
+A new folder is built beside its place and renamed. An existing one may be a mount point: the new
+files get new names there, and replacing the index changes the data set. Files are uploaded to
+another file system in the same way.
 """
 
 import os
@@ -30,7 +30,7 @@ _IGNORED = re.compile(
 
 @contextmanager
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yield an empty folder; the data set in it replaces that of `out` if the block does not raise.
+    """Yield an empty folder, whose data set then replaces that of `out`.
 
     The block saves the index of the data set, which lists its files.
 
@@ -38,7 +38,7 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         InputError: `out` holds something besides a data set of ours, is not writable, or holds one
             of the `sources`, the files that the block reads.
     """
-    # Unlike the methods of a Path, these raise no error: not for a link to itself, for instance.
+    # Unlike the methods of a Path, these do not raise, for a link to itself for instance.
     out = Path(os.path.realpath(out))
     missing = [parent for parent in out.parents if not os.path.lexists(parent)]
     try:
@@ -46,7 +46,7 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder("output", out if out.is_dir() else out.parent) as folder:
             building = folder / "data"
-            building.mkdir()  # with the user's default mode; only its owner can read `folder`
+            building.mkdir()  # with the user's default mode, unlike `folder`
             yield building
             _sync_files(building)
             _put_into_place(building, out)
@@ -116,14 +116,14 @@ def _put_into_place(building: Path, out: Path) -> None:
         try:
             for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
                 (out / file).parent.mkdir(exist_ok=True)
-                # Each is there for certain before the next: the index refers to the others.
+                # Each survives a loss of power before the next comes: the index names the others.
                 sync_names((building / file).replace(out / file).parent)
         finally:
             _remove_replaced(out)
 
 
 def _remove_replaced(out: Path) -> None:
-    """After a replacement, complete or not, remove its files that the index does not name."""
+    """Remove the files of a replacement, complete or not, that the index does not name."""
     listed = out / _REPLACING
     if not listed.exists():
         return
@@ -149,9 +149,7 @@ def _sync_files(folder: Path) -> None:
 
 @contextmanager
 def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
-    """Yield an empty folder in `scratch`; at the end of the block its data set is uploaded.
-
-    The index is the last file, and replaces that of a data set that was there before.
+    """Yield an empty folder in `scratch`, whose data set is then uploaded, the index last.
 
     Raises:
         InputError: `out` cannot be reached, or holds something besides a data set of ours.
@@ -170,7 +168,7 @@ def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
 
 
 def _remote_files(out: Place, folder: Path) -> list[Place]:
-    """Return the files of the data set that is there, and of one whose upload was interrupted."""
+    """Return the files of the present data set, and of one whose upload was interrupted."""
     names = [INDEX_NAME, _REPLACING]
     if (index := (out / INDEX_NAME).read()) is not None:
         (folder / INDEX_NAME).write_bytes(index)
@@ -192,5 +190,5 @@ def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
     for old in before:
         if old not in [out / name for name in (*names, INDEX_NAME, _REPLACING)]:
             old.delete()
-    # Deleting it would let pyarrow make an object for the folder in S3, which not all servers take.
+    # If it were deleted, pyarrow would make an object for the folder, which some S3 servers refuse.
     (out / _REPLACING).write(b"")

@@ -1,4 +1,4 @@
-"""What `prepare` has to do: the sources cut into slices, of about equal and bounded size."""
+"""The plan of `prepare`: the sources cut into slices of about equal and bounded size."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from netpipe.workload.formats.places import Place, find_place
 from netpipe.workload.preparation.split import find_eval_files
 
 SLICE_ROWS = 5 << 18
-"""A slice has at most about so many rows; no more than that are prepared in one process."""
+"""About the most rows of a slice; an input of at most this many is prepared in one process."""
 
 _BUCKETS = 64
 _BUCKET_ROWS = 1 << 19  # on average
@@ -25,7 +25,7 @@ _OPENED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A parquet file: the number of rows in each row group, and what tells it from another one."""
+    """A parquet file, the rows of each row group, and its name, size and time."""
 
     place: Place
     group_rows: tuple[int, ...]
@@ -36,9 +36,7 @@ class SourceFile:
 class Slice:
     """Consecutive row groups of one or several files.
 
-    Attributes:
-        parts: Each is a file with the numbers of its row groups.
-        split: What the names of the files state: "train", "eval", or "" if they state nothing.
+    `split` is the one that the names of the files state, or "".
     """
 
     number: int
@@ -49,12 +47,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Plan:
-    """The work.
-
-    Attributes:
-        key: Names the sources and the settings: others have another one.
-        buckets: The number of buckets that the probes are spread over.
-    """
+    """The slices, the number of buckets for the probes, and a hash of sources and settings."""
 
     files: tuple[SourceFile, ...]
     slices: tuple[Slice, ...]
@@ -63,21 +56,21 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """The number of rows in all sources."""
+        """The rows of all sources."""
         return sum(each.rows for each in self.slices)
 
     @property
     def is_small(self) -> bool:
-        """Whether the rows are no more than those of a slice."""
+        """Whether all rows fit in a slice."""
         return self.rows <= SLICE_ROWS
 
 
 def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards: int) -> Plan:
-    """Look for the sources and cut them into slices.
+    """Find the sources and cut them into slices.
 
     Raises:
-        InputError: A source does not exist or is no parquet file, or the names of files contradict
-            each other about the split.
+        InputError: A source does not exist or is not a parquet file, or file names contradict each
+            other about the split.
     """
     places = _find_files(sources)
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as executor:

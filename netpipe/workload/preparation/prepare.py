@@ -1,23 +1,19 @@
 """Prepared folders: probe rows in ArrayRecord shards, split by probe, made of parquet measurements.
 
-The work is cut into tasks, which are independent, idempotent and picklable (`tasks.py`):
+Tasks do the work (`tasks.py`), in two phases (`phases.py`):
 
 1. `plan.py` cuts the sources into slices of about 1.3 million rows. For each, a `SliceTask` checks
    the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
-2. A `ShardTask` takes some buckets, one at a time, merges their parts of all runs, and writes one
-   shard of either split. For a small input, of a slice at most, there is one such task: it writes
-   all shards, the rows taking turns.
+2. A `ShardTask` merges the parts that all runs have of some buckets, one bucket at a time, and
+   writes one shard of either split. An input of at most one slice has one such task, which deals
+   the rows to all shards in turns.
 
-The parent joins the shards and saves the index, last. Tasks share nothing but the sources and the
+The parent joins the shards, and saves the index last. Tasks share nothing but the sources and the
 work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
 byte for byte, for every number of workers, every runner, and after a kill.
 
-A runner is a function `(tasks, advance) -> None` that runs every task by `task.run(advance)`, in
-any order, process or machine, and raises what one of them raises. It may run a task twice, also at
-the same time. `advance` takes a number of rows that were done; it need not be called in other
-processes if the runner calls it itself with the `rows` of a task that ended. `tasks.run_here` and
-`processes.ProcessRunner` are the runners of one machine; pass another one to `prepare`. All its
-processes must reach the sources, and under the same path the work folder, which lies in `scratch`.
+DuckDB's out-of-core sort was tried for both phases. It bounds the memory of addresses better, but
+the sort alone takes as much CPU time as all of this, and it cannot resume, or run on a cluster.
 """
 
 import os
@@ -30,30 +26,28 @@ from pathlib import Path
 import numpy as np
 
 from netpipe.errors import InputError
-from netpipe.workload.formats.dropped import DroppedRows
-from netpipe.workload.formats.index import Index, save_index
-from netpipe.workload.formats.layout import LAYOUT_VERSION
+from netpipe.workload.formats.dropped import join_dropped
+from netpipe.workload.formats.index import Index
 from netpipe.workload.formats.parquet import MergedProbesWarning
 from netpipe.workload.formats.places import Place, find_place
 from netpipe.workload.formats.rows import ROW_BYTES
 from netpipe.workload.preparation.output_folder import remote_folder, whole_folder
+from netpipe.workload.preparation.phases import ShardTask, SliceResult, SliceTask
 from netpipe.workload.preparation.plan import Plan, make_plan
 from netpipe.workload.preparation.processes import ProcessRunner
-from netpipe.workload.preparation.rows_writer import WrittenRows, join_rows
+from netpipe.workload.preparation.rows_writer import WrittenRows, save_rows
 from netpipe.workload.preparation.runs import Run
-from netpipe.workload.preparation.shard_task import ShardTask
-from netpipe.workload.preparation.slice_task import SliceResult, SliceTask
 from netpipe.workload.preparation.split import EVAL_FRACTION, EvalChoice
 from netpipe.workload.preparation.tasks import Runner, run_all, run_here
 from netpipe.workload.preparation.work_folder import work_folder
 
 Progress = Callable[[int, int, str], None]
-"""Called with the work done, the total, and the phase; a measurement counts in both phases."""
+"""Called with the work done, the total, and the phase; each measurement counts once a phase."""
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """What the rows depend on besides the sources."""
+    """The settings that the rows depend on."""
 
     seed: int
     shards: int
@@ -85,17 +79,10 @@ def prepare(
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
-    The sources are parquet files, or folders of them; they and `out` are paths or URIs. Prepared
-    data in `out` are replaced when the new ones are complete. Unless file names state the split,
-    the seed chooses `eval_fraction` of the probes for evaluation. The train split has `shards`
-    files. The eval split of a small input has `eval_fraction` as many, otherwise as many. There are
-    fewer if there are fewer rows or buckets. The arrays of a row take at most `row_bytes`.
-
-    The memory of a process does not grow with the input; the rest is on disk, in a work folder in
-    `scratch`, which is by default beside `out`. If this process is killed, the same call goes on.
-
-    With `drops_invalid`, rows with an invalid value are left out, and the index counts them. The
-    work is done by the `runner`, or in `workers` processes; that of a small input in this process.
+    docs/preparing.md describes the settings. The sources are parquet files, or folders of them;
+    they and `out` are paths or URIs. The arrays of a row take at most `row_bytes`. The `runner`
+    does the work of a large input, by default in `workers` processes. Every process must reach the
+    sources and, under the same path, the work folder in `scratch`.
 
     Raises:
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
@@ -109,7 +96,11 @@ def prepare(
     elif runner is None:
         runner = ProcessRunner(workers) if workers > 1 else run_here
     place = find_place(out)
-    scratch = scratch or _beside(place)
+    if scratch is None:
+        # On the same file system as a local output.
+        path = Path(os.path.realpath(place.path))
+        beside = path if path.is_dir() else path.parent
+        scratch = beside if place.is_local else Path(tempfile.gettempdir())
     local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
     folder = remote_folder(place, scratch)
     if place.is_local:
@@ -120,14 +111,6 @@ def prepare(
         folder as building,
     ):
         return _prepare(plan, settings, work, building, runner, progress)
-
-
-def _beside(out: Place) -> Path:
-    """Return the folder for the work on an output, on the same file system if that is local."""
-    if not out.is_local:
-        return Path(tempfile.gettempdir())
-    path = Path(os.path.realpath(out.path))
-    return path if path.is_dir() else path.parent
 
 
 def _prepare(
@@ -150,7 +133,7 @@ def _prepare(
     return save_rows(
         written, building, lambda name, last: (work / name).get(building / last),
         seed=settings.seed, eval_fraction=settings.eval_fraction, row_bytes=settings.row_bytes,
-        dropped=DroppedRows(each for result in read for each in result.dropped),
+        dropped=join_dropped(each for result in read for each in result.dropped),
     )  # fmt: skip
 
 
@@ -181,26 +164,6 @@ def _shard_tasks(
         )
         for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
     ]  # fmt: skip
-
-
-def save_rows(
-    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object], *,
-    seed: int, eval_fraction: float, row_bytes: int, dropped: DroppedRows | None = None,
-) -> Index:  # fmt: skip
-    """Put files into a folder by `place`, as `join_rows` does, and save and return their index."""
-    fingerprint, train, evaluation = join_rows(written, place)
-    index = Index(
-        layout_version=LAYOUT_VERSION,
-        seed=seed,
-        eval_fraction=eval_fraction,
-        row_bytes=row_bytes,
-        fingerprint=fingerprint,
-        train=train,
-        eval=evaluation,
-        dropped=dropped.counts() if dropped else (),
-    )
-    save_index(index, folder)
-    return index
 
 
 def require_at_least(minimum: int, **settings: int) -> None:

@@ -27,16 +27,12 @@ _rows_done: Any = None  # in a worker: the shared counter
 
 @dataclass(frozen=True)
 class ProcessRunner:
-    """Runs tasks in new processes, which end with this one, however it ends."""
+    """Runs tasks in new processes, which end when this one does, even if it is killed."""
 
     workers: int
 
     def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
-        """Run all tasks.
-
-        Raises:
-            NetpipeError: A process was killed.
-        """
+        """Run all tasks; raise a NetpipeError if a process was killed."""
         # Forking a process that has threads can hang its child.
         context = multiprocessing.get_context("spawn")
         done = context.Value("q", 0)
@@ -71,12 +67,12 @@ def _await(
 
 
 def _start_worker(rows_done: Any, parent: int) -> None:
-    global _rows_done  # the one thing that a worker is given when it starts
+    global _rows_done  # a pool gives its workers nothing else
     _rows_done = rows_done
     # A terminal interrupts the workers too, but only their parent ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
-    if os.getppid() != parent:  # It has ended before: no signal comes.
+    if os.getppid() != parent:  # It ended before prctl, so no signal comes.
         os._exit(1)
     pa.set_cpu_count(1)  # The other cores have workers of their own.
 

@@ -1,8 +1,4 @@
-"""The runner of many machines: tasks on a Ray cluster.
-
-Ray places the tasks, and starts one again elsewhere if its process or its node dies. The machines
-share nothing but files: the sources, and the work folder of `prepare`.
-"""
+"""The runner of many machines: tasks on a Ray cluster, which share nothing but files."""
 
 import logging
 import socket
@@ -31,14 +27,7 @@ _SHARED = "Let --scratch name a folder on a file system that all machines share"
 
 @dataclass(frozen=True)
 class RayRunner:
-    """Runs tasks on a Ray cluster that is there already.
-
-    Attributes:
-        address: The cluster, as `ray.init` takes it.
-
-    Raises:
-        InputError: Ray is not installed.
-    """
+    """Runs tasks on an existing Ray cluster, whose address `ray.init` takes."""
 
     address: str = ANY_CLUSTER
 
@@ -54,7 +43,7 @@ class RayRunner:
             InputError: The cluster does not answer, or one of its machines lacks the work folder.
             NetpipeError: Ray gave a task up.
         """
-        # A new name each time, since a file system of the network may remember an old one.
+        # A new name each time, since a network's file system may remember an old one.
         mark = tasks[0].work / f"ray-{uuid4().hex}"
         mark.write()
         with _connected(self.address) as ray:
@@ -83,8 +72,8 @@ def _connected(address: str) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        # Ray kills the processes of what has not ended. To cancel a task in the moment in which it
-        # ends kills this process: "You have likely discovered a bug in Ray" (2.60.0).
+        # This kills unfinished tasks. Cancelling a task just as it ends would kill this process:
+        # "You have likely discovered a bug in Ray" (2.60.0).
         ray.shutdown()
 
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from netpipe.workload.formats.addresses import Addresses
-from netpipe.workload.formats.index import Split
-from netpipe.workload.formats.layout import encode_row
+from netpipe.workload.formats.dropped import Dropped
+from netpipe.workload.formats.index import Index, Split, save_index
+from netpipe.workload.formats.layout import LAYOUT_VERSION, encode_row
 from netpipe.workload.formats.rows import MeasurementArray, cut_rows
 from netpipe.workload.formats.shards import ShardWriter
+from netpipe.workload.preparation.split import EVAL_FRACTION
 
 SPLITS = ("train", "eval")
 
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """What one writer wrote; the shards do not have their last names yet.
+    """The shards of one writer, before they get their last names.
 
-    Attributes:
-        fingerprint: A hash of the rows of both splits, in the order in which they were written.
-        row_hashes: A hash of the rows of each split.
+    `fingerprint` is a hash of the rows of both splits, in the order in which they were written.
     """
 
     fingerprint: str
@@ -55,26 +55,39 @@ class RowsWriter:
         return WrittenRows(self._fingerprint.hexdigest(), hashes, train, evaluation)
 
 
-def join_rows(
-    written: Sequence[WrittenRows], place: Callable[[str, str], object]
-) -> tuple[str, Split, Split]:
-    """Name the files of all writers; returns the fingerprint of the data and both splits.
+def save_rows(
+    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object], *,
+    seed: int, row_bytes: int, eval_fraction: float = EVAL_FRACTION,
+    dropped: tuple[Dropped, ...] = (),
+) -> Index:  # fmt: skip
+    """Put the files of all writers into a folder, and save and return their index.
 
-    A hash of the rows is part of the names, so that other rows do not overwrite them in a folder.
-    `place` is called with the present and the last name of each file.
+    `place` is called with the present and the last name of each file. A hash of the rows is part of
+    the last one, so that other rows do not overwrite them.
     """
-    splits = []
+    splits = {}
     for name in SPLITS:
         parts: list[Split] = [getattr(each, name) for each in written]
         shards = [shard for part in parts for shard in part.shards]
         rows = _join_hashes([each.row_hashes[name] for each in written], 8)
-        count = len(shards)
-        names = [f"{name}-{n:05d}-of-{count:05d}-{rows}.arrayrecord" for n in range(count)]
-        for shard, last in zip(shards, names, strict=True):
+        named = []
+        for number, shard in enumerate(shards):
+            last = f"{name}-{number:05d}-of-{len(shards):05d}-{rows}.arrayrecord"
             place(shard.file, last)
-        named = (replace(shard, file=last) for shard, last in zip(shards, names, strict=True))
-        splits.append(Split(sum(part.probes for part in parts), tuple(named)))
-    return _join_hashes([each.fingerprint for each in written], 16), splits[0], splits[1]
+            named.append(replace(shard, file=last))
+        splits[name] = Split(sum(part.probes for part in parts), tuple(named))
+    index = Index(
+        layout_version=LAYOUT_VERSION,
+        seed=seed,
+        eval_fraction=eval_fraction,
+        row_bytes=row_bytes,
+        fingerprint=_join_hashes([each.fingerprint for each in written], 16),
+        dropped=dropped,
+        train=splits["train"],
+        eval=splits["eval"],
+    )
+    save_index(index, folder)
+    return index
 
 
 def _join_hashes(hashes: Sequence[str], digest_size: int) -> str:

@@ -1,14 +1,13 @@
 """Runs: files of checked measurements, in which those of each bucket lie together and are sorted.
 
 A bucket has the probes of one hash. A run of about a million measurements is sorted in memory by
-bucket, probe and time. The measurements of a bucket are the sections for it in all runs, and
-`read_bucket` yields them in pieces that fit into memory: where there are too many of them, because
-of a probe with a giant history or of many probes in one bucket, a piece is a range of probes and
-times. As every section is sorted, the range is a part of each of them, and no data are moved.
+bucket, probe and time. `read_bucket` joins the sections that all runs have of a bucket. If it is
+too large for memory, it comes in pieces, each a range of probes and times. Sections are sorted, so
+the range is contiguous in each of them.
 
     header      int64 (buckets, 2): measurements and addresses of each bucket
     section     for each bucket: its measurements, whose addresses are numbered within the section;
-                the octets of these addresses, u8 x 16; and their families, u8
+                then these addresses, each with its octets, u8 x 16, and its family, u8
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from netpipe.workload.formats.rows import (
 from netpipe.workload.sampling.counter_rng import fold_key
 
 PIECE_MEASUREMENTS = 1 << 22
-"""At most about so many measurements of a bucket are in memory at once."""
+"""About the most measurements of a bucket that are in memory at once."""
 
 _SAMPLED_EVERY = 1 << 12
 _ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])
@@ -44,7 +43,7 @@ def find_buckets(probes: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
 def write_run(
     place: Place, measurements: MeasurementArray, addresses: AddressTable, buckets: int
 ) -> None:
-    """Sort measurements (n,), whose order decides among equal times, and write them as a run."""
+    """Sort measurements (n,), and write them as a run; equal times keep their order."""
     measurements = sort_by_probe(measurements, lambda probes: find_buckets(probes, buckets))
     bucket = find_buckets(np.ascontiguousarray(measurements["probe"]), buckets)
     ends = np.cumsum(np.bincount(bucket, minlength=buckets))
@@ -64,7 +63,7 @@ def write_run(
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was written; small when pickled before it is read."""
+    """A run that was written."""
 
     place: Place
     buckets: int
@@ -75,7 +74,7 @@ class Run:
             return np.frombuffer(stream.read(self.buckets * 16), "<i8").reshape(-1, 2)
 
     def section(self, bucket: int) -> "Section":
-        """Return the section of a bucket."""
+        """Return the section for a bucket."""
         sizes = self._header @ np.array([MEASUREMENT.itemsize, _ADDRESS.itemsize])
         measurements, addresses = self._header[bucket].tolist()
         offset = self._header.nbytes + int(sizes[:bucket].sum())
@@ -140,7 +139,7 @@ def read_bucket(
 
 
 def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield for each piece the first measurement of each section, and the one behind the last."""
+    """Yield for each piece where it begins and ends in each section."""
     lengths = [section.measurements for section in sections]
     starts = [0] * len(sections)
     if sum(lengths) > limit:
@@ -153,8 +152,8 @@ def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple
 def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
     """Return where each section is cut into pieces of about `limit` measurements together.
 
-    The cuts are at sampled measurements. A measurement with the same probe and time as such a one
-    belongs to the piece before it if it is in an earlier section.
+    The cuts are at sampled measurements. A measurement with the probe and time of a cut belongs to
+    the piece before it if its section is earlier than that of the sample.
     """
     every = min(_SAMPLED_EVERY, max(1, limit // 4))
     sampled = [_keys(section)[:, every - 1 :: every] for section in sections]
@@ -169,7 +168,7 @@ def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
 
 
 def _find_cut(keys: NDArray[np.int64], cut: Sequence[int], *, is_before: bool) -> int:
-    """Return how many measurements of a section are before a cut; equal ones if it `is_before`."""
+    """Return how many measurements precede a cut; equal ones count if the section `is_before`."""
     first, end = np.searchsorted(keys[0], cut[0]), np.searchsorted(keys[0], cut[0], "right")
     times_us = keys[1][first:end]
     return int(first + np.searchsorted(times_us, cut[1], "right" if is_before else "left"))
@@ -184,7 +183,7 @@ def _keys(section: Section) -> NDArray[np.int64]:
 def _join_addresses(
     tables: Sequence[NDArray[np.void]],
 ) -> tuple[PackedAddresses, list[NDArray[np.int32]]]:
-    """Join tables, each address once and in order of appearance, and renumber those of each."""
+    """Join tables, each address once; return the new number of each address of each table."""
     together = np.concatenate(tables)
     kind = pa.binary(_ADDRESS.itemsize)
     stored = [None, pa.py_buffer(together)]

@@ -26,13 +26,11 @@ _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
 
 def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[np.bool_] | None:
-    """Return which files state the eval split by their paths.
+    """Return which files state the eval split by their paths, or None if no file states a split.
 
-    The names of files, of folders inside the given ones, and of folders in which several given ones
-    differ are searched for words. The name of a folder that holds all files counts if it is a word.
-
-    Returns:
-        bool (files,), True for eval, False for train; None if no file states a split.
+    The words come from the names of files, of folders inside the given ones, and of folders in
+    which several given ones differ. The name of a folder that holds all files counts if it is one
+    word.
 
     Raises:
         InputError: A path states both splits, or only some of the paths state one.
@@ -68,21 +66,19 @@ def split_rows(
     files: NDArray[np.int64],
     paths: Sequence[Path],
     eval_files: NDArray[np.bool_] | None,
-    *,
     seed: int = 0,
-    eval_fraction: float = EVAL_FRACTION,
 ) -> NDArray[np.bool_]:
     """Return which rows are for evaluation, bool (rows,); all rows of a probe are in one split.
 
-    Row by row, `probes` are the probes and `files` the indices in `paths`, int64 (rows,). If
-    `find_eval_files` returned None, `choose_eval` chooses.
+    Row by row, `probes` are the probes and `files` the indices in `paths`, int64 (rows,). An
+    `EvalChoice` decides if `find_eval_files` returned None.
 
     Raises:
         InputError: A probe is in files of both splits, or there are fewer than two probes.
     """
     if eval_files is None:
-        distinct, which = np.unique(probes, return_inverse=True)
-        return choose_eval(distinct, seed=seed, eval_fraction=eval_fraction)[which]
+        extremes = [find_extremes(probes, seed)] if len(probes) else []
+        return EvalChoice.among(extremes, seed, EVAL_FRACTION).is_eval(probes)
     in_eval = eval_files[files]
     both = np.intersect1d(probes[in_eval], probes[~in_eval])
     if len(both):
@@ -100,21 +96,6 @@ def both_splits_error(probe: int, train: object, evaluation: object) -> InputErr
     return InputError(train, f"probe {probe}", "be in one split", found, way_out)
 
 
-def choose_eval(
-    probes: NDArray[np.int64], *, seed: int = 0, eval_fraction: float = EVAL_FRACTION
-) -> NDArray[np.bool_]:
-    """Choose from distinct probes, int64 (n,), those of the eval split: bool (n,).
-
-    A hash of the probe and the seed decides. The choice for a probe does not depend on the other
-    probes, unless a split would be empty: then the probe with the nearest hash moves there.
-
-    Raises:
-        InputError: There are fewer than two probes.
-    """
-    extremes = [find_extremes(probes, seed)] if len(probes) else []
-    return EvalChoice.among(extremes, seed, eval_fraction).is_eval(probes)
-
-
 Extremes = tuple[tuple[float, int], tuple[float, int]]
 """The lowest and the highest hash, from 0 to 1, of some probes, each with its probe."""
 
@@ -130,11 +111,10 @@ def find_extremes(probes: NDArray[np.int64], seed: int) -> Extremes:
 
 @dataclass(frozen=True)
 class EvalChoice:
-    """The eval probes, without a list of them: those with a low hash.
+    """The eval probes: those whose hash with the seed is low.
 
-    Attributes:
-        first: The probe with the lowest hash, which is always one of them.
-        last: The probe with the highest hash, which never is.
+    Neither split is empty, because `first`, the probe with the lowest hash, is always for
+    evaluation, and `last`, the one with the highest, never is.
     """
 
     seed: int
@@ -144,7 +124,7 @@ class EvalChoice:
 
     @classmethod
     def among(cls, extremes: Sequence[Extremes], seed: int, eval_fraction: float) -> "EvalChoice":
-        """Return the choice among probes of which the extremes of each part are known.
+        """Return the choice among probes by the extremes of each part of them.
 
         Raises:
             InputError: There are fewer than two probes.

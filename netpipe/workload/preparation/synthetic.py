@@ -44,10 +44,7 @@ def generate(
     """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
 
     Prepared data in `out` are replaced when the new ones are complete. `probes` replaces the
-    profile's number, and `progress` is that of `prepare`.
-
-    Raises:
-        InputError: There are too few probes, the seed is negative, or `out` cannot be written.
+    profile's number.
     """
     probes = profile.probes if probes is None else probes
     if probes < 2:
@@ -61,13 +58,13 @@ def generate(
             rng = np.random.default_rng([seed, first])
             in_file = np.arange(first, min(first + _PROBES_PER_FILE, probes))
             table = make_table(rng, in_file, profile)
-            # Without the Arrow schema the addresses are plain strings to whoever reads them.
+            # Without the Arrow schema, readers get the addresses as plain strings.
             pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
         index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
         for file in (folder / "prepared").iterdir():
             file.rename(folder / file.name)
         (folder / "prepared").rmdir()
-        # As with shards, other data have other names and can lie in the same folder.
+        # As with shards, other data have other names, and do not overwrite these.
         rows = index.fingerprint[:16]
         for file in sorted(parquet.iterdir()):
             file = file.rename(parquet / f"{file.stem}-{rows}.parquet")
@@ -79,11 +76,8 @@ def generate(
 def embedded_data(*caches: Path) -> Path:
     """Return the default data set, from the first cache folder that has it or can be written to.
 
-    The last one is the user's own among the temporary files. If several processes need the data,
-    one generates them and the others wait.
-
-    Raises:
-        InputError: No folder can be written to.
+    The last folder to try is the user's own among the temporary files. If several processes need
+    the data, one generates them and the others wait.
     """
     for cache in caches:
         with suppress(OSError, InputError):
@@ -103,7 +97,7 @@ def embedded_data(*caches: Path) -> Path:
 
 @functools.cache
 def _report(message: str) -> None:
-    """Tell the user once."""
+    """Print a message once."""
     sys.stderr.write(f"netpipe: {message}\n")
 
 
@@ -188,8 +182,8 @@ def _rtts_ms(
     slot: NDArray[np.int64],
     time_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return a pair's floor, queues that fill in the evening, rare spikes, and -1 for failures."""
-    # Floors reach round the world, which bounds them.
+    """Add a floor for each pair, queues in the evening and rare spikes; failures are -1."""
+    # The earth bounds the floors.
     floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
     rhythm_ms = rng.exponential(4, pairs)
     evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
@@ -203,7 +197,7 @@ def _rtts_ms(
 def _addresses(
     hosts: NDArray[np.int64], offset: int, which: NDArray[np.int64], is_ipv4: NDArray[np.bool_]
 ) -> "pa.DictionaryArray[Any, Any]":
-    """Name hosts: 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849) belong to nobody."""
+    """Name hosts in the reserved networks 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849)."""
     numbers = [int(host) + offset for host in hosts]
     ipv4 = [inet_ntop(AF_INET, (0xC6120000 + n % (1 << 17)).to_bytes(4, "big")) for n in numbers]
     ipv6 = [inet_ntop(AF_INET6, (0x20010DB8 << 96 | n + 1).to_bytes(16, "big")) for n in numbers]

@@ -1,8 +1,8 @@
 """The tasks of `prepare`: independent, idempotent, and small when pickled.
 
 A task reads sources or files of the work folder, writes files into the work folder, and last its
-result as `<name>.json`: where that exists, the task is done, and running it again does nothing.
-Its files depend on the task alone. `prepare.py` says what a runner has to do.
+result as `<name>.json`. If that exists, running the task again does nothing. Its files depend on
+the task alone.
 """
 
 import json
@@ -19,38 +19,29 @@ from netpipe.workload.formats.places import Place
 _IS_INVALID = "is_invalid_input"
 
 Advance = Callable[[int], None]
-"""Called with a number of rows that were done."""
+"""Called with the number of rows that were done since the last call."""
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """A part of the work.
+    """A part of the work, whose files in the work folder begin with its name.
 
-    Attributes:
-        work: The work folder.
-        name: Names its files there.
-        rows: Measurements that it reads; a run of it advances by about as many.
+    `rows` is about the number of measurements by which it advances.
     """
 
     work: Place
     name: str
     rows: int
 
-    result_type: ClassVar[type[Any]]
-    """A dataclass."""
+    result_type: ClassVar[type[Any]]  # a dataclass
 
     @property
     def place(self) -> Place:
-        """Where its result is."""
+        """The file of its result."""
         return self.work / f"{self.name}.json"
 
     def run(self, advance: Advance) -> None:
-        """Do the work, unless it is done.
-
-        Raises:
-            InputError: A source, or a value in it, is invalid.
-            OSError: A file cannot be read or written.
-        """
+        """Do the work, unless it is done; raise an InputError for invalid input."""
         if self.result() is None:
             try:
                 document = json.dumps(asdict(self.do(advance)))
@@ -71,23 +62,27 @@ class Task(ABC):
 
 
 def is_invalid_input(error: BaseException) -> bool:
-    """Return whether a task found invalid input: no full disk, and nothing about the output."""
+    """Return whether a task found invalid input; a full disk, for instance, is another error."""
     return bool(vars(error).get(_IS_INVALID, False))
 
 
 Runner = Callable[[Sequence[Task], Advance], None]
-"""Runs all tasks to their end, and raises what one of them raises."""
+"""Calls `run` of every task, in any order, process or machine, and raises the error of one.
+
+A task may run twice, also at the same time. In other processes `advance` need not be called, if
+the runner itself calls it with the `rows` of each task that ended.
+"""
 
 
 def run_here(tasks: Sequence[Task], advance: Advance) -> None:
-    """Run tasks one after the other in this process: the simplest runner."""
+    """Run tasks one after the other in this process."""
     for task in tasks:
         task.run(advance)
 
 
 def run_all(tasks: Sequence[Task], runner: Runner, advance: Advance) -> list[Any]:
     """Run the tasks that are not done yet; return the results of all, in their order."""
-    # Were it asked for each, a network's file system could go on saying that a result is missing.
+    # Asking for each file would let a network's file system remember that a result is missing.
     stored = {file.path for file, _ in tasks[0].work.files()}
     waiting = [task for task in tasks if task.place.path not in stored]
     advance(sum(task.rows for task in tasks) - sum(task.rows for task in waiting))

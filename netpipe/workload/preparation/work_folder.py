@@ -1,7 +1,7 @@
 """The folder in which an interrupted preparation is found again.
 
-There is one for each output, hidden beside it. It belongs to the process that has it locked, and
-its key tells whether what is in it was made of the same sources with the same settings.
+Each output has one, hidden beside it. It belongs to the process that has it locked, and its key
+depends on the sources and the settings.
 """
 
 import os
@@ -26,15 +26,15 @@ _KEY: Final = "key"
 
 
 class NewStartWarning(UserWarning):
-    """An interrupted preparation had other sources or settings, and what it did is of no use."""
+    """An interrupted preparation had other sources or settings, so its work cannot be used."""
 
 
 @contextmanager
 def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterator[Place]:
-    """Yield the work folder of an output, which is removed unless the block is interrupted.
+    """Yield the work folder of an output.
 
-    Invalid input ends the block with an `InputError`, and removes the folder too, since other input
-    has another key. Whatever else ends it leaves the folder to the next run if it `is_kept`.
+    It is removed after the block, and after invalid input, since other input has another key. Any
+    other error leaves it to the next run if it `is_kept`.
 
     Raises:
         InputError: Another process prepares this output, or the folder cannot be made.
@@ -68,7 +68,7 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
 
 
 def _remove(folder: Path) -> None:
-    # First: if this is killed halfway, no run takes what is left for its own work.
+    # First, so that no run uses the rest if this is killed halfway.
     (folder / _KEY).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 

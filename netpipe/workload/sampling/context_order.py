@@ -17,10 +17,7 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Epochs:
-    """The rows of every epoch: each shuffles the row groups, and the rows within them.
-
-    `row_measurements`, at least one, and `row_group` are those of a `RowSource`.
-    """
+    """The rows of every epoch, which shuffles the row groups of a `RowSource` and their rows."""
 
     def __init__(
         self,
@@ -64,11 +61,9 @@ class _Epoch:
 
 @dataclass(frozen=True)
 class ContextBlock:
-    """Contexts that are made together, as three int64 (contexts,).
+    """Contexts that are made together, grouped by row; each array is int64 (contexts,).
 
-    Attributes:
-        row: The row from which the context is drawn; contexts of one row are consecutive.
-        number: The number of the context in its row.
+    `row` is the row from which a context is drawn, and `number` its number in that row.
     """
 
     epoch: NDArray[np.int64]
@@ -80,8 +75,7 @@ class ContextBlock:
 class BlockOrder:
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
-    The endless sequence of contexts, epoch after epoch, is cut into blocks of `block_size`. A
-    block depends on the seed and its index alone. The length of the source is `blocks`.
+    The endless sequence of contexts, epoch after epoch, is cut into blocks of `block_size`.
     """
 
     epochs: Epochs
@@ -107,9 +101,7 @@ class FixedOrder:
     """A random-access source of one host's batches of contexts, in the order of the rows.
 
     Its length is the same on every host; blocks at the end may have fewer contexts, or none.
-
-    Attributes:
-        contexts: int64 (rows,), the contexts of each row.
+    `contexts` are those of each row, int64 (rows,).
     """
 
     contexts: NDArray[np.int64]
@@ -131,11 +123,10 @@ class FixedOrder:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows whose contexts fill a block of sequences.
+    """Rows, at least one, whose contexts fill a block of sequences.
 
-    Attributes:
-        row: int64 (rows,), at least one.
-        contexts: int64 (rows,), how many contexts each row gives per round of `ContextDraws`.
+    `contexts` is the number of contexts that each row gives per round of `ContextDraws`. Both
+    arrays are int64 (rows,).
     """
 
     epoch: int
@@ -147,9 +138,8 @@ class RowBlock:
 class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
-    Each epoch is cut into blocks with about equally many contexts; every row is in exactly one
-    block of an epoch. A block depends on the seed and its index alone. `blocks_per_epoch` is at
-    most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
+    Each epoch is cut into blocks of about equally many contexts, and every row is in one of them.
+    `blocks_per_epoch` is at most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
     """
 
     epochs: Epochs

@@ -1,9 +1,9 @@
 """Counter-based random numbers: pure functions of the place where they are used.
 
-With a stateful generator a draw depends on the draws before it, and so on the worker that makes
-the batch. Here a draw is `hash(key, stream, slot)`: the key identifies the context, the stream the
-decision, and the slot the number within it. The hash is the finalizer of SplitMix64 (Steele, Lea
-and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+A draw is `hash(key, stream, slot)`, so it does not depend on the worker that makes the batch. The
+key identifies the context, the stream the decision, and the slot the number within it. The hash is
+the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+generators", OOPSLA 2014).
 """
 
 import numpy as np
@@ -24,10 +24,7 @@ def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArray[np.float64]:
-    """Draw float64 from [0, 1), 53 bits each, for keys and slots below 2**32 that broadcast.
-
-    The stream, 0 or more, is the decision that the numbers are for.
-    """
+    """Draw float64 from [0, 1), 53 bits each, for keys and slots below 2**32 that broadcast."""
     counter = np.asarray(slot, np.uint64) + np.uint64((stream << 32) + 1)
     with np.errstate(over="ignore"):
         bits = _mix(key + counter * np.uint64(GOLDEN_GAMMA))

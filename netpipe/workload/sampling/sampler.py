@@ -1,4 +1,4 @@
-"""Contexts are drawn from rows: which measurements, in which order, and which with timestamps.
+"""The contexts drawn from rows: which measurements, in which order, and which with timestamps.
 
 All contexts of a block are drawn at once. Arrays are (contexts, slots), with `target` slots for
 measurements; slots from a context's size on are empty and sort last. `counter_rng` draws every
@@ -37,10 +37,9 @@ class BlockRows:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Sampled contexts, concatenated.
+    """Sampled contexts, concatenated, with measurements in the order of their tokens.
 
     Attributes:
-        measurements: In the order in which they become tokens.
         sizes: int64 (contexts,), measurements in each.
         timed: bool (measurements,), whether the timestamp becomes tokens; timed measurements of a
             context are in time order.
@@ -99,7 +98,7 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
 def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
     """Return the mean size of each row's contexts, float64 (rows,).
 
-    It is the mean of min(w, target) for windows w log-uniform between 1 and the row's size.
+    It is that of min(w, target), with w log-uniform between 1 and the row's size.
     """
     log_size = np.log(np.maximum(row_sizes, 2))
     cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
@@ -127,7 +126,7 @@ def _choose_without_replacement(
 
     This is Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987) on all
     contexts at once: slot by slot, a number drawn before is replaced by the largest allowed so far,
-    which is new. Contexts without repeated numbers need no replacement.
+    which is new.
     """
     slots = np.arange(target)
     largest = window[:, None] - target + slots
@@ -175,8 +174,8 @@ def _merge(
     filled = slots < sizes
     shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
     heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
-    # As many untimed measurements as heads so far, more once the timed list has ended, and never
-    # more than there are.
+    # Each head takes an untimed measurement, while there are any, and so does each slot after the
+    # last timed one.
     untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
     is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
     loses_time = np.zeros(positions.shape, np.bool_)
@@ -201,12 +200,11 @@ def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
 
 
 class ContextDraws:
-    """The endless sequence of contexts of a block's rows.
+    """The endless sequence of contexts of a block's rows, with at most `target` measurements each.
 
     In each round a row gives `block.contexts` contexts, and all are shuffled. In the first round
     the first context of each row precedes the others, so that no row is left out while there is
-    room. The sequence does not depend on how many contexts `take` returns at a time. A context has
-    at most `target` measurements.
+    room. The sequence does not depend on the counts that `take` is called with.
     """
 
     def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:

@@ -15,11 +15,11 @@ _READ_AT_ONCE: Final = 64
 
 
 class KeptRows:
-    """The rows of another source, of which the first are read once, within a budget, and kept.
+    """The rows of another source, which keeps the first ones within a budget.
 
     They lie in a file without a name (memfd_create(2)), as records of the newest layout. A copy of
-    this object in another process maps the same memory, which is free again when the last process
-    that uses it has ended, however that happens. Other rows are read when they are wanted.
+    this object in another process maps the same memory, which the kernel frees after the last of
+    these processes.
     """
 
     def __init__(self, source: RowSource, budget_bytes: int) -> None:
@@ -27,47 +27,48 @@ class KeptRows:
         self.row_measurements = source.row_measurements
         self.row_group = source.row_group
         self.fingerprint = source.fingerprint
-        self._ends: list[int] = []
+        self._bounds = [0]  # where each kept row begins, and the last one ends
         file = os.memfd_create("netpipe-rows")
         weakref.finalize(self, os.close, file)
         self._path = f"/proc/{os.getpid()}/fd/{file}"
         self._fill(file, budget_bytes)
-        self._kept = _map(self._path) if self._ends else b""
+        self._kept = _map(self._path) if self._bounds[-1] else b""
 
     def __str__(self) -> str:
-        kept, rows = len(self._ends), len(self.row_measurements)
-        used_mb = self._ends[-1] / 2**20 if kept else 0
-        return f"{kept:,} of {rows:,} ({kept / rows:.0%}, {used_mb:.0f} MiB)"
+        kept, rows = len(self._bounds) - 1, len(self.row_measurements)
+        return f"{kept:,} of {rows:,} ({kept / rows:.0%}, {self._bounds[-1] / 2**20:.0f} MiB)"
 
     def _fill(self, file: int, budget_bytes: int) -> None:
-        used, rows = 0, len(self.row_measurements)
+        rows = len(self.row_measurements)
         for first in range(0, rows, _READ_AT_ONCE):
             for row in self._source.read(range(first, min(first + _READ_AT_ONCE, rows))):
                 if len(row.pair_source) > MAX_ROW_MEASUREMENTS:
                     return  # An inherited row, with more pairs than the newest layout numbers.
                 record = encode_row(row)
-                if used + len(record) > budget_bytes:
+                used = self._bounds[-1] + len(record)
+                if used > budget_bytes:
                     return
                 os.write(file, record)
-                used += len(record)
-                self._ends.append(used)
+                self._bounds.append(used)
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
-        left = [row for row in rows if row >= len(self._ends)]
+        bounds, end, kept = self._bounds, len(self._bounds) - 1, memoryview(self._kept)
+        left = [row for row in rows if row >= end]
         others = iter(self._source.read(left) if left else ())
-        return [self._decode(row) if row < len(self._ends) else next(others) for row in rows]
-
-    def _decode(self, row: int) -> ProbeRow:
-        start = self._ends[row - 1] if row else 0
-        return decode_row(memoryview(self._kept)[start : self._ends[row]], f"kept row {row}")
+        return [
+            decode_row(kept[bounds[row] : bounds[row + 1]], f"kept row {row}")
+            if row < end
+            else next(others)
+            for row in rows
+        ]
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_kept": b""}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
-        if self._ends:
+        if self._bounds[-1]:
             self._kept = _map(self._path)
 
 

@@ -21,10 +21,6 @@ class ParquetSource:
 
     All files are read once to count their rows, since there is no index. `read` makes the rows of a
     row group again and caches the latest groups. The split is the one that `prepare` makes.
-
-    Raises:
-        InputError: A file or a value in it is invalid, or the file names contradict each other
-            about the split.
     """
 
     def __init__(self, folder: Path, split: str) -> None:

@@ -21,10 +21,9 @@ class RowSource(Protocol):
     """Rows by their number; small when pickled, since every Grain worker gets a copy.
 
     Attributes:
-        row_measurements: How many measurements each row has, int64 (rows,).
-        row_group: The group each row is read with, int64 (rows,): its first row costs the most.
-            None if every row is read alone.
-        fingerprint: Names the rows: other rows have another one.
+        row_measurements: The number of measurements of each row, int64 (rows,).
+        row_group: The group each row is read with, int64 (rows,), or None if rows are read alone.
+        fingerprint: A hash that names the rows.
     """
 
     row_measurements: NDArray[np.int64]
@@ -36,7 +35,7 @@ class RowSource(Protocol):
 
 
 class ArrayRecordSource:
-    """The rows of one split of a prepared folder; raises an InputError if it is damaged."""
+    """The rows of one split of a prepared folder."""
 
     def __init__(self, folder: Path, split: str) -> None:
         index = load_index(folder)
@@ -52,7 +51,7 @@ class ArrayRecordSource:
         self.fingerprint = index.fingerprint
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
-        """Read these rows, in this order; raise an InputError for a damaged record."""
+        """Read these rows, in this order."""
         counts = self.row_measurements[list(rows)].tolist()
         found = []
         for (record, where), count in zip(self._shards.read(rows), counts, strict=True):
@@ -81,10 +80,6 @@ class UnindexedSource:
 
     Every record is read once for its probe and number of measurements, since there is no index. The
     split is the one that `prepare` makes with the same seed.
-
-    Raises:
-        InputError: A file is damaged, a record is not of layout 0, or the file names contradict
-            each other about the split.
     """
 
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
@@ -102,14 +97,14 @@ class UnindexedSource:
             counts.append(count_row_v0(record, where))
         counted = np.array(counts, np.int64).reshape(-1, 2)
         probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
-        in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
+        in_split = split_rows(probes, files, paths, eval_files, seed) == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group: NDArray[np.int64] | None = None
         self.fingerprint = hash_rows(counted[in_split])
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
-        """Read these rows, in this order; raise an InputError for a damaged record."""
+        """Read these rows, in this order."""
         numbers = self._records[list(rows)].tolist()
         return [decode_row(*record) for record in self._shards.read(numbers)]
 
@@ -140,12 +135,7 @@ def find_format(data: Path) -> str:
 
 
 def open_source(data: Path, split: str) -> RowSource:
-    """Open the rows of a split, in a folder of one of the formats above.
-
-    Raises:
-        InputError: There is no such folder, no format recognises it, the split has no rows, or
-            the data are damaged.
-    """
+    """Open the rows of a split; raise an InputError if the folder has none, or is damaged."""
     if not data.is_dir():
         raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
     open_format = next((opener for glob, _, opener in _FORMATS if any(data.glob(glob))), None)

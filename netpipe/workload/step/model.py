@@ -1,9 +1,8 @@
 """A decoder-only transformer: RMSNorm before each block, rotary positions, a gated MLP.
 
 Shapes are named B batch, S sequence, T = B S tokens, D width, N heads of H each, K key-value
-heads, F MLP width, V vocabulary, L layers. The residual stream is kept as (T, D), so that every
-product with a weight is a plain matrix product: XLA on CPU takes three times as long for the
-same product with a batch axis.
+heads, F MLP width, V vocabulary, L layers. The residual stream is (T, D), since XLA on CPU takes
+three times as long for a product with a batch axis.
 """
 
 import math

@@ -1,7 +1,6 @@
 """The models that can be trained, their FLOPs, and the batch that fits into a device's memory.
 
-`tiny` is for CPUs and has 76,560 parameters. `latency-95m` is for GPUs and has 97,033,600: with two
-key-value heads it would have 98.7 million, with one per query head 111.8 million.
+`tiny` is for CPUs and has 76,560 parameters. `latency-95m` is for GPUs and has 97,033,600.
 """
 
 from dataclasses import dataclass
@@ -11,14 +10,10 @@ from netpipe.errors import InputError
 
 @dataclass(frozen=True)
 class Architecture:
-    """The widths of a decoder-only transformer.
+    """The widths of a decoder-only transformer with a gated MLP.
 
-    Attributes:
-        width: Of the residual stream.
-        heads: Query heads; each is `width // heads` wide.
-        kv_heads: Key and value heads, each shared by `heads // kv_heads` query heads
-            (grouped queries, arXiv 2305.13245; 1 is multi-query, arXiv 1911.02150).
-        mlp_width: Hidden width of the gated MLP.
+    `heads // kv_heads` query heads share the keys and values of a head (grouped queries,
+    arXiv 2305.13245; 1 is multi-query, arXiv 1911.02150).
     """
 
     layers: int
@@ -95,9 +90,6 @@ def batch_size_for_memory(memory_bytes: int) -> int:
 
     It is the largest power of two that fits, at most 128, so that all large devices are timed on
     the same work: 32 for 16 GB, 64 for 40 GB, and 128 from 80 GB on.
-
-    Raises:
-        InputError: Not even one sequence fits.
     """
     usable = USABLE_FRACTION * memory_bytes - _FIXED_BYTES
     fitting = int(usable // _BYTES_PER_SEQUENCE)

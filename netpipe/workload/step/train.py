@@ -30,10 +30,9 @@ Step = Callable[[State, Batch], tuple[State, dict[str, Array]]]
 def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tuple[State, Step]:
     """Build a preset's initial state and `step(state, batch) -> (state, aux)` on jax's device.
 
-    The step is compiled at its first call and is asynchronous: only reading the loss waits for
-    the device. It donates the state it is given. A batch maps `BATCH_ARRAYS` to numpy or jax
-    arrays, each int32 (batch_size, sequence_length); otherwise tracing raises an InputError.
-    `aux["loss"]` is what `loss_of` returns.
+    The step donates the state it is given. A batch maps `BATCH_ARRAYS` to numpy or jax arrays,
+    each int32 (batch_size, sequence_length); otherwise tracing raises an InputError. `aux["loss"]`
+    is the result of `loss_of`.
     """
     architecture = PRESET_BY_NAME[config.preset].architecture
     return build_step(architecture, config, (batch_size, sequence_length))
@@ -105,7 +104,6 @@ def synthetic_batch(
     """Draw a batch without padding, int32 (batch_size, sequence_length), on the default device.
 
     The tokens are uniformly random, since devices draw less power and clock higher on zeros.
-    Batches of at least two values of `index` should alternate.
     """
     key = jax.random.fold_in(jax.random.key(config.seed), index)
     vocabulary = PRESET_BY_NAME[config.preset].architecture.vocabulary

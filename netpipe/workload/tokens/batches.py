@@ -66,7 +66,7 @@ def no_sequences(length: int) -> Sequences:
 
 
 def take_part(block: Sequences, *, part: int, sequences: int) -> Sequences:
-    """Return one of the equal parts of a block, which has so many sequences."""
+    """Return one of the equal parts of a block, each with this many sequences."""
     first, end = part * sequences, (part + 1) * sequences
     stops = np.insert(np.cumsum(block["segments"]), 0, 0)
     return {
@@ -95,7 +95,7 @@ def widen(sequences: Sequences) -> Batch:
 
 
 def widen_padded(sequences: Sequences, *, batch_size: int) -> Batch:
-    """Make a batch of this size; the sequences that are missing are padding."""
+    """Make a batch of this size; padding replaces missing sequences."""
     found, room = sequences["tokens"].shape
     if found == batch_size:
         return widen(sequences)

@@ -49,8 +49,7 @@ def pack(
 
     A context that does not fit is cut before a measurement, its rest is dropped, and the next
     context starts the next sequence. Contexts are random crops of a row, so a cut context is only
-    a smaller crop of at most `target` measurements. `at_first` is the number of contexts drawn
-    first, which affects only the speed; `sequence_length` has room for the longest measurement.
+    a smaller crop. `at_first` is the number of contexts drawn first, which affects only the speed.
     """
     room = sequence_length + 1
     draws = ContextDraws(drawn_from, seed=seed, target=target)
@@ -65,19 +64,14 @@ def pack(
 
 @dataclass(frozen=True)
 class Cuts:
-    """How contexts are cut to fill sequences.
-
-    Attributes:
-        segments: int64 (sequences,), the number of contexts in each full sequence.
-        sizes: int64 (segments,), the measurements kept of each of these contexts.
-    """
+    """The number of contexts in each full sequence, and of measurements kept of each of them."""
 
     segments: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
 
 def cut(contexts: Contexts, sequences: int, room: int) -> Cuts:
-    """Cut contexts to fill up to so many sequences of `room` tokens; no measurement has more."""
+    """Cut contexts to fill up to `sequences` of `room` tokens; no measurement has more tokens."""
     tokens_before = [0, *np.cumsum(tokens_per_measurement(contexts)).tolist()]
     firsts = [0, *np.cumsum(contexts.sizes).tolist()]
     ends, stops = [0], list[int]()

@@ -1,4 +1,4 @@
-"""Contexts are encoded as tokens, all measurements at once.
+"""The encoding of contexts as tokens, all measurements at once.
 
 A measurement is `MEASUREMENT_START` and then its fields in the measurement's own order, each a role
 token with its bytes. The starts of all fields are computed from their lengths; then all fields of
@@ -36,12 +36,7 @@ for _role, _number in _TIMESTAMP_NUMBERS.items():
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The tokens of contexts, concatenated.
-
-    Attributes:
-        tokens: int16 (tokens,), below 267.
-        sizes: int64 (contexts,), tokens of each.
-    """
+    """The tokens of contexts, concatenated, int16 (tokens,), and the number of each's tokens."""
 
     tokens: NDArray[np.int16]
     sizes: NDArray[np.int64]

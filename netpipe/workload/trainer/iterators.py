@@ -1,7 +1,4 @@
-"""Global batches on a mesh of many hosts, made as MaxText makes its own.
-
-`netpipe.workload.trainer.maxtext` registers them with MaxText.
-"""
+"""Global batches on a mesh of many hosts, made as MaxText makes its own."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +25,7 @@ from netpipe.workload.trainer.state_log import StateLog
 from netpipe.workload.trainer.worker_count import choose_workers
 
 _POLL_S: Final = 1.0
-# Grain looks every second whether its workers run, and then raises an error of its own.
+# Grain itself looks every second whether its workers run, and raises an error if not.
 _CRASH_POLLS: Final = 4
 _WAY_OUT: Final = "Start the training again from its last state"
 
@@ -39,16 +36,13 @@ GlobalBatch = dict[str, jax.Array]
 def make_network_train_iterator(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
 ) -> "TrainIterator":
-    """Return the training batches, of which this process loads its part.
+    """Return the training batches; this process loads its part of each.
 
     Args:
         config: A `NetworkConfig`, or an object with attributes of the same names.
         mesh: The devices over which a batch is split.
         process_indices: The processes that load, in any order.
         process: The index of this process; by default `jax.process_index()`.
-
-    Raises:
-        InputError: A setting is impossible, or the data are damaged; the message names it.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
@@ -70,8 +64,8 @@ def make_network_eval_iterator(
 ) -> "EvalIterator":
     """Return the evaluation, which each `iter` begins anew; arguments as for training.
 
-    Every process has as many batches, in which each context comes once. The last ones are filled
-    with padding, whose `targets_segmentation` is 0.
+    Each context comes once, and all processes have the same number of batches. Padding, whose
+    `targets_segmentation` is 0, fills the last ones.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
@@ -90,7 +84,7 @@ def _draw(dataset: grain.IterDataset, folder: Path, workers: int) -> None:
 def _split(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None
 ) -> tuple[NamedSharding, tuple[int, int]]:
-    """Return how batches are split, and which of how many parts this process loads."""
+    """Return how batches are split, the index of this process's part, and the number of parts."""
     axes = take_network_config(config).data_sharding
     if unknown := set(axes).difference(mesh.axis_names):
         constraint = f"be axes of the mesh: {', '.join(mesh.axis_names)}"
@@ -112,10 +106,7 @@ def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch
 
 
 class TrainIterator(Iterator[GlobalBatch]):
-    """Training batches, and the position after the last of them.
-
-    `next` waits for at most `limit_s` and raises as `AwaitedBatches` does.
-    """
+    """Training batches, and the position after the last of them."""
 
     def __init__(
         self,
@@ -129,7 +120,7 @@ class TrainIterator(Iterator[GlobalBatch]):
         self._sharding = sharding
         self._hosts = hosts
         self._awaited = AwaitedBatches(batches, limit_s)
-        # A batch that comes after the limit is not counted, because nobody has seen it.
+        # A batch that comes after the limit is not counted, because training did not get it.
         self._state = batches.get_state()
         self._log = log
 
@@ -191,11 +182,11 @@ class EvalIterator(Iterator[GlobalBatch]):
 
 
 class AwaitedBatches(Iterator[Batch]):
-    """Batches of a loader, of which each is waited for only as long as somebody makes it.
+    """Batches of a loader, each awaited for `limit_s` at most, and not after a worker crashed.
 
-    A worker that is killed while it sends a batch would have Grain wait for ever, and with it all
-    hosts of the training. After an error, `next` raises that error again: the thread in which the
-    loader was called may still take a batch, which nobody would see.
+    Grain would wait for ever for a worker that was killed while it sent a batch, and all hosts
+    would wait with it. After an error, `next` raises that error again, since the thread that called
+    the loader may still take a batch.
     """
 
     def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
@@ -208,8 +199,7 @@ class AwaitedBatches(Iterator[Batch]):
 
         Raises:
             LoaderFailedError: A worker process crashed, or an error ended the loader.
-            HangError: There was no batch within the limit.
-            InputError: The data are damaged.
+            HangError: No batch came within the limit.
         """
         if self._failure is not None:
             raise self._failure

@@ -29,7 +29,7 @@ _Function = Callable[..., Any]
 
 @cache
 def register() -> None:
-    """Add `dataset_type: network` and its settings to the MaxText that is installed.
+    """Add `dataset_type: network` and its settings to MaxText.
 
     Raises:
         MisuseError: MaxText is missing, or this release lacks a part; then nothing was changed.
@@ -142,7 +142,7 @@ def _maybe_save_checkpoint(
 ) -> Any:  # fmt: skip
     if config.dataset_type == "network":
         position = json.dumps(data_iterator.get_state())
-        # MaxText writes the position of an iterator that has nothing but this.
+        # MaxText saves the position of an object that only has `get_state`.
         config, data_iterator = _AsGrain(config=config), SimpleNamespace(get_state=position.encode)
     return original(checkpoint_manager, state, config, data_iterator, *rest)
 

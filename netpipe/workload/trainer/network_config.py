@@ -1,4 +1,4 @@
-"""The settings that a trainer's configuration has for this repository's batches."""
+"""The settings for this pipeline's batches in the configuration of a trainer."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _FORMATS: Final = {
     "probe_chunks": "arrayrecord", "network_parquet": "parquet",
 }  # fmt: skip
 _BOOLEANS: Final = {"true": True, "false": False}
-# Settings of MaxText's own loaders, and those to write instead.
+# Settings of MaxText's own loaders, and their replacements.
 _INSTEAD: Final = {
     "grain_train_files": "network_train_files", "grain_eval_files": "network_eval_files",
     "grain_file_type": "network_data_format", "per_device_batch_size": "global_batch_size_to_load",
@@ -26,7 +26,7 @@ _INSTEAD: Final = {
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The settings that docs/scaling.md describes, by their names in MaxText."""
+    """The settings of docs/scaling.md, by their names in MaxText."""
 
     network_train_files: str
     network_eval_files: str = ""
@@ -65,7 +65,7 @@ class NetworkConfig:
         """Return the folder and the pipeline of one of the hosts that load.
 
         Raises:
-            InputError: A value is out of its range, a batch cannot be divided among the hosts, or
+            InputError: A value is out of its range, a batch does not divide among the hosts, or
                 the folder holds another format.
         """
         part = "eval" if evaluates else "train"
@@ -157,7 +157,7 @@ def _require_folder(name: str, text: str) -> Path:
 
 
 def _parse(name: str, text: str) -> object:
-    """Return the value of an override; what is none of its type stays text, to be refused."""
+    """Return the value of an override; text of another type stays text, to be refused."""
     kind = _types().get(name, str)
     if kind is tuple:
         return tuple(filter(None, text.split(",")))
@@ -169,11 +169,7 @@ def _parse(name: str, text: str) -> object:
 
 
 def take_network_config(config: object) -> NetworkConfig:
-    """Return the settings among the attributes of a trainer's configuration.
-
-    A `NetworkConfig` is returned as it is. Others, as MaxText's, have many more attributes; those
-    that they lack have their default.
-    """
+    """Return the settings among the attributes of a trainer's configuration, or their defaults."""
     if isinstance(config, NetworkConfig):
         return config
     found = {name: getattr(config, name) for name in _types() if hasattr(config, name)}

@@ -31,9 +31,7 @@ _FUNCTION: Final = re.compile(r"(?:transform|source)=(?:functools\.partial\(<fun
 class StateLog:
     """Describes how long training waits for batches, for which stage, and the memory it takes.
 
-    Args:
-        host: Names this process.
-        iterator: Returns the iterator of Grain, which collects times, or None before it started.
+    `iterator` returns Grain's iterator, which collects times, or None before it started.
     """
 
     def __init__(
@@ -45,8 +43,8 @@ class StateLog:
     ) -> None:
         self._host, self._period_s = host, period_s
         self._iterator, self._clock = iterator, clock
-        # Batches, seconds waited, and since when the next is awaited. The training thread replaces
-        # them together, so that reading them needs no lock.
+        # Batches, seconds waited, and when the wait for the next began. The training thread
+        # replaces them together, so that reading them needs no lock.
         self._progress: tuple[int, float, float | None] = (0, 0.0, None)
         self._waits_s = deque[float]()
         # The time, batches and seconds waited at the last table.
@@ -111,7 +109,7 @@ class StateLog:
         passed_s, batches, waited_s = map(sub, now, self._before)
         waits_s = [self._waits_s.popleft() for _ in range(batches)]
         self._before = now
-        # A wait that ended just after its reading was too long by the difference.
+        # A wait that ended just after it was read was counted for too long before.
         waited_fraction = max(0.0, waited_s / passed_s)
         yield (
             f"netpipe, {self._host}: {batches} batches in {passed_s:.1f} s, "
@@ -145,8 +143,8 @@ def count_stages(
 ) -> list[ExecutionSummary.Node]:
     """Return each stage's counts since an earlier summary, and its part of the wait.
 
-    Training waits while the stages before the first buffer run. The rest of the wait is for those
-    behind it, in proportion to their own times. Buffers only wait, and are left out.
+    Training waits while the stages before the first buffer run. The rest of the wait is for the
+    others, in proportion to their own times. Buffers only wait, and are left out.
     """
     direct: list[ExecutionSummary.Node] = []
     behind: list[ExecutionSummary.Node] = []

@@ -1,4 +1,4 @@
-"""Choosing the number of workers of a host, and a line that says what the host loads."""
+"""The number of workers of a host, and a line about its part of the loading."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ from netpipe.workload.trainer.network_config import NetworkConfig
 def choose_workers(
     config: NetworkConfig, data: Path, pipeline: PipelineConfig, source: RowSource | None = None
 ) -> PipelineConfig:
-    """Return the pipeline of a host with its number of workers; print what the host loads."""
+    """Return the pipeline of a host with its number of workers; print a line about them."""
     count, split = pipeline.shard_count, pipeline.split
     host = f"netpipe, host {pipeline.shard_index + 1} of {count}, {split}"
     setting = "grain_worker_count" if split == "train" else "grain_worker_count_eval"

@@ -11,7 +11,7 @@ import cattrs
 
 from netpipe.clock import MonotonicClock
 from netpipe.jobs.processes import busy_elsewhere_fraction, read_host_cpu
-from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
+from netpipe.linting.experiments.variant_comparison import MeasureBlock, Pace, measure_block
 from netpipe.measuring.interleaving import Interleaved, interleave
 from perf_tests.studies.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
@@ -70,7 +70,7 @@ def time_loaders(
 
 def main(descriptions: Sequence[str]) -> None:
     """Time the pipelines described and print what their batches took."""
-    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.grain_access.worker_start import let_grain_start_workers
 
     let_grain_start_workers()
     loaders = [parse_pipeline(text).dataset for text in descriptions]

@@ -1,1 +1,1 @@
-"""What breaking each rule of `netpipe lint` costs, measured on the examples of docs/rules.md."""
+"""The costs of breaking each rule of `netpipe lint`, measured on the examples of docs/rules.md."""

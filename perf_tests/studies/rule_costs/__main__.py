@@ -127,12 +127,13 @@ def _record(figures: Mapping[str, tuple[Figure, ...]], known: RuleCosts | None) 
 
 
 def _write_costs() -> None:
-    """Write what the recorded figures say into the package and the document."""
+    """Write the recorded figures as sentences into the package and the document."""
     costs = read_costs(COSTS_FILE)
     described = {rule: costs.describe(rule) for rule in costs.rules}
     write_whole(PACKAGED_COSTS, json.dumps(described, indent=1) + "\n", "--document")
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
-    write_whole(RULES_DOCUMENT, replace_costs(text, costs.describe), "--document")
+    text = replace_costs(text, costs.describe_figures, costs.origin)
+    write_whole(RULES_DOCUMENT, text, "--document")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is measured for each rule."""
+"""The quantities that are measured for each rule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is observed on a rule's two examples in turns.
+    """An observation of a rule's two examples in turns.
 
     Attributes:
         measure: The function that observes.
-        setting: What the examples run with.
+        setting: The setting that the examples run with.
         quantities: The values that are reported.
         varies: Whether runs differ, as times and memory do.
     """

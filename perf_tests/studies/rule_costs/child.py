@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from typing import cast, get_args
 
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import Form
 from perf_tests.studies.rule_costs.examples import load_example

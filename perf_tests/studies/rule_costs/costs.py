@@ -1,4 +1,4 @@
-"""What breaking each rule costs, in figures and in the sentences that the package has."""
+"""The costs of breaking each rule, as figures and as the sentences in the package."""
 
 import json
 import re
@@ -47,7 +47,7 @@ class Figure:
         wrong, right = _format(self.wrong), _format(self.right)
         unit = f"{self.unit} {self.setting}".strip()
         if not self.differs:
-            return f"{wrong} and {right} {unit}, which is no clear difference"
+            return f"{wrong} and {right} {unit}, without a clear difference"
         return f"{wrong} instead of {right} {unit}"
 
 
@@ -55,8 +55,8 @@ class Figure:
 class RuleCosts:
     """One run of the benchmark, which ended at `date` (ISO 8601 in UTC).
 
-    `later` names the rules of which later runs on the same machine measured figures that were
-    missing, each with the date and the commit of the last of these runs.
+    `later` has the rules that later runs on the same machine completed, each with the date and the
+    commit of the last of these runs.
     """
 
     date: str
@@ -74,7 +74,7 @@ class RuleCosts:
         return any((figure.unit, figure.setting) == (unit, setting) for figure in figures)
 
     def add(self, run: "RuleCosts") -> "RuleCosts":
-        """Return these costs with the figures of a run of what was missing.
+        """Return these costs with the figures of a run that measured missing ones.
 
         Raises:
             HarnessError: The run was on another machine, or with other versions.
@@ -92,14 +92,20 @@ class RuleCosts:
         return replace(self, rules={**self.rules, **rules}, later={**self.later, **when})
 
     def describe(self, rule: str) -> str:
-        """Return what breaking a rule costs and where that was measured; "" if it was not."""
-        figures = "; ".join(map(str, self.rules.get(rule, ())))
-        if not figures:
-            return ""
+        """Return the figures of a rule and their origin; "" if it was not measured."""
+        figures = self.describe_figures(rule)
+        return f"{figures} ({self.origin})" if figures else ""
+
+    def describe_figures(self, rule: str) -> str:
+        """Return the figures of a rule."""
+        return "; ".join(map(str, self.rules.get(rule, ())))
+
+    @property
+    def origin(self) -> str:
+        """The release of Grain and the machine that the figures were measured with."""
         # Without trademarks, the clock speed and the word processor.
         cpu = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", self.host.cpu).split())
-        where = f"{self.host.cores} cores, {cpu}"
-        return f"{figures} (measured with Grain {self.versions['grain']} on {where})"
+        return f"measured with Grain {self.versions['grain']} on {self.host.cores} cores, {cpu}"
 
 
 def read_costs(path: Path) -> RuleCosts:

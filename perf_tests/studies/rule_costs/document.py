@@ -8,12 +8,15 @@ from typing import Final, Literal
 
 ROOT: Final = Path(__file__).parents[3]
 RULES_DOCUMENT: Final = ROOT / "docs" / "rules.md"
-SHARED: Final = "What the examples share"
+SHARED: Final = "The shared part of the examples"
 SILENCING: Final = "Silencing a rule"
 _HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
 _BLOCK: Final = re.compile(r"^```(python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SEVERITY: Final = re.compile(r"(error|warning|info) for (throughput|reproducible)")
+_SEVERITY: Final = re.compile(
+    r"^Severity: (\w+)(?: for throughput, (\w+) for reproducible)?\.", re.MULTILINE
+)
 _COST: Final = re.compile(r"^Cost: (.*)\.$", re.MULTILINE)
+_ORIGIN: Final = re.compile(r"^Costs: .*$", re.MULTILINE)
 
 Form = Literal["wrong", "right"]
 
@@ -65,21 +68,25 @@ def parse_rule_sections(text: str) -> dict[str, Section]:
     return {title: section for title, section in parse_sections(text).items() if section.severities}
 
 
-def replace_costs(text: str, cost_of: Callable[[str], str]) -> str:
-    """Return the document with every cost line replaced by what `cost_of` returns."""
+def replace_costs(text: str, cost_of: Callable[[str], str], origin: str) -> str:
+    """Return the document with the origin of the costs, and each cost line from `cost_of`."""
 
     def replace(section: re.Match[str]) -> str:
         return _COST.sub(lambda _: f"Cost: {cost_of(section[1])}.", section[0])
 
+    text = _ORIGIN.sub(lambda _: f"Costs: {origin}.", text)
     return re.sub(r"^## (\S+)$.*?(?=^## |\Z)", replace, text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _parse_section(title: str, text: str, start: int, end: int) -> Section:
     content = text[start:end]
-    cost = _COST.search(content)
+    cost, severity = _COST.search(content), _SEVERITY.search(content)
+    intents = (
+        {"throughput": severity[1], "reproducible": severity[2] or severity[1]} if severity else {}
+    )
     return Section(
         title=title,
-        severities={intent: severity for severity, intent in _SEVERITY.findall(content)},
+        severities=intents,
         blocks=tuple(
             Block(block[1], block[2], text.count("\n", 0, start + block.start(2)) + 1)
             for block in _BLOCK.finditer(content)

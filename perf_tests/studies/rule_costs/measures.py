@@ -28,7 +28,7 @@ Batch = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Observation:
-    """What one run of an example did.
+    """The observation of one run of an example.
 
     Attributes:
         values: The measured values by name, which says the unit.
@@ -82,7 +82,7 @@ def measure_buffers(example: Example, setting: Setting) -> Observation:
 
 
 def count_batches_before_crash(example: Example, setting: Setting) -> Observation:
-    """Pull a few batches: how many come, and what is raised."""
+    """Pull a few batches: their number, and the exception."""
     batches = 0
     try:
         for _ in islice(iter(example.loader(setting)()), CRASH_BATCHES):

@@ -38,9 +38,9 @@ class TrialError(NetpipeError):
 def measure_rule(
     rule: str, folder: Path, rounds: int = ROUNDS, known: RuleCosts | None = None
 ) -> tuple[Figure, ...]:
-    """Measure what breaking a rule costs, in the folder of the files that its examples read.
+    """Measure the cost of breaking a rule, in the folder of the files that its examples read.
 
-    Varying quantities are observed in so many rounds, and those that are known are left out.
+    Quantities that vary are observed in `rounds` rounds; known ones are left out.
 
     Raises:
         TrialError: An example failed that should run, or took too long.

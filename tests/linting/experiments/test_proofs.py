@@ -1,4 +1,4 @@
-"""Findings that only the data decides: proven, refuted, or left open with what was seen."""
+"""Findings that only the data decides: proven, refuted, or left open with the evidence."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ from netpipe.linting.experiments.proofs import (
     prove,
 )
 from netpipe.linting.linter import LintReport
-from netpipe.linting.rules.finding import LintFinding
+from netpipe.linting.rules.finding import LintFinding, Severity
 from netpipe.measuring.loader_puller import LoaderFactory
 from tests.fakes import FakeClock
 
@@ -32,7 +32,7 @@ WORKERS = grain.MultiprocessingOptions(num_workers=2)
 
 
 def pipeline() -> Any:
-    """A pipeline with workers, of which nothing is read here."""
+    """A pipeline with workers that is not read here."""
     return grain.MapDataset.range(8).to_iter_dataset().mp_prefetch(WORKERS)
 
 
@@ -146,14 +146,10 @@ def test_a_loader_that_fails_when_read_again_decides_nothing(judge: Any, judged:
     assert re.search("0 workers, .* second .* failed: ValueError: read already", proof.seen)
 
 
-def test_a_loader_that_hangs_when_read_again_decides_nothing() -> None:
-    """The message says in which of the two runs without workers the loader hung."""
+def test_the_run_that_hung_is_named() -> None:
+    """It is one of the two runs without workers; too little time is not the reason."""
     proof = judge_order(runs(run("ab"), STUCK, two_workers=run("ab")))
     assert re.match("with 0 workers, .* second .* hung, .* 1 batch", proof.seen)
-
-
-def test_data_that_hang_without_workers_have_no_end_in_sight() -> None:
-    """The message says that the loader hung, not that it had too little time."""
     assert re.search("0 workers .* hung", judge_loss(runs(STUCK, run("ab"))).seen)
 
 
@@ -176,16 +172,32 @@ class Reader:
         return next(self._answers)
 
 
-def test_a_proven_finding_stays_an_error(clock: FakeClock) -> None:
-    """A finding that the data proves keeps its severity; no more runs are made than needed."""
+@pytest.mark.parametrize(
+    ("intent", "severity", "expected"),
+    [
+        ("reproducible", "error", "error"),
+        ("reproducible", "info", "error"),
+        ("throughput", "info", "info"),
+    ],
+)
+def test_a_proven_order_is_an_error_for_reproducible(
+    clock: FakeClock, intent: str, severity: Severity, expected: str
+) -> None:
+    """A remark becomes an error once it is proven; no more runs are made than needed."""
+    given = report(ORDER)
+    finding = replace(given.findings[0], severity=severity)
+    given = replace(given, intent=intent, findings=(finding,))
     read = Reader(clock, run("abc"), run("abc"), run("xbc"))
-    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
-    assert (found.severity, found.proof) == ("error", "proven: batch 1 of 3 differs with 3 workers")
+    (found,) = prove(pipeline, given, clock, read=read).findings
+    assert found.severity == expected
+    assert found.proof == "proven: batch 1 of 3 differs with 3 workers"
     assert read.asked == [(inf, 5.0), (inf, 19 / 3), (inf, 9.0)]
 
 
 def test_a_refuted_finding_becomes_a_remark(clock: FakeClock) -> None:
-    """A finding that the data refutes is info, and other rules' findings are left alone."""
+    """Findings of other rules stay, and a report without the two rules comes back as it is."""
+    given = report("no-prefetch")
+    assert prove(pipeline, given, clock, read=Reader(clock)) is given
     read = Reader(clock, *[run("abc")] * 4)
     order, other = prove(pipeline, report(ORDER, "no-prefetch"), clock, read=read).findings
     assert (order.severity, other.severity) == ("info", "error")
@@ -204,10 +216,11 @@ def test_data_that_may_be_lost_is_read_to_its_end(clock: FakeClock) -> None:
 
 
 def test_endless_data_costs_one_look(clock: FakeClock) -> None:
-    """Once the data is seen to have no end in time, order alone decides how much is read."""
+    """Equal batches at the start of endless data refute nothing, so the error stays."""
     read = Reader(clock, *[run(MANY)] * 4)
-    prove(pipeline, report(ORDER, LOSS), clock, read=read)
+    found, _ = prove(pipeline, report(ORDER, LOSS), clock, read=read).findings
     assert [enough for enough, _ in read.asked] == [inf, 64, 64, 64]
+    assert (found.severity, found.proof[:8]) == ("error", "not seen")
 
 
 @pytest.mark.parametrize(("workers", "runs"), [(2, 3), (None, 3), (4, 4)])
@@ -216,24 +229,6 @@ def test_two_workers_are_tried_once(clock: FakeClock, workers: int | None, runs:
     read = Reader(clock, *[run("abc")] * 4)
     prove(pipeline, report(ORDER, workers=workers), clock, read=read)
     assert len(read.asked) == runs
-
-
-@pytest.mark.parametrize("intent", ["throughput", "reproducible"])
-def test_a_proven_order_is_an_error_where_it_counts(clock: FakeClock, intent: str) -> None:
-    """What the rule left open as a remark is wrong for "reproducible" once it is proven."""
-    given = report(ORDER)
-    remark = replace(given.findings[0], severity="info")
-    given = replace(given, intent=intent, findings=(remark,))
-    read = Reader(clock, run("abc"), run("abc"), run("xbc"))
-    (found,) = prove(pipeline, given, clock, read=read).findings
-    assert found.severity == {"throughput": "info", "reproducible": "error"}[intent]
-
-
-def test_a_difference_that_was_not_seen_stays_an_error(clock: FakeClock) -> None:
-    """Equal batches at the start of endless data refute nothing."""
-    read = Reader(clock, *[run(MANY)] * 4)
-    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
-    assert (found.severity, found.proof[:8]) == ("error", "not seen")
 
 
 def thread_pipeline() -> Any:
@@ -262,13 +257,6 @@ def test_a_pipeline_that_cannot_be_rebuilt_is_not_read(
     assert re.match(f"not decided: with at most 1 worker .*{seen}", found.proof)
 
 
-def test_starts_are_no_part_of_the_limit(clock: FakeClock) -> None:
-    """The seconds until a first batch are given back."""
-    read = Reader(clock, *[replace(run("abc"), start_s=1.0)] * 4)
-    prove(pipeline, report(ORDER), clock, read=read)
-    assert [limit_s for _, limit_s in read.asked] == [5.0, 20 / 3, 10.0, 20.0]
-
-
 def test_a_hang_ends_the_runs(clock: FakeClock) -> None:
     """Once workers hang no others are started."""
     read = Reader(clock, run("abc"), run("abc"), replace(STUCK, digests=()))
@@ -276,17 +264,15 @@ def test_a_hang_ends_the_runs(clock: FakeClock) -> None:
     assert re.match(".* 3 workers .* hung", found.proof)
 
 
-def test_nothing_is_read_without_such_a_finding(clock: FakeClock) -> None:
-    """A report without the two rules comes back as it is."""
-    given = report("no-prefetch")
-    assert prove(pipeline, given, clock, read=Reader(clock)) is given
-
-
 def test_proofs_end_with_their_limit(clock: FakeClock) -> None:
     """Slow starts of workers count up to 10 s in all; then the next run is skipped."""
+    read = Reader(clock, *[replace(run("abc"), start_s=1.0)] * 4)
+    prove(pipeline, report(ORDER), clock, read=read)
+    assert [limit_s for _, limit_s in read.asked] == [5.0, 20 / 3, 10.0, 20.0]
+    began_s = clock()
     read = Reader(clock, *[replace(run("abc"), start_s=14.0)] * 4, read_s=15.0)
     (finding,) = prove(pipeline, report(ORDER), clock, 20.0, read=read).findings
-    assert clock() <= 20.0 + 10.0 + 15.0
+    assert clock() - began_s <= 20.0 + 10.0 + 15.0
     assert re.match("not decided: with 3 .* lack of time", finding.proof)
 
 
@@ -309,7 +295,7 @@ from multiprocessing import shared_memory
 
 import grain
 
-from netpipe.grain_workers import let_grain_start_workers
+from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.clock import MonotonicClock
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.grain_access.reader import read_graph

@@ -1,8 +1,7 @@
 """Fixes tried: the messages for faster, slower, equal and failed ones, alone and together."""
 
-import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import grain
@@ -10,9 +9,9 @@ import pytest
 
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
-from netpipe.linting.experiments.blocks import ElementBlock, Pace, VariantBlocks
 from netpipe.linting.experiments.fixes import Fix
 from netpipe.linting.experiments.trials import Trial, apply_trials, evaluate, try_fixes
+from netpipe.linting.experiments.variant_comparison import ElementBlock, Pace, VariantBlocks
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -77,14 +76,10 @@ def test_the_way_of_measuring_is_named() -> None:
     assert re.match(r".* step .* \(7 ms\), .* epochs", trial.message)
 
 
-def test_rounds_are_paired() -> None:
-    """A machine that grows slower from round to round does not blur the ratio."""
+def test_rounds_are_paired_and_compared_by_elements() -> None:
+    """Neither a machine that grows slower nor another size of the batch blurs the ratio."""
     trial = evaluate(FIX, VariantBlocks(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
     assert trial.ratio == Interval(2.0, 2.0, 2.0, 3)
-
-
-def test_other_batches_are_compared_by_elements() -> None:
-    """Where a fix changes the size of a batch, both times are those of a batch before."""
     trial = evaluate(
         FIX, VariantBlocks(blocks(*[0.01] * 3, elements=8.0), blocks(*[0.005] * 3, elements=2.0))
     )
@@ -96,14 +91,6 @@ def test_a_side_that_failed_has_no_figures() -> None:
     trial = evaluate(FIX, VariantBlocks(blocks(0.01), blocks(0.01), "ValueError: broken"))
     assert trial == Trial(FIX.rule, FIX.change, trial.message)
     assert trial.message == "not measured: ValueError: broken"
-
-
-def test_trials_are_plain_json() -> None:
-    """The document holds numbers, null and the interval's parts."""
-    trial = evaluate(FIX, VariantBlocks(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
-    document = json.loads(json.dumps(asdict(trial), allow_nan=False))
-    assert document == asdict(trial)
-    assert document["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0, "n": 3}
 
 
 # ---- A pipeline's fixes
@@ -149,7 +136,7 @@ RULES = ("threads-in-workers", "no-prefetch")
 
 
 def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
-    """Of two fixes for one rule the better one is joined with those of the others."""
+    """The better of two fixes for one rule is joined with the fixes of other rules."""
     speeds = Speeds(clock, calm=2.0, thread=1.5, workers=3.0)
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert [trial.rule for trial in trials] == [*RULES, "no-prefetch", "all"]
@@ -164,7 +151,7 @@ def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
 
 
 def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
-    """What was seen to be slower alone is left out, and one fix alone is not tried again."""
+    """A fix that was slower alone is left out, and one fix alone is not tried again."""
     speeds = Speeds(clock, calm=0.5, thread=1.5, workers=0.5)
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert trials[0].message.startswith("slower")
@@ -184,7 +171,7 @@ def test_threads_that_a_source_needs_are_no_warning(
 
 
 def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
-    """Of two proposals for a rule one is enough, and an error stays one whatever the speed."""
+    """One of two proposals for a rule is enough, and an error stays one at any speed."""
     found = report("no-prefetch", "too-many-workers")
     wrong = replace(found, findings=tuple(replace(f, severity="error") for f in found.findings))
     speeds = Speeds(clock, thread=1.5, workers=0.5)
@@ -194,7 +181,8 @@ def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> 
 
 
 def test_a_fix_that_cannot_be_tried_is_listed(clock: FakeClock) -> None:
-    """Nothing is measured for it; the others are measured."""
+    """Nothing is measured for it; the others are measured, and rules without a fix are not."""
+    assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
 
     def put() -> Any:
         return factory().mp_prefetch(grain.MultiprocessingOptions(2)).map(device_put)
@@ -226,11 +214,6 @@ def test_two_rules_with_one_fix(clock: FakeClock) -> None:
     batch, mapped = try_fixes(late, found, 2, clock, 60.0, measure=Speeds(clock))
     assert batch.message == mapped.message
     assert batch.ratio == Interval(1.0, 1.0, 1.0, 6)
-
-
-def test_nothing_to_try(clock: FakeClock) -> None:
-    """A report without findings that have a fix costs nothing."""
-    assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
 
 
 @pytest.mark.parametrize("start_s", [0.5, 2.0, 6.0, 11.0, 30.0])

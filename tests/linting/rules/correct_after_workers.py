@@ -1,4 +1,4 @@
-"""Pipelines in which something stands after the workers on purpose: their number must not show."""
+"""Pipelines with nodes after the workers on purpose, so that their number makes no difference."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,7 +11,6 @@ from tests.linting.rules.pipeline_parts import (
     TEXTS,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Tokenize,
     correct,
     is_short,
@@ -76,7 +75,7 @@ class _BucketIterator(grain.DatasetIterator):  # type: ignore[misc]  # as above
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """What the parent has read; the buckets are not worth keeping in an example."""
+        """Return the parent's state; an example need not keep the buckets."""
         return {"parent": self._parent.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -90,11 +89,3 @@ def own_stage_after_workers() -> Any:
     texts = grain.MapDataset.source(TEXTS).repeat().to_iter_dataset(UNTHREADED)
     buckets = Buckets(texts.mp_prefetch(TWO_WORKERS))
     return grain.experimental.ThreadPrefetchIterDataset(buckets, prefetch_buffer_size=2)
-
-
-AFTER_WORKERS: Final[tuple[CorrectPipeline, ...]] = (
-    batch_after_workers,
-    pack_after_workers,
-    filter_after_workers,
-    own_stage_after_workers,
-)

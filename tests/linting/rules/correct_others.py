@@ -1,6 +1,6 @@
 """Pipelines of images, episodes and branches, and the rarer of Grain's transformations."""
 
-from typing import Any, Final
+from typing import Any
 
 import grain
 import jax
@@ -9,14 +9,11 @@ import numpy as np
 
 from tests.linting.rules.pipeline_parts import (
     BOTH,
-    FEW_AHEAD,
     IMAGES,
     TEXTS,
-    THREADS_READ_ELEMENTS,
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Flip,
     Halves,
     Tokenize,
@@ -69,13 +66,6 @@ def to_jax_behind_a_thread() -> Any:
     return ahead.map(as_jax)
 
 
-@correct("google/flax examples/gemma/input_pipeline_grain.py", THROUGHPUT)
-def to_jax_at_the_end() -> Any:
-    """The arrays become jax's right behind the workers."""
-    batches = _images().to_iter_dataset(UNTHREADED).random_map(Flip()).map(scaled).batch(4)
-    return batches.mp_prefetch(TWO_WORKERS).map(lambda batch: jax.tree.map(jnp.asarray, batch))
-
-
 @correct(
     "google/grain docs/grain.dataset.rst (IterDataset.mix), workers for each branch", THROUGHPUT
 )
@@ -104,14 +94,6 @@ def zipped_targets() -> Any:
     return pairs.batch(8).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 
 
-@correct("google/grain CHANGELOG.md (CacheIterDataset)", BOTH)
-def cached_evaluation() -> Any:
-    """A small evaluation set, decoded once and kept."""
-    examples = grain.MapDataset.source(IMAGES)[:16].map(scaled).batch(4)
-    cached = grain.experimental.CacheIterDataset(examples.to_iter_dataset(UNTHREADED))
-    return grain.experimental.ThreadPrefetchIterDataset(cached, prefetch_buffer_size=2)
-
-
 @correct("google/grain docs/grain.experimental.rst (multithread_prefetch)", THROUGHPUT)
 def threads_that_share() -> Any:
     """Threads in the place of workers, for Python without the interpreter lock."""
@@ -121,7 +103,7 @@ def threads_that_share() -> Any:
 
 @correct("google/grain CHANGELOG.md (alternative slicing for mp_prefetch)", THROUGHPUT)
 def contiguous_slices() -> Any:
-    """An evaluation in the order of the files, of which each worker reads one stretch."""
+    """An evaluation in the order of the files: each worker reads one part."""
     batches = grain.MapDataset.source(TEXTS).map(Tokenize()).to_iter_dataset(UNTHREADED).batch(4)
     return batches.mp_prefetch(TWO_WORKERS, sequential_slice=True)
 
@@ -143,14 +125,6 @@ def blocks_to_batches() -> Any:
     return batches.mp_prefetch(TWO_WORKERS)
 
 
-@correct("google/grain docs/grain.experimental.rst (LimitIterDataset)", BOTH)
-def limited_after_workers() -> Any:
-    """As many batches as an evaluation needs, counted after the workers."""
-    batches = grain.MapDataset.source(TEXTS).shuffle(seed=9).repeat().map(Tokenize()).batch(4)
-    in_workers = batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
-    return grain.experimental.LimitIterDataset(in_workers, count=5)
-
-
 @correct("google/grain docs/grain.experimental.rst (WindowShuffleMapDataset)", BOTH)
 def window_by_place() -> Any:
     """Neighbours stay near each other on disk, and the window is by place, not by worker."""
@@ -159,34 +133,3 @@ def window_by_place() -> Any:
     )
     batches = window.map(Tokenize()).batch(4)
     return batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
-
-
-@correct(
-    "google/grain docs/grain.experimental.rst (ZipIterDataset)",
-    BOTH,
-    THREADS_READ_ELEMENTS,
-)
-def zipped_streams() -> Any:
-    """Two streams side by side, without workers."""
-    texts = grain.MapDataset.source(TEXTS)[: len(IMAGES)].map(Tokenize()).to_iter_dataset(FEW_AHEAD)
-    images = grain.MapDataset.source(IMAGES).map(scaled).to_iter_dataset(FEW_AHEAD)
-    batches = grain.experimental.ZipIterDataset([texts, images]).batch(4)
-    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
-
-
-OTHERS: Final[tuple[CorrectPipeline, ...]] = (
-    image_loader,
-    images_with_random_access,
-    to_jax_behind_a_thread,
-    to_jax_at_the_end,
-    branches_with_workers_each,
-    zipped_targets,
-    cached_evaluation,
-    threads_that_share,
-    contiguous_slices,
-    windows_of_episodes,
-    blocks_to_batches,
-    limited_after_workers,
-    window_by_place,
-    zipped_streams,
-)

@@ -1,6 +1,6 @@
 """Correct pipelines that a hasty rule would blame: each holds what is a mistake elsewhere."""
 
-from typing import Any, Final
+from typing import Any
 
 import grain
 import jax
@@ -14,7 +14,6 @@ from tests.linting.rules.pipeline_parts import (
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Flip,
     Tokenize,
     correct,
@@ -124,16 +123,3 @@ def options_before_workers() -> Any:
     options = grain.experimental.DatasetOptions(min_shm_size=1 << 30)
     with_options = grain.experimental.WithOptionsIterDataset(batches, options)
     return with_options.mp_prefetch(TWO_WORKERS)
-
-
-SUBTLE: Final[tuple[CorrectPipeline, ...]] = (
-    put_by_a_helper,
-    put_by_a_transform,
-    augmented_on_the_device,
-    trees_in_workers,
-    epochs_that_end,
-    oversampled,
-    own_random_access,
-    two_views_of_one_source,
-    options_before_workers,
-)

@@ -14,18 +14,14 @@ from tests.linting.rules.pipeline_parts import (
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
-    CorrectPipeline,
     Flip,
     Short,
     Tokenize,
-    array_records,
     correct,
     is_short,
-    padded,
     parquet_files,
     scaled,
     text_of,
-    tokenize,
 )
 
 DOCS: Final = "google/grain docs/tutorials"
@@ -66,17 +62,6 @@ def mixture_of_filtered() -> Any:
     return mixed.batch(4).mp_prefetch(TWO_WORKERS)
 
 
-@correct(f"{DOCS}/dataset_advanced_tutorial.md#shuffling", THROUGHPUT)
-def shuffled_in_levels() -> Any:
-    """Files are shuffled as files, interleaved, and shuffled again in a window."""
-    files = grain.MapDataset.source(parquet_files()).shuffle(seed=3)
-    rows = grain.experimental.InterleaveIterDataset(
-        files.map(grain.experimental.ParquetIterDataset), cycle_length=4
-    )
-    shuffled = grain.experimental.WindowShuffleIterDataset(rows, window_size=10, seed=42)
-    return shuffled.map(text_of).map(Tokenize()).batch(4).mp_prefetch(TWO_WORKERS)
-
-
 @correct(f"{DOCS}/data_sources/parquet_dataset_tutorial.md", BOTH)
 def parquet_by_thread() -> Any:
     """Several files in one dataset, read ahead by one thread."""
@@ -85,31 +70,9 @@ def parquet_by_thread() -> Any:
     return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
 
 
-@correct(f"{DOCS}/data_sources/arrayrecord_data_source_tutorial.md", BOTH)
-def array_record() -> Any:
-    """Random access to an ArrayRecord file."""
-    source = grain.sources.ArrayRecordDataSource(array_records())
-    examples = grain.MapDataset.source(source).shuffle(seed=42).map(Tokenize())
-    return examples.batch(8).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
-
-
 def _images() -> Any:
     """The images in batches, as every section of the tutorial on training begins."""
     return grain.MapDataset.source(IMAGES).seed(42).shuffle().map(scaled).batch(8)
-
-
-@correct(f"{DOCS}/jax_training_tutorial.md#option-a", BOTH)
-def trainer_puts_on_device() -> Any:
-    """The loop calls jax.device_put on what the reading threads have made."""
-    return _images().to_iter_dataset(FEW_AHEAD)
-
-
-@correct(f"{DOCS}/jax_training_tutorial.md#option-b", BOTH)
-def thread_then_device_put() -> Any:
-    """One thread prepares; the transfer is the last thing before the loop."""
-    batches = _images().to_iter_dataset(UNTHREADED)
-    ahead = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=4)
-    return ahead.map(jax.device_put)
 
 
 @correct(f"{DOCS}/jax_training_tutorial.md#option-c", BOTH)
@@ -138,34 +101,6 @@ def _sampler(count: int, **settings: Any) -> Any:
     )
 
 
-@correct(f"{DOCS}/data_loader_tutorial.md", THROUGHPUT)
-def data_loader() -> Any:
-    """Transforms, then the batch, in the loader's workers; epochs without end."""
-    return grain.DataLoader(
-        data_source=TEXTS,
-        sampler=_sampler(len(TEXTS), shuffle=True, seed=0),
-        operations=[Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
-        worker_count=2,
-        read_options=UNTHREADED,
-    )
-
-
-@correct(
-    f"{DOCS}/data_loader_tutorial.md#per-worker-readoptions",
-    THROUGHPUT,
-    {"threads-in-workers": "where reading waits for the network, only threads hide that"},
-)
-def data_loader_of_remote_storage() -> Any:
-    """Threads that read in every worker."""
-    return grain.DataLoader(
-        data_source=TEXTS,
-        sampler=_sampler(len(TEXTS), num_epochs=2, shuffle=True, seed=0),
-        operations=[Tokenize(), grain.transforms.Batch(4)],
-        worker_count=2,
-        read_options=FEW_AHEAD,
-    )
-
-
 @correct(
     "google/tunix tunix/examples/data/translation_dataset.py",
     BOTH,
@@ -178,34 +113,3 @@ def data_loader_without_workers() -> Any:
         sampler=_sampler(len(TEXTS), num_epochs=1),
         operations=[Short(), Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
     )
-
-
-@correct(
-    f"{DOCS}/dataset_basic_tutorial.md#mapdataset",
-    BOTH,
-    THREADS_READ_ELEMENTS,
-)
-def filter_on_the_thread_side() -> Any:
-    """Positions that a filter empties are skipped where the dataset turns into an iterable."""
-    texts = grain.MapDataset.source(TEXTS).filter(is_short).map(tokenize).map(padded)
-    batches = texts.to_iter_dataset(FEW_AHEAD).batch(4)
-    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
-
-
-TUTORIALS: Final[tuple[CorrectPipeline, ...]] = (
-    basics,
-    seeded_once,
-    mixture_of_repeated,
-    mixture_of_filtered,
-    shuffled_in_levels,
-    parquet_by_thread,
-    array_record,
-    trainer_puts_on_device,
-    thread_then_device_put,
-    two_stage_prefetch,
-    template,
-    data_loader,
-    data_loader_of_remote_storage,
-    data_loader_without_workers,
-    filter_on_the_thread_side,
-)

@@ -52,7 +52,7 @@ def with_rng(element: int, rng: Any) -> int:
 
 
 def source(length: int = 8) -> Any:
-    """A MapDataset of so many elements."""
+    """A MapDataset of `length` elements."""
     return grain.MapDataset.source(Unreadable(length))
 
 
@@ -76,15 +76,15 @@ def in_workers(dataset: Any, workers: int = 2, **settings: Any) -> Any:
     return dataset.mp_prefetch(grain.MultiprocessingOptions(workers), **settings)
 
 
-def loader(*operations: Any, workers: int, **sampler: Any) -> Any:
-    """A DataLoader over 22 elements that reads without threads."""
+def loader(*operations: Any, workers: int, read_options: Any = NO_THREADS, **sampler: Any) -> Any:
+    """A DataLoader over 22 elements, which reads without threads by default."""
     settings = {"num_records": 22, "shard_options": grain.sharding.NoSharding(), "seed": 0}
     return grain.DataLoader(
         data_source=Unreadable(22),
         sampler=grain.samplers.IndexSampler(**settings | sampler),
         operations=operations,
         worker_count=workers,
-        read_options=NO_THREADS,
+        read_options=read_options,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the example pipelines are made of: tiny data, and the user functions that treat it."""
+"""Parts of the example pipelines: tiny data, and user functions that process them."""
 
 import atexit
 import tempfile
@@ -13,12 +13,10 @@ import grain
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from array_record.python.array_record_module import ArrayRecordWriter
 
 LENGTH: Final = 16
 PAD: Final = 0
 TEXTS: Final = [("grain " * (1 + n % 5) + str(n)).encode() for n in range(40)]
-PAIRS: Final = [{"chosen": text, "rejected": text[::-1]} for text in TEXTS]
 IMAGES: Final = [{"image": np.full((8, 8, 3), n, np.uint8), "label": n} for n in range(24)]
 
 UNTHREADED: Final = grain.ReadOptions(num_threads=0)
@@ -29,8 +27,7 @@ THROUGHPUT: Final = ("throughput",)
 REPRODUCIBLE: Final = ("reproducible",)
 BOTH: Final = ("throughput", "reproducible")
 
-# The authors write it so. Read without threads, each of these pipelines was measured to be no
-# slower, and most were faster.
+# The authors use threads. Without them, none of these pipelines was slower, and most were faster.
 THREADS_READ_ELEMENTS: Final = {
     "threads-in-training-process": "their sources are in memory: threads only cost here"
 }
@@ -40,14 +37,14 @@ Tokens = dict[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class CorrectPipeline:
-    """A pipeline in which nothing stands in the wrong place.
+    """A pipeline without a mistake.
 
     Attributes:
-        name: What it is called in test reports.
-        style_of: Where people write it like this: a URL, or a repository and a path in it.
+        name: Its name in test reports.
+        style_of: The origin of its style: a URL, or a repository and a path in it.
         intents: The intents for which it is right.
-        build: Makes it anew.
-        expected_warnings: Rules that may warn all the same, each with the reason.
+        build: Makes a new one.
+        expected_warnings: Rules that warn nevertheless, each with the reason.
     """
 
     name: str
@@ -57,43 +54,19 @@ class CorrectPipeline:
     expected_warnings: Mapping[str, str] = field(default_factory=dict)
 
 
+CORRECT: Final[list[CorrectPipeline]] = []
+
+
 def correct(
     style_of: str, intents: tuple[str, ...], expected_warnings: Mapping[str, str] | None = None
 ) -> Callable[[Callable[[], Any]], CorrectPipeline]:
-    """Make a correct pipeline of the function that builds it."""
+    """Add the pipeline that a function builds to the correct ones."""
 
     def of(build: Callable[[], Any]) -> CorrectPipeline:
-        return CorrectPipeline(build.__name__, style_of, intents, build, expected_warnings or {})
-
-    return of
-
-
-@dataclass(frozen=True)
-class WrongPipeline:
-    """A pipeline with a mistake.
-
-    Attributes:
-        name: What it is called in test reports.
-        rule: The rule that must find the mistake.
-        severity: How bad it is.
-        intent: Under this intent.
-        build: Makes it anew.
-    """
-
-    name: str
-    rule: str
-    severity: str
-    intent: str
-    build: Callable[[], Any]
-
-
-def wrong(
-    rule: str, severity: str, intent: str = "throughput"
-) -> Callable[[Callable[[], Any]], WrongPipeline]:
-    """Make a wrong pipeline of the function that builds it."""
-
-    def of(build: Callable[[], Any]) -> WrongPipeline:
-        return WrongPipeline(build.__name__, rule, severity, intent, build)
+        name, warnings = build.__name__, expected_warnings or {}
+        pipeline = CorrectPipeline(name, style_of, intents, build, warnings)
+        CORRECT.append(pipeline)
+        return pipeline
 
     return of
 
@@ -117,17 +90,6 @@ def parquet_files() -> list[str]:
     return [str(path) for path in paths]
 
 
-@cache
-def array_records() -> str:
-    """One ArrayRecord file of all texts."""
-    path = str(_folder() / "texts.arrayrecord")
-    writer = ArrayRecordWriter(path, "group_size:1")
-    for text in TEXTS:
-        writer.write(text)
-    writer.close()
-    return path
-
-
 # ---- Text
 
 
@@ -147,11 +109,6 @@ def text_of(row: dict[str, Any]) -> bytes:
     return text
 
 
-def tokenize_pair(pair: dict[str, bytes]) -> Tokens:
-    """Both sides of a preference."""
-    return {name: tokens_of(text) for name, text in pair.items()}
-
-
 def padded(example: Tokens) -> Tokens:
     """Every feature as int32 (LENGTH,)."""
     return {k: np.pad(v, (0, LENGTH - len(v)), constant_values=PAD) for k, v in example.items()}
@@ -163,7 +120,7 @@ def shifted(batch: Tokens) -> Tokens:
 
 
 def only_inputs(example: Tokens) -> Tokens:
-    """Rename what packing adds, by leaving it out."""
+    """Leave out the features that packing adds."""
     return {"inputs": example["inputs"], "targets": example["targets"]}
 
 
@@ -207,16 +164,8 @@ class Tokenize(grain.transforms.Map):  # type: ignore[misc]  # as above
 
 
 class Short(grain.transforms.Filter):  # type: ignore[misc]  # as above
-    """Keep what no cut is needed for."""
+    """Keep texts that need no cut."""
 
     def filter(self, element: bytes) -> bool:
         """Whether it is short."""
         return is_short(element)
-
-
-class Shift(grain.transforms.Map):  # type: ignore[misc]  # as above
-    """Shift inputs for teacher forcing."""
-
-    def map(self, element: Tokens) -> Tokens:
-        """The batch with its inputs shifted."""
-        return shifted(element)

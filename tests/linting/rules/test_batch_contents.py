@@ -129,14 +129,10 @@ def test_worker_dependence_is_info_for_throughput() -> None:
     assert "mp_prefetch" not in finding.fix
 
 
-def test_one_worker_depends_as_well() -> None:
-    """A second worker would change the batches; without workers there is no finding."""
+def test_one_worker_and_threads_that_share_a_pipeline_count() -> None:
+    """A second worker would change the batches; multithread_prefetch divides elements too."""
     assert by_intent(in_workers(elements().batch(4), 1), ORDER) == ("info", "error")
     assert by_intent(elements().batch(4), ORDER) == (None, None)
-
-
-def test_threads_that_share_a_pipeline_count_as_workers() -> None:
-    """multithread_prefetch divides what is below it as mp_prefetch does."""
     shared = X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1)
     assert by_intent(shared, ORDER) == ("info", "error")
 
@@ -193,18 +189,6 @@ def test_a_loss_names_the_pair_and_the_call() -> None:
         in_workers(elements(2**50).batch(4, drop_remainder=True)),
         loader(grain.transforms.Batch(4, drop_remainder=True), workers=2),
     ],
-    ids=[
-        "keeps-all",
-        "one-worker",
-        "one-worker-filter",
-        "no-more-than-one-process",
-        "by-place",
-        "after-workers",
-        "endless",
-        "endless-filter",
-        "endless-source",
-        "endless-loader",
-    ],
 )
 def test_a_loss_that_one_process_has_too_is_not_reported(harmless: Any, intent: str) -> None:
     """Then there is no finding at all."""
@@ -213,10 +197,8 @@ def test_a_loss_that_one_process_has_too_is_not_reported(harmless: Any, intent: 
 
 def test_a_small_part_of_much_data_is_a_remark() -> None:
     """A loss of less than 1% is info."""
-    assert by_intent(in_workers(elements(1_000_336).batch(256, drop_remainder=True)), LOSS) == (
-        "info",
-        "info",
-    )
+    batches = elements(1_000_336).batch(256, drop_remainder=True)
+    assert by_intent(in_workers(batches), LOSS) == ("info", "info")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +211,6 @@ def test_a_small_part_of_much_data_is_a_remark() -> None:
         (elements(900).filter(increment), "info"),
         (X.InterleaveIterDataset([X.ParquetIterDataset("a.parquet")], cycle_length=1), "info"),
     ],
-    ids=["filter", "epochs", "interleave", "over-1%", "up-to-1%", "source-without-length"],
 )
 def test_an_uncountable_loss_is_bounded(pipeline: Any, severity: str) -> None:
     """A warning if the data end; info up to 1%, or if the end of the data is unknown."""

@@ -1,4 +1,4 @@
-"""The rules about what is made before the trainer asks for it."""
+"""The rules about elements that are made ahead, and the threads that make them."""
 
 import re
 from collections import Counter
@@ -59,22 +59,9 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
         (thread(elements().batch(4)).map(increment), "warning"),
         (source().to_iter_dataset(read(4, 4)).batch(4), "info"),
     ],
-    ids=[
-        "stream",
-        "by-place",
-        "threads-without-buffer",
-        "thread-without-buffer",
-        "one-branch",
-        "interleave-without-buffer",
-        "device_put",
-        "parquet",
-        "map-after-threads",
-        "map-after-thread",
-        "batch-after-threads",
-    ],
 )
 def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
-    """A warning; batching alone is info."""
+    """The finding is a warning; batching alone is info."""
     assert by_intent(bare, NOTHING) == (severity, severity)
 
 
@@ -94,20 +81,6 @@ def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
         X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1),
         loader(grain.transforms.Batch(4), workers=0),
     ],
-    ids=[
-        "map-dataset",
-        "reading-threads",
-        "thread",
-        "workers",
-        "late",
-        "device_put",
-        "grain-device_put",
-        "branches",
-        "limit",
-        "interleave",
-        "multithread",
-        "loader",
-    ],
 )
 def test_reading_ahead_is_not_reported(ahead: Any) -> None:
     """Other rules report missing or misplaced workers."""
@@ -120,6 +93,8 @@ def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
     assert only(NOTHING, report).nodes == (0,)
     late = lint(thread(elements()).map(increment).batch(4))
     assert kinds_of(only(NOTHING, late), late) == ["Map"]
+    branches = lint(grain.IterDataset.mix([thread(elements()), elements()]))
+    assert "not every branch" in only(NOTHING, branches).message
 
 
 # ---- Buffers that hold batches instead of elements
@@ -133,35 +108,29 @@ def test_a_buffer_of_batches_is_a_warning() -> None:
     finding = only(BUFFER, report)
     assert kinds_of(finding, report) == ["ToIter", "Batch"]
     assert re.search(r"500 elements.* batch of 4\b", finding.message)
+    # Without threads there is no buffer either, so both findings have one fix.
     in_all = lint(in_workers(source().batch(4).to_iter_dataset()))
     assert "every worker" in only(BUFFER, in_all).message
+    fix = "Read without threads: .to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    assert only(BUFFER, in_all).fix == only("threads-in-workers", in_all).fix == fix
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("dataset", "found"),
     [
-        (read(4, 64), None),
-        (read(4, 65), "warning"),
-        (read(0, 500), None),
+        (source().batch(4).to_iter_dataset(read(4, 64)), None),
+        (source().batch(4).to_iter_dataset(read(4, 65)), "warning"),
+        (source().batch(4).to_iter_dataset(read(0, 500)), None),
+        (X.FlatMapMapDataset(source().batch(4), OneToThree()).to_iter_dataset(), None),
+        (source().batch(1).to_iter_dataset(), None),
+        (source().batch(4).batch(1).to_iter_dataset(), "warning"),
+        (source().batch(4), "info"),
+        (source().map(increment), None),
     ],
 )
-def test_how_many_batches_are_too_many(options: Any, found: str | None) -> None:
-    """A buffer that no thread fills does not count."""
-    assert severities(source().batch(4).to_iter_dataset(options)).get(BUFFER) == found
-
-
-def test_a_batch_that_was_taken_apart_is_none() -> None:
-    """Then the buffer holds elements."""
-    apart = X.FlatMapMapDataset(source().batch(4), OneToThree())
-    assert by_intent(apart.to_iter_dataset(), BUFFER) == (None, None)
-
-
-def test_a_map_dataset_as_it_is_has_the_same_buffer() -> None:
-    """It is info, because the buffer is Grain's default; without a batch there is no finding."""
-    report = lint(source().batch(4))
-    assert by_intent(source().batch(4), BUFFER) == ("info", "info")
-    assert kinds_of(only(BUFFER, report), report) == ["Batch"]
-    assert by_intent(source().map(increment), BUFFER) == (None, None)
+def test_how_many_batches_are_too_many(dataset: Any, found: str | None) -> None:
+    """Only a buffer that a thread fills with batches counts; a MapDataset has Grain's default."""
+    assert by_intent(dataset, BUFFER) == (found, found)
 
 
 def test_the_rule_knows_grains_default_buffer() -> None:
@@ -193,12 +162,6 @@ class Endless(grain.IterDataset):  # type: ignore[misc]  # no types
         raise AssertionError("it was read")
 
 
-def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
-    """The message is about the other branches."""
-    finding = only(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
-    assert "not every branch" in finding.message
-
-
 @pytest.mark.parametrize(
     "stream",
     [Endless().batch(4), X.TFRecordIterDataset("a.tfrecord").batch(4)],
@@ -225,22 +188,6 @@ def test_an_elastic_iterator_has_workers_as_an_argument() -> None:
 def _elastic(threads: int) -> Any:
     sharding = grain.sharding.NoSharding()
     return X.ElasticIterator(source(), 4, sharding, read_options=read(threads, threads))
-
-
-def test_in_workers_a_large_buffer_and_its_threads_have_one_fix() -> None:
-    """Without threads there is no buffer either."""
-    report = lint(in_workers(source().batch(4).to_iter_dataset()))
-    fix = "Read without threads: .to_iter_dataset(grain.ReadOptions(num_threads=0))"
-    assert only(BUFFER, report).fix == only("threads-in-workers", report).fix == fix
-
-
-def test_a_batch_of_one_is_no_batch() -> None:
-    """It does not change what is kept in memory."""
-    assert by_intent(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
-    assert by_intent(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == (
-        "warning",
-        "warning",
-    )
 
 
 def data_loader(workers: int = 0, **settings: Any) -> Any:
@@ -277,16 +224,12 @@ def test_threads_that_read_elements_in_the_training_process_are_a_warning(
     assert by_intent(dataset, THREADS) == (severity, severity)
 
 
-def test_readers_in_the_training_process_are_one_finding() -> None:
-    """A mixture of many sources does not repeat itself."""
+def test_threads_are_replaced_by_one_that_makes_batches() -> None:
+    """If nothing else reads ahead, the fix proposes a prefetch thread; all readers are named."""
     report = lint(grain.IterDataset.mix([source().to_iter_dataset() for _ in range(3)]))
     finding = only(THREADS, report)
     assert kinds_of(finding, report) == ["ToIter"] * 3
     assert re.search(r"^3 .* 16 threads", finding.message)
-
-
-def test_threads_are_replaced_by_one_that_makes_batches() -> None:
-    """If nothing else reads ahead, the fix proposes a prefetch thread."""
     call = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
     threaded = source().to_iter_dataset().batch(4)
     fix = only(THREADS, lint(threaded)).fix
@@ -376,7 +319,7 @@ def test_more_reads_are_proposed_in_the_call_that_reads() -> None:
 
 @pytest.mark.parametrize("rule", [THREADS, "threads-in-workers"])
 def test_threads_that_cannot_help_are_reported_without_a_condition(rule: str) -> None:
-    """What is known about the storage takes its place."""
+    """The evidence about the storage replaces the condition."""
     dataset = source().to_iter_dataset().batch(4)
     dataset = dataset if rule == THREADS else in_workers(dataset)
     assert "only where reading waits" in only(rule, lint(dataset)).message
@@ -384,9 +327,7 @@ def test_threads_that_cannot_help_are_reported_without_a_condition(rule: str) ->
     assert COMPUTE.evidence in message
     assert "only where reading waits" not in message
 
-
-def test_a_buffer_of_batches_keeps_its_threads_where_reading_waits() -> None:
-    """Reading without them would be slower, in workers too."""
+    # Where reading waits, a buffer of batches keeps its threads.
     report = lint(in_workers(source().batch(4).to_iter_dataset()), reads=WAIT)
     assert "num_threads=4, prefetch_buffer_size=4" in only(BUFFER, report).fix
 
@@ -456,14 +397,19 @@ def test_many_batches_are_a_remark_and_more_than_the_memory_an_error(
             "prefetch_buffer_size from 500 to 11",
         ),
     ],
-    ids=["workers", "fewer-workers", "thread", "read-ahead", "map-dataset", "in-workers"],
 )
 def test_the_largest_buffer_is_to_be_lowered_to_what_fits(
     judge: Any, dataset: Any, size: int, fix: str
 ) -> None:
-    """To at most 64 batches, and to a quarter of the memory."""
+    """The buffer then holds at most 64 batches, and a quarter of the memory."""
     ((_, proposed),) = found_by(judge(dataset, size))
     assert proposed == f"Lower {fix}"
+
+
+def test_smaller_batches_are_proposed_where_no_setting_helps(judge: Any) -> None:
+    """The smallest buffers of the workers fit; together with the read buffers they do not."""
+    batches = source().to_iter_dataset(read(4, 16)).batch(8)
+    assert found_by(judge(ahead(batches, 20, 1), 60 * MB)) == [("warning", "Make smaller batches")]
 
 
 def test_a_data_loader_has_settings_of_other_names(judge: Any) -> None:
@@ -487,7 +433,6 @@ def test_a_data_loader_has_settings_of_other_names(judge: Any) -> None:
         (source().to_iter_dataset().batch(4), 10 * MB),
         (source().batch(8).to_iter_dataset(), 10 * MB),
     ],
-    ids=["few", "smallest-buffer", "elements", "read-ahead", "other-rule"],
 )
 def test_other_buffers_are_not_reported(judge: Any, dataset: Any, size: int) -> None:
     """At most 64 batches, a buffer that cannot be smaller, and read buffers that fit."""
@@ -501,9 +446,3 @@ def test_a_batch_is_only_read_where_buffers_hold_many() -> None:
     assert read == []
     report = lint(ahead(elements().batch(8), 4, 8), reads=Reads(measure_batch=read.append))
     assert read == [report.graph]
-
-
-def test_smaller_batches_are_proposed_where_no_setting_helps(judge: Any) -> None:
-    """The smallest buffers of the workers fit; together with the read buffers they do not."""
-    batches = source().to_iter_dataset(read(4, 16)).batch(8)
-    assert found_by(judge(ahead(batches, 20, 1), 60 * MB)) == [("warning", "Make smaller batches")]

@@ -46,7 +46,6 @@ def by_place() -> Any:
             in_workers(by_place()), prefetch_buffer_size=2
         ),
     ],
-    ids=["plain", "mix", "device_put", "to-jax", "grain-device_put", "thread"],
 )
 def test_a_pipeline_in_order_has_no_findings(dataset: Any, intent: str) -> None:
     """Everything runs before mp_prefetch, except code for the device."""
@@ -54,24 +53,16 @@ def test_a_pipeline_in_order_has_no_findings(dataset: Any, intent: str) -> None:
 
 
 def test_a_batch_after_mp_prefetch() -> None:
-    """It is an error for throughput, and info for reproducible."""
+    """An error for throughput; the finding names both nodes and the call to write instead."""
     assert by_intent(in_workers(elements()).batch(4), BATCH) == ("error", "info")
     assert by_intent(in_workers(elements().batch(4)), BATCH) == (None, None)
-
-
-def test_a_late_batch_names_the_pair_and_the_call() -> None:
-    """The finding names both nodes and the call to write instead."""
+    mixed = grain.IterDataset.mix([in_workers(elements()), in_workers(elements())])
+    assert by_intent(mixed.batch(4), BATCH) == ("error", "info")
     report = lint(in_workers(elements()).batch(4))
     finding = only(BATCH, report)
     assert kinds_of(finding, report) == ["Batch", "ProcessPrefetch"]
     assert finding.message.startswith("Batch comes after mp_prefetch:")
     assert ".batch(batch_size=4).mp_prefetch(...)" in finding.fix
-
-
-def test_a_batch_after_a_mix_of_workers_is_after_mp_prefetch() -> None:
-    """Branches with workers of their own do not put the batch into a worker."""
-    mixed = grain.IterDataset.mix([in_workers(elements()), in_workers(elements())])
-    assert by_intent(mixed.batch(4), BATCH) == ("error", "info")
 
 
 def test_a_batch_of_blocks_costs_less() -> None:
@@ -82,45 +73,31 @@ def test_a_batch_of_blocks_costs_less() -> None:
 
 
 @pytest.mark.parametrize(
-    "late",
+    ("late", "reproducible"),
     [
-        in_workers(elements().batch(4)).map(increment),
-        in_workers(elements()).seed(1).random_map(with_rng),
+        (in_workers(elements().batch(4)).map(increment), "warning"),
+        (in_workers(elements()).seed(1).random_map(with_rng), "warning"),
+        (
+            grain.experimental.ThreadPrefetchIterDataset(
+                in_workers(elements().batch(4)), prefetch_buffer_size=2
+            ).map(increment),
+            "warning",
+        ),
+        (in_workers(elements()).filter(increment), "info"),
+        (in_workers(elements()).map_with_index(with_rng), "info"),
+        (grain.experimental.FlatMapIterDataset(in_workers(elements()), OneToThree()), "info"),
     ],
-    ids=["map", "random_map"],
 )
-def test_a_map_after_mp_prefetch(late: Any) -> None:
-    """It does not depend on the number of workers: a warning even for reproducible."""
-    assert by_intent(late, MAP) == ("error", "warning")
-
-
-def test_a_late_map_is_called_by_its_function() -> None:
-    """The message says which function is meant."""
-    finding = only(MAP, lint(in_workers(elements().batch(4)).map(increment)))
-    assert "increment" in finding.message
-
-
-@pytest.mark.parametrize(
-    "late",
-    [
-        in_workers(elements()).filter(increment),
-        in_workers(elements()).map_with_index(with_rng),
-        grain.experimental.FlatMapIterDataset(in_workers(elements()), OneToThree()),
-    ],
-    ids=["filter", "map_with_index", "flat_map"],
-)
-def test_order_dependent_code_after_mp_prefetch_may_be_intended(late: Any) -> None:
-    """Inside the workers its result would depend on their number, so it is info."""
-    assert by_intent(late, MAP) == ("error", "info")
+def test_a_map_after_mp_prefetch(late: Any, reproducible: str) -> None:
+    """Info for reproducible where the result in the workers would depend on their number."""
+    assert by_intent(late, MAP) == ("error", reproducible)
 
 
 def test_only_the_first_late_node_is_named() -> None:
-    """Later nodes can only move with it."""
+    """Later nodes can only move with it; a map is named by its function."""
     chain = in_workers(elements()).batch(4).map(increment)
-    assert (by_intent(chain, BATCH), by_intent(chain, MAP)) == (
-        ("error", "info"),
-        (None, None),
-    )
+    assert (by_intent(chain, BATCH), by_intent(chain, MAP)) == (("error", "info"), (None, None))
+    assert "increment" in only(MAP, lint(in_workers(elements().batch(4)).map(increment))).message
 
 
 @pytest.mark.parametrize("intent", INTENTS)
@@ -135,18 +112,12 @@ def test_nested_mp_prefetch_is_an_error(intent: str) -> None:
 
 
 def test_nested_mp_prefetch_is_found_inside_a_mix() -> None:
-    """One branch of a mix with workers, inside workers, is nested; side by side is not."""
+    """A batch between nested workers runs in a worker: only the nesting is wrong."""
     mixed = grain.IterDataset.mix([in_workers(elements()), elements()])
     assert by_intent(in_workers(mixed), NESTED) == ("error", "error")
-
-
-def test_a_batch_between_nested_workers_is_not_late() -> None:
-    """It runs in a worker; only the nesting is wrong."""
     between = in_workers(in_workers(elements()).batch(4))
-    assert (by_intent(between, BATCH), by_intent(between, NESTED)) == (
-        (None, None),
-        ("error", "error"),
-    )
+    assert by_intent(between, NESTED) == ("error", "error")
+    assert by_intent(between, BATCH) == (None, None)
 
 
 def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
@@ -157,18 +128,13 @@ def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
     assert kinds_of(finding, report) == ["ProcessPrefetch", "Map"]
     assert "after .mp_prefetch(...)" in finding.fix
     assert severities(in_workers(on_device)) == {DEVICE_PUT: "error"}
-    assert by_intent(in_workers(by_place().map(jax.device_put)), DEVICE_PUT) == (
-        "error",
-        "error",
-    )
-
-
-def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
-    """It names each function once, and all nodes."""
+    in_map = in_workers(by_place().map(jax.device_put))
+    assert by_intent(in_map, DEVICE_PUT) == ("error", "error")
 
     def put(batch: Any) -> Any:
         return jax.device_put(batch)
 
+    # Several functions are one finding, which names each once, and all nodes.
     branches = [by_place().map(put) for _ in range(3)]
     report = lint(in_workers(grain.IterDataset.mix([*branches, by_place().map(jax.device_put)])))
     assert len(only(DEVICE_PUT, report).nodes) == 5
@@ -191,7 +157,6 @@ def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
         source(22).filter(increment).to_iter_dataset(),
         grain.IterDataset.mix([elements(), elements()]),
     ],
-    ids=["filter", "empty-places", "mix"],
 )
 def test_a_batch_that_no_map_dataset_can_make_moves_to_the_workers(below: Any) -> None:
     """The fix warns that each worker then drops its own remainder."""

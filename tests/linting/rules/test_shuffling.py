@@ -1,4 +1,4 @@
-"""The rules about what a shuffle mixes."""
+"""The rules about the elements that a shuffle mixes."""
 
 from typing import Any
 
@@ -41,8 +41,9 @@ def window(dataset: Any) -> Any:
         window(source().batch(4)),
         window(elements().batch(4)),
         in_workers(source().batch(4).shuffle(seed=3).to_iter_dataset(NO_THREADS)),
+        source().batch(1, batch_fn=np.concatenate).shuffle(seed=3),
     ],
-    ids=["shuffle", "map-between", "window", "window-of-stream", "in-workers"],
+    ids=["shuffle", "map-between", "window", "window-of-stream", "in-workers", "own-function"],
 )
 def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
     """Whole batches are shuffled, whatever the intent."""
@@ -62,7 +63,7 @@ def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
     ],
     ids=["before", "of-one", "both", "taken-apart", "blocks", "blocks-batched", "sampler"],
 )
-def test_a_shuffle_of_elements_or_of_blocks_to_read_is_none(shuffled: Any) -> None:
+def test_a_shuffle_of_elements_or_of_blocks_to_read_is_right(shuffled: Any) -> None:
     """Elements are shuffled before the batch, or split or batched again after the shuffle."""
     assert by_intent(shuffled, BATCH) == (None, None)
 
@@ -75,11 +76,11 @@ def test_a_late_shuffle_names_the_pair_and_the_call() -> None:
     assert only(BATCH, report).fix.endswith(f": {calls}")
     assert "before .batch(batch_size=4)" in only(BATCH, lint(window(source().batch(4)))).fix
 
-
-def test_a_seed_that_the_user_did_not_write_is_not_proposed() -> None:
-    """After .seed(...) Grain derives the seed of the shuffle."""
+    # Grain derives the seed of the shuffle.
     seeded = source().seed(1).batch(4).shuffle()
     assert ".shuffle().batch(batch_size=4)" in only(BATCH, lint(seeded)).fix
+    blocks = source().batch(1, batch_fn=np.concatenate).shuffle(seed=3)
+    assert ".batch(batch_size=1, batch_fn=...)" in only(BATCH, lint(blocks)).fix
 
 
 def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
@@ -93,9 +94,6 @@ def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
     assert "3 epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat(3)")
 
-
-def test_endless_epochs_are_named() -> None:
-    """The fix has no number where the user wrote none."""
     finding = only(REPEAT, lint(source().repeat().shuffle(seed=5)))
     assert "endless epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat()")
@@ -111,25 +109,9 @@ def test_a_repeat_of_one_branch_is_its_weight() -> None:
 def test_sequential_slices_of_a_shuffle() -> None:
     """An error for reproducible, and a warning for throughput."""
     batches = source().shuffle(seed=5).batch(4).to_iter_dataset(NO_THREADS)
-    assert by_intent(in_workers(batches, sequential_slice=True), SLICES) == (
-        "warning",
-        "error",
-    )
+    assert by_intent(in_workers(batches, sequential_slice=True), SLICES) == ("warning", "error")
     assert by_intent(in_workers(batches), SLICES) == (None, None)
     assert by_intent(in_workers(elements(), sequential_slice=True), SLICES) == (None, None)
     assert by_intent(in_workers(batches, 1, sequential_slice=True), SLICES) == (None, None)
     report = lint(in_workers(batches, sequential_slice=True))
     assert kinds_of(only(SLICES, report), report) == ["ProcessPrefetch", "Shuffle"]
-
-
-def test_a_batch_of_one_with_a_function_counts_as_a_batch() -> None:
-    """The user's function may join the rows of a block."""
-
-    def joined(blocks: Any) -> Any:
-        return np.concatenate(blocks)
-
-    blocks = source().batch(1, batch_fn=joined).shuffle(seed=3)
-    assert by_intent(blocks, BATCH) == ("error", "error")
-    call = ".batch(batch_size=1, batch_fn=...)"
-    assert call in only(BATCH, lint(blocks)).fix
-    assert by_intent(source().batch(1).shuffle(seed=3), BATCH) == (None, None)

@@ -1,4 +1,4 @@
-"""The rules about workers: their number, what they are sent, and threads and jax in them."""
+"""The rules about workers: their number, the objects sent to them, threads and jax in them."""
 
 import re
 import threading
@@ -16,7 +16,7 @@ from netpipe.device.host import this_host
 from netpipe.linting import linter
 from netpipe.linting.linter import lint
 from netpipe.linting.rules.finding import Reads
-from netpipe.linting.rules.workers import LARGE_BYTES
+from netpipe.linting.rules.workers import LARGE_CAPTURE_BYTES
 from tests.linting.rules.linting import (
     NO_THREADS,
     by_intent,
@@ -55,36 +55,27 @@ def test_threads_in_workers_are_a_warning() -> None:
     default = source().to_iter_dataset()
     assert by_intent(in_workers(default), THREADS) == ("warning", "warning")
     assert by_intent(default, THREADS) == (None, None)
+    assert by_intent(elastic(2, threads=4), THREADS) == ("warning", "warning")
     report = lint(in_workers(default))
     finding = only(THREADS, report)
     assert kinds_of(finding, report) == ["ProcessPrefetch", "ToIter"]
     assert re.search(r"\b16 threads in each .*2 workers", finding.message)
     assert ".to_iter_dataset(grain.ReadOptions(num_threads=0))" in finding.fix
 
-
-def test_a_data_loaders_threads_are_set_where_it_takes_them() -> None:
-    """The fix for a DataLoader names its argument."""
-    threaded = grain.DataLoader(
-        data_source=range(8),
-        sampler=grain.samplers.IndexSampler(8, grain.sharding.NoSharding(), seed=0),
-        worker_count=2,
-    )
+    threaded = loader(workers=2, read_options=grain.ReadOptions())
     fix = only(THREADS, lint(threaded)).fix
     assert "DataLoader(read_options=grain.ReadOptions(num_threads=0))" in fix
 
 
 def test_readers_that_share_workers_are_one_finding() -> None:
-    """A mixture of many sources does not repeat itself; a buffer of nothing is no thread."""
+    """A mixture of many sources is one finding; threads without a buffer do not count."""
     branches = [source().to_iter_dataset(), source().to_iter_dataset()]
     report = lint(in_workers(grain.IterDataset.mix(branches), 1))
     finding = only(THREADS, report)
     assert kinds_of(finding, report) == ["ProcessPrefetch", "ToIter", "ToIter"]
     assert re.search(r"^2 .* 16 threads .*the worker of", finding.message)
     unbuffered = grain.ReadOptions(num_threads=4, prefetch_buffer_size=0)
-    assert by_intent(in_workers(source().to_iter_dataset(unbuffered)), THREADS) == (
-        None,
-        None,
-    )
+    assert by_intent(in_workers(source().to_iter_dataset(unbuffered)), THREADS) == (None, None)
 
 
 def test_threads_under_nested_workers_are_named_once() -> None:
@@ -102,8 +93,8 @@ def test_mp_prefetch_without_workers_is_a_warning() -> None:
     assert not lint_factory(lambda: elements().batch(4)).graph.of_kind("NoWorkers")
 
 
-def test_a_thread_instead_of_workers_makes_it_info() -> None:
-    """Then something reads ahead, which may be meant for a small machine."""
+def test_no_workers_may_be_a_remark() -> None:
+    """A thread reads ahead, 0 is a DataLoader's default, or workers come before already."""
 
     def threaded() -> Any:
         return grain.experimental.ThreadPrefetchIterDataset(
@@ -111,16 +102,15 @@ def test_a_thread_instead_of_workers_makes_it_info() -> None:
         )
 
     assert only(NONE, lint_factory(threaded)).severity == "info"
-
-
-def test_a_data_loader_without_workers_is_info() -> None:
-    """0 is its default; with workers there is no finding."""
     assert by_intent(loader(workers=0), NONE) == ("info", "info")
     assert by_intent(loader(workers=2), NONE) == (None, None)
+    nested = only(NONE, lint_factory(lambda: in_workers(in_workers(elements()), workers=0)))
+    assert nested.severity == "info"
+    assert nested.fix.startswith("Remove")
 
 
 def test_more_workers_than_cores_are_a_warning(cores: Callable[[int], None]) -> None:
-    """As many as there are cores are fine; the fix has the number of cores."""
+    """One worker per core is fine, and more are where they wait for storage."""
     cores(4)
     assert by_intent(in_workers(elements(), 4), MANY) == (None, None)
     assert by_intent(in_workers(elements(), 5), MANY) == ("warning", "warning")
@@ -128,6 +118,8 @@ def test_more_workers_than_cores_are_a_warning(cores: Callable[[int], None]) -> 
     assert all(count in finding.message for count in ("5 workers", "4 cores"))
     assert "num_workers=4" in finding.fix
     assert "DataLoader(worker_count=4)" in only(MANY, lint(loader(workers=5))).fix
+    waiting = lint(in_workers(elements(), 5), reads=Reads(wait=True, evidence="it waits"))
+    assert [(aside.rule, aside.reason) for aside in waiting.silenced] == [(MANY, "it waits")]
 
 
 def test_the_workers_of_all_branches_count(cores: Callable[[int], None]) -> None:
@@ -141,20 +133,7 @@ def test_the_workers_of_all_branches_count(cores: Callable[[int], None]) -> None
 
 
 def test_jax_in_a_worker_is_a_warning() -> None:
-    """Neither numpy nor jax in the training process is reported."""
-
-    def squared(element: Any) -> Any:
-        return np.asarray(jnp.square(element))
-
-    assert by_intent(in_workers(elements().map(squared)), JAX) == ("warning", "warning")
-    assert by_intent(in_workers(elements().map(increment)), JAX) == (None, None)
-    assert by_intent(in_workers(elements()).map(squared), JAX) == (None, None)
-    report = lint(in_workers(source().map(squared).to_iter_dataset(NO_THREADS)))
-    assert kinds_of(only(JAX, report), report) == ["ProcessPrefetch", "Map"]
-
-
-def test_jax_in_many_functions_of_a_worker_is_one_finding() -> None:
-    """For a mix of many branches it names each function once, and all nodes."""
+    """It is one finding; neither numpy nor jax in the training process is reported."""
 
     def squared(element: Any) -> Any:
         return np.asarray(jnp.square(element))
@@ -162,6 +141,13 @@ def test_jax_in_many_functions_of_a_worker_is_one_finding() -> None:
     def doubled(element: Any) -> Any:
         return np.asarray(jnp.add(element, element))
 
+    assert by_intent(in_workers(elements().map(squared)), JAX) == ("warning", "warning")
+    assert by_intent(in_workers(elements().map(increment)), JAX) == (None, None)
+    assert by_intent(in_workers(elements()).map(squared), JAX) == (None, None)
+    report = lint(in_workers(source().map(squared).to_iter_dataset(NO_THREADS)))
+    assert kinds_of(only(JAX, report), report) == ["ProcessPrefetch", "Map"]
+
+    # Many functions are one finding, which names each function once, and all nodes.
     branches = [elements().map(squared) for _ in range(59)]
     report = lint(in_workers(grain.IterDataset.mix([*branches, elements().map(doubled)])))
     finding = only(JAX, report)
@@ -178,14 +164,6 @@ def elastic(workers: int, threads: int = 0) -> Any:
         read_options=grain.ReadOptions(threads, threads),
         multiprocessing_options=grain.MultiprocessingOptions(workers),
     )
-
-
-def test_no_workers_after_workers_should_be_removed() -> None:
-    """Workers after workers would be nested."""
-    report = lint_factory(lambda: in_workers(in_workers(elements()), workers=0))
-    finding = only(NONE, report)
-    assert finding.severity == "info"
-    assert finding.fix.startswith("Remove")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Grain's own
@@ -211,7 +189,7 @@ def test_the_workers_of_an_elastic_iterator_are_its_argument(cores: Callable[[in
     assert none.message.startswith("ElasticIterator ")
 
 
-# ---- What the workers are sent
+# ---- Objects sent to the workers
 
 
 def look_up(element: int, table: Any) -> Any:
@@ -226,45 +204,32 @@ def guarded(element: int, lock: Any) -> int:
 
 
 def with_table(size: int) -> Any:
-    """A pipeline whose map holds a table of so many bytes."""
+    """A pipeline whose map holds a table of `size` bytes."""
     return elements().map(partial(look_up, table=np.zeros(size, np.uint8)))
 
 
 def test_a_large_capture_is_a_warning() -> None:
-    """The message has its size in each worker and in all; a small table is not reported."""
-    assert by_intent(in_workers(with_table(LARGE_BYTES)), CAPTURE) == (
-        "warning",
-        "warning",
+    """Its size in each worker and in all is named; captures add up, and small ones are silent."""
+    large, half = with_table(LARGE_CAPTURE_BYTES), np.zeros(LARGE_CAPTURE_BYTES // 2, np.uint8)
+    assert by_intent(in_workers(large), CAPTURE) == ("warning", "warning")
+    assert by_intent(in_workers(with_table(LARGE_CAPTURE_BYTES // 2)), CAPTURE) == (None, None)
+    assert by_intent(large, CAPTURE) == (None, None)
+    late = in_workers(elements()).map(
+        partial(look_up, table=np.zeros(LARGE_CAPTURE_BYTES, np.uint8))
     )
-    assert by_intent(in_workers(with_table(LARGE_BYTES // 2)), CAPTURE) == (None, None)
+    assert by_intent(late, CAPTURE) == (None, None)
+    both = elements().map(partial(look_up, table=half)).map(partial(look_up, table=half.copy()))
+    assert by_intent(in_workers(both), CAPTURE) == ("warning", "warning")
     report = lint(in_workers(with_table(40_000_000), 3))
     finding = only(CAPTURE, report)
     assert kinds_of(finding, report) == ["ProcessPrefetch", "Map"]
     assert "40 MB" in finding.message
     assert "120 MB" in finding.message
     assert "mmap_mode" in finding.fix
-
-
-def test_captures_add_up() -> None:
-    """Two that are each below the limit are together above it."""
-    half = np.zeros(LARGE_BYTES // 2, np.uint8)
-    first = elements().map(partial(look_up, table=half))
-    both = first.map(partial(look_up, table=half.copy()))
-    assert by_intent(in_workers(both), CAPTURE) == ("warning", "warning")
-
-
-def test_a_source_in_memory_should_open_a_file_instead() -> None:
-    """The fix for a source is another than that for a transform."""
-    rows = grain.MapDataset.source(np.zeros((4, LARGE_BYTES), np.uint8))
+    # The fix for a source is another.
+    rows = grain.MapDataset.source(np.zeros((4, LARGE_CAPTURE_BYTES), np.uint8))
     finding = only(CAPTURE, lint(in_workers(rows.to_iter_dataset(NO_THREADS))))
     assert "ArrayRecordDataSource" in finding.fix
-
-
-def test_a_capture_of_the_training_process_is_not_reported() -> None:
-    """Without workers nothing is sent."""
-    assert by_intent(with_table(LARGE_BYTES), CAPTURE) == (None, None)
-    late = in_workers(elements()).map(partial(look_up, table=np.zeros(LARGE_BYTES, np.uint8)))
-    assert by_intent(late, CAPTURE) == (None, None)
 
 
 def test_an_unpicklable_function_is_an_error() -> None:
@@ -277,20 +242,15 @@ def test_an_unpicklable_function_is_an_error() -> None:
     assert kinds_of(only(PICKLE, report), report) == ["ProcessPrefetch", "Map"]
     assert "lock" in only(PICKLE, report).message
 
-
-def test_all_that_cannot_be_pickled_is_one_finding() -> None:
-    """For a mix of many branches it names each function once."""
+    # A mix of many branches is one finding, which names each function once.
     locks = [elements().map(partial(guarded, lock=threading.Lock())) for _ in range(59)]
     table = elements().map(partial(look_up, table=threading.Lock()))
     finding = only(PICKLE, lint(in_workers(grain.IterDataset.mix([*locks, table]))))
     assert len(finding.nodes) == 61
     assert finding.message.count("guarded") == finding.message.count("look_up") == 1
 
-
-def test_the_worker_init_function_is_sent_too() -> None:
-    """A worker_init_fn that cannot be pickled is found on mp_prefetch itself."""
-    begin = partial(guarded, lock=threading.Lock())
-    report = lint(in_workers(elements(), worker_init_fn=begin))
+    # A worker_init_fn is found on mp_prefetch itself.
+    report = lint(in_workers(elements(), worker_init_fn=locked))
     assert kinds_of(only(PICKLE, report), report) == ["ProcessPrefetch"]
 
 
@@ -303,11 +263,3 @@ def test_workers_for_a_bucket_keep_their_threads() -> None:
     ]
     assert ["Read without threads" in fix for fix in fixes] == [True, True, False]
     assert ["unless reading waits" in fix for fix in fixes] == [True, False, False]
-
-
-def test_more_workers_than_cores_may_wait(cores: Callable[[int], None]) -> None:
-    """A worker that waits for storage needs no core; the finding is kept as silenced."""
-    cores(2)
-    report = lint(in_workers(elements().batch(4), 9), reads=Reads(wait=True, evidence="it waits"))
-    assert MANY not in {finding.rule for finding in report.findings}
-    assert [(aside.rule, aside.reason) for aside in report.silenced] == [(MANY, "it waits")]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.linting.experiments.blocks import ElementBlock, Pace
+from netpipe.linting.experiments.variant_comparison import ElementBlock, Pace
 from netpipe.measuring.loader_puller import LoaderFactory
 from perf_tests.studies.diagnosis import turns
 from perf_tests.studies.diagnosis.pipelines import draw_pipeline

@@ -72,7 +72,7 @@ def test_a_record_is_whole(tmp_path: Path) -> None:
     assert {"python", "grain", "jax", "numpy"} == set(written.versions)
     assert written.command == "python -m perf_tests.studies.rule_costs --record"
     document = parse_rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
-    assert all(document[rule].cost == written.describe(rule) for rule in CATALOGUE)
+    assert all(document[rule].cost == written.describe_figures(rule) for rule in CATALOGUE)
     packaged = json.loads((tmp_path / "packaged.json").read_text())
     assert packaged == {rule: written.describe(rule) for rule in CATALOGUE}
     files = {"rules.md", "costs.json", "packaged.json"}

@@ -33,7 +33,7 @@ def test_rounds_that_overlap_show_no_difference(rounds: tuple[tuple[float, float
     """If the rounds overlap, no difference is reported."""
     unclear = replace(SPEED, rounds=rounds)
     assert not unclear.differs
-    assert re.fullmatch("2,190 and 4,780 elements/s .*no clear difference", str(unclear))
+    assert re.fullmatch("2,190 and 4,780 elements/s .*without a clear difference", str(unclear))
 
 
 @pytest.mark.parametrize("rounds", [((1.0, 3.0), (2.0, 4.0)), ((3.0, 1.0), (4.0, 2.0)), ()])

@@ -9,6 +9,8 @@ from perf_tests.studies.rule_costs.document import (
 
 TEXT = """# Rules
 
+Costs: theirs.
+
 ## Shared
 
 ```python
@@ -36,7 +38,7 @@ Cost: 1.5 s, and more.
 
 ## other-rule
 
-Severity: warning for throughput, warning for reproducible.
+Severity: warning.
 
 Cost: nothing yet.
 """
@@ -46,8 +48,8 @@ def test_a_section_has_its_severities_blocks_and_cost() -> None:
     """All that the tests and the benchmark need is read."""
     section = parse_sections(TEXT)["one-rule"]
     assert section.severities == {"throughput": "error", "reproducible": "info"}
-    assert section.block("wrong") == Block("python", "a = 1\nb = 2\n", line=16)
-    assert section.block("right") == Block("python", "c = 3\n", line=23)
+    assert section.block("wrong") == Block("python", "a = 1\nb = 2\n", line=18)
+    assert section.block("right") == Block("python", "c = 3\n", line=25)
     assert section.cost == "1.5 s, and more"
 
 
@@ -59,13 +61,16 @@ def test_a_blocks_line_is_where_it_stands() -> None:
             assert lines[block.line - 1] == block.code.splitlines()[0]
 
 
-def test_a_section_without_a_severity_is_no_rule() -> None:
-    """Explanations are not taken for rules."""
+def test_a_section_without_a_severity_is_not_a_rule() -> None:
+    """A severity may hold for both intents."""
     assert list(parse_sections(TEXT)) == ["Shared", "one-rule", "other-rule"]
-    assert list(parse_rule_sections(TEXT)) == ["one-rule", "other-rule"]
+    rules = parse_rule_sections(TEXT)
+    assert list(rules) == ["one-rule", "other-rule"]
+    assert rules["other-rule"].severities == {"throughput": "warning", "reproducible": "warning"}
 
 
 def test_costs_are_renewed_in_their_sections() -> None:
     """Each rule's line gets that rule's cost, and what is in it is taken as it is."""
-    renewed = replace_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__)
-    assert renewed == TEXT.replace("1.5 s, and more", r"\1 a").replace("nothing yet", "b")
+    renewed = replace_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__, "ours")
+    expected = TEXT.replace("1.5 s, and more", r"\1 a").replace("nothing yet", "b")
+    assert renewed == expected.replace("Costs: theirs.", "Costs: ours.")

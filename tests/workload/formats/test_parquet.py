@@ -1,4 +1,4 @@
-"""Reading parquet: what is accepted, and which error refuses the rest."""
+"""Reading parquet: the values that are accepted, and the errors of others."""
 
 import os
 import warnings

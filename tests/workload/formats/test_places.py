@@ -28,7 +28,7 @@ def test_a_local_path_and_its_uri_are_one_place(tmp_path: Path, scheme: str) -> 
 
 
 def test_files_are_written_read_and_listed(memory: str, tmp_path: Path) -> None:
-    """In memory as on the local disk: whole files, in the order of their paths."""
+    """Files are whole, and listed in the order of their paths, in memory and on disk."""
     for top in (find_place(memory), find_place(tmp_path)):
         top.make_folder()
         (top / "b").make_folder()
@@ -57,7 +57,7 @@ def test_a_local_file_is_taken_there_and_back(memory: str, tmp_path: Path) -> No
 
 
 def test_a_password_is_not_shown() -> None:
-    """Neither in errors nor in the summary; the place has it."""
+    """The place has the password, and its name does not."""
     place = find_place("s3://key:secret@bucket/a?endpoint_override=127.0.0.1:1&scheme=http")
     inside = place / "b.parquet"
     assert str(inside) == "s3://bucket/a/b.parquet?endpoint_override=127.0.0.1:1&scheme=http"
@@ -74,7 +74,7 @@ def test_a_password_that_makes_a_uri_invalid_is_not_shown() -> None:
 
 @pytest.mark.parametrize("uri", ["nowhere://a", "s3://bucket/a?colour=red"])
 def test_a_uri_of_no_file_system_is_refused(uri: str) -> None:
-    """The error names it, and says what would be needed."""
+    """The error names the URI and the missing package."""
     with pytest.raises(InputError, match=rf"^{uri.partition('?')[0]}.*name a file system.*fsspec"):
         find_place(uri)
 

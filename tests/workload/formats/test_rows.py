@@ -91,7 +91,7 @@ def test_histories_are_split_and_in_order(tmp_path: Path) -> None:
     values=st.lists(st.integers(0, 40), min_size=1, max_size=60), bound=st.sampled_from([41, 10**6])
 )
 def test_values_are_numbered_as_if_they_were_sorted(values: list[int], bound: int) -> None:
-    """With a table of all possible values, and by sorting where that would be too large."""
+    """A table of all possible values and sorting give the same numbers."""
     array = np.array(values, np.int32)
     distinct, places = np.unique(array, return_inverse=True)
     found, found_places = number_values(array, bound)

@@ -1,6 +1,5 @@
-"""Inputs of several slices: any number of workers, kills, and what is left out."""
+"""Inputs of several slices: any number of workers, kills, and dropped rows."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +22,7 @@ from netpipe.temporary_folders import locked
 from netpipe.workload.formats.index import load_index
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.places import find_place
-from netpipe.workload.preparation import output_folder, plan, slice_task, tasks
+from netpipe.workload.preparation import output_folder, phases, plan, tasks
 from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.tasks import Advance, Task
 from netpipe.workload.preparation.work_folder import WORK_NAME, NewStartWarning
@@ -256,7 +254,7 @@ def test_a_killed_run_goes_on(
 
 
 def test_a_worker_ends_whose_parent_ended_before_it_began() -> None:
-    """No signal tells it then."""
+    """It ends by itself, because no signal comes."""
     start = (
         "from netpipe.workload.preparation.processes import _start_worker; _start_worker(None, -1)"
     )
@@ -302,7 +300,7 @@ def test_a_killed_worker_is_one_line(
 def test_a_lost_connection_of_a_worker_keeps_the_work(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of the system is none of the input, also when another process reports it."""
+    """An error of the system keeps the work, also if another process reports it."""
     monkeypatch.setattr("netpipe.workload.preparation.processes._run", _lose_connection)
     with pytest.raises(InputError, match="connection lost"):
         prepare([measured], tmp_path / "out", workers=2)
@@ -350,29 +348,16 @@ def test_invalid_values_leave_no_work_of_other_processes(measured: Path, tmp_pat
     assert not work_folders(tmp_path)
 
 
-def test_an_output_that_is_refused_costs_no_work(measured: Path, tmp_path: Path) -> None:
-    """The next run goes on from what was done before somebody put a file there."""
-    out = tmp_path / "out"
-    out.mkdir()
-    with pytest.raises(StopError):
-        prepare([measured], out, scratch=tmp_path, runner=run_some(2))
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"nothing but a data set of netpipe.*notes\.txt"):
-        prepare([measured], out, scratch=tmp_path)
-    [work] = work_folders(tmp_path)
-    assert len(list(work.glob("slice-*.json"))) == 2
-
-
 def test_other_warnings_of_a_slice_are_shown(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the one about merged probes is given once for all slices."""
+    """Only the warning about merged probes is given once for all slices."""
 
     def read(*arguments: Any, **named: Any) -> Any:
         warnings.warn("of another kind", UserWarning, stacklevel=1)
         return read_parquet(*arguments, **named)
 
-    monkeypatch.setattr(slice_task, "read_parquet", read)
+    monkeypatch.setattr(phases, "read_parquet", read)
     with pytest.warns(UserWarning, match="of another kind"):
         prepare([measured], tmp_path / "out")
 
@@ -402,7 +387,7 @@ def test_dropped_rows_are_counted(measured: Path, tmp_path: Path, is_interrupted
 
 
 def test_the_summary_says_what_was_dropped(measured: Path, tmp_path: Path) -> None:
-    """A line for each reason, with its first example."""
+    """The summary has a line for each reason, with its first example."""
     source = _with_faults(measured, tmp_path / "in")
     words = ["prepare", str(source), "--out", str(tmp_path / "out"), "--workers=1"]
     result = CliRunner().invoke(main, [*words, "--drop-invalid"])
@@ -431,7 +416,7 @@ def test_a_row_group_larger_than_a_slice(
     table = pq.read_table(measured)
     pq.write_table(table, tmp_path / "0.parquet")
     whole = prepare([tmp_path / "0.parquet"], tmp_path / "whole")
-    monkeypatch.setattr("netpipe.workload.preparation.slice_task.SLICE_ROWS", 500)
+    monkeypatch.setattr("netpipe.workload.preparation.phases.SLICE_ROWS", 500)
     monkeypatch.setattr("netpipe.workload.formats.parquet._BATCH_ROWS", 200)
     parts = prepare([tmp_path / "0.parquet"], tmp_path / "parts")
     assert parts.train.probes == whole.train.probes
@@ -459,9 +444,3 @@ def test_a_probe_that_files_put_in_both_splits(measured: Path, tmp_path: Path) -
     message = r"train\.parquet: probe 1[5-9] must be in one split; found it in \S+eval\.parquet"
     with pytest.raises(InputError, match=message):
         prepare([tmp_path], tmp_path.parent / f"{tmp_path.name}-out")
-
-
-def test_the_index_says_nothing_of_dropped_rows_without_any(whole: Path) -> None:
-    """The key is there only if there is something to say."""
-    assert "dropped" not in json.loads((whole / "index.json").read_text())
-    assert np.all(load_index(whole).train.row_measurements > 0)

@@ -101,16 +101,6 @@ def test_files_of_one_probe_are_joined(tmp_path: Path) -> None:
     assert history == [ping.time_us // 1_000_000 for ping in pings]
 
 
-def test_progress_reaches_the_end(tmp_path: Path, parquet: Path) -> None:
-    """Progress only grows, and ends at its total."""
-    reported: list[tuple[int, int]] = []
-    prepare(
-        [parquet], tmp_path / "out", progress=lambda done, total, _: reported.append((done, total))
-    )
-    assert reported == sorted(reported)
-    assert reported[-1][0] == reported[-1][1] == reported[0][1]
-
-
 def test_a_bad_value_leaves_nothing_behind(tmp_path: Path, parquet: Path) -> None:
     """An error in the last file leaves neither an output folder nor temporary files."""
     table = as_table(make_pings(10, seed=0), probe=1)
@@ -121,32 +111,9 @@ def test_a_bad_value_leaves_nothing_behind(tmp_path: Path, parquet: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["bad.parquet"]
 
 
-def test_a_failure_keeps_what_was_prepared_before(tmp_path: Path, parquet: Path) -> None:
-    """A folder prepared before is replaced by a success, and kept by a failure."""
-    out = tmp_path / "out"
-    first = prepare([parquet], out)
-    with pytest.raises(InputError, match="eval_fraction"):
-        prepare([parquet], out, eval_fraction=2.0)
-    assert load_index(out) == first
-    second = prepare([parquet], out, seed=5, shards=1)
-    assert load_index(out) == second
-
-
-@pytest.mark.parametrize("seed", [0, 5])
-def test_files_of_the_user_stay(tmp_path: Path, parquet: Path, seed: int) -> None:
-    """A prepared folder with a file of the user's is not replaced."""
-    out = tmp_path / "out"
-    first = prepare([parquet], out)
-    (out / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"out: output folder must hold nothing.*notes\.txt"):
-        prepare([parquet], out, seed=seed)
-    assert (out / "notes.txt").read_text() == "mine"
-    assert load_index(out) == first
-
-
 @pytest.fixture
 def full_after() -> Iterator[Callable[[int], None]]:
-    """Let a file take so many bytes and no more; the system's error is that of a large file."""
+    """Limit the size of files; the system's error is that of a large file."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limit(size: int) -> None:
@@ -214,20 +181,6 @@ def test_a_bad_setting_is_refused(
     with pytest.raises(InputError, match=message):
         prepare([parquet], tmp_path / "out", progress=lambda *_: reported.append(1), **settings)  # type: ignore[arg-type]
     assert not reported
-
-
-def test_an_unwritable_folder(parquet: Path) -> None:
-    """A folder that cannot be made is an input error."""
-    with pytest.raises(InputError, match=r"/proc/netpipe: .*writable"):
-        prepare([parquet], Path("/proc/netpipe"))
-
-
-def test_one_probe_is_refused(tmp_path: Path) -> None:
-    """One probe cannot both train and evaluate: it is refused, and nothing is written."""
-    write_probes(tmp_path / "one.parquet", {1: make_pings(9, seed=0)})
-    with pytest.raises(InputError, match=r"probes.* 2.*found 1"):
-        prepare([tmp_path / "one.parquet"], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_fewer_rows_than_shards(tmp_path: Path) -> None:

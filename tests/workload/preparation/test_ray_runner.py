@@ -1,4 +1,4 @@
-"""What the runner on Ray does without Ray; tests/ray_cluster has the rest."""
+"""The runner on Ray, without Ray; tests/ray_cluster has the rest."""
 
 from pathlib import Path
 

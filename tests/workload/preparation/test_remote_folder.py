@@ -38,7 +38,7 @@ def listed(memory: fsspec.AbstractFileSystem) -> dict[str, bytes]:
 def test_the_bytes_are_those_of_a_local_output(
     files: fsspec.AbstractFileSystem, parquet: Path, tmp_path: Path
 ) -> None:
-    """Wherever the sources and the output are; nothing else is left there."""
+    """The files equal those of a local output, and nothing else is left."""
     prepare([parquet], tmp_path / "local")
     expected = {path.name: path.read_bytes() for path in (tmp_path / "local").iterdir()}
     for source in (parquet, "memory://bucket/in", "memory://bucket/in/measured.parquet"):
@@ -47,13 +47,6 @@ def test_the_bytes_are_those_of_a_local_output(
         files.rm("/bucket/out", recursive=True)
     prepare(["memory://bucket/in"], tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
-
-
-def test_another_data_set_replaces_the_first(files: fsspec.AbstractFileSystem) -> None:
-    """Its files are gone when those of the new one are there."""
-    prepare(["memory://bucket/in"], OUT)
-    index = prepare(["memory://bucket/in"], OUT, seed=1, shards=2)
-    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
 
 
 def test_the_index_is_the_last_file(
@@ -96,7 +89,7 @@ def test_a_folder_without_parquet_files(files: fsspec.AbstractFileSystem, tmp_pa
 
 
 def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    """As those of local files do."""
+    """The names of remote files state a split too."""
     for number, name in enumerate(("train", "eval")):
         write_probes(tmp_path / "made.parquet", {number: make_pings(9, seed=number)})
         files.pipe(f"/bucket/stated/{name}/0.parquet", (tmp_path / "made.parquet").read_bytes())
@@ -107,7 +100,7 @@ def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path)
 
 
 def test_the_command_takes_uris(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    """And says where the data are, without a command that could not read them there."""
+    """The summary names the output, without a command that could not read it there."""
     words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output

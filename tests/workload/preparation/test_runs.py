@@ -71,7 +71,7 @@ def sort_all(parts: list[Part]) -> list[Row]:
 @pytest.mark.parametrize("limit", [1 << 22, 40, 5, 1])
 @pytest.mark.parametrize("probes", [300, 3, 1], ids=["many probes", "few probes", "a giant probe"])
 def test_buckets_are_read_in_order(tmp_path: Path, probes: int, limit: int) -> None:
-    """Pieces of any size are those of one sorted whole, and equal times keep their order."""
+    """Pieces of any size join to one sorted whole, and equal times keep their order."""
     rng = np.random.default_rng(probes)
     parts = [make_part(rng.integers(0, probes, 400), seed) for seed in range(3)]
     found, sizes = read_all(write_all(tmp_path, parts), limit)

@@ -13,8 +13,8 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.workload.formats.index import Index, load_index
-from netpipe.workload.preparation import slice_task
-from netpipe.workload.preparation.profiles import PROFILES, Profile
+from netpipe.workload.preparation import phases
+from netpipe.workload.preparation.profiles import PROFILES
 from netpipe.workload.preparation.synthetic import generate
 
 
@@ -49,7 +49,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_other_data_replace_it(tmp_path: Path) -> None:
-    """Nothing of the data that were there before remains, but a user's file keeps all of them."""
+    """The old data are removed, but a user's file keeps all of them."""
     out = tmp_path / "out"
     generate(out, probes=20)
     index = generate(out, probes=30, seed=1)
@@ -62,11 +62,11 @@ def test_other_data_replace_it(tmp_path: Path) -> None:
     assert load_index(out) == index
 
 
-@pytest.mark.parametrize("place", [(pq, "write_table"), (slice_task, "write_run")])
+@pytest.mark.parametrize("place", [(pq, "write_table"), (phases, "write_run")])
 def test_a_full_disk_names_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
 ) -> None:
-    """The error names what the user named, whichever file could not be written."""
+    """The error names the user's folder, whichever file could not be written."""
 
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -91,19 +91,6 @@ def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
     counts = pc.value_counts(table["prb_id"].combine_chunks()).field("counts").to_numpy()
     assert np.median(counts) < 200
     assert counts.max() > 3000
-
-
-def test_measurements_are_in_time_order(made: tuple[Path, Index]) -> None:
-    """A file has the measurements of all its probes in time order, as an archive has."""
-    seconds = _table(made[0])["event_time"].cast(pa.int64()).to_numpy()
-    assert (np.diff(seconds) >= 0).all()
-
-
-def test_a_profile_shapes_the_histories(tmp_path: Path) -> None:
-    """A profile without spread gives every probe the same number of measurements."""
-    profile = Profile(median_measurements=50, log_sigma=0)
-    index = generate(tmp_path / "out", probes=4, profile=profile)
-    assert set(index.train.row_measurements.tolist()) == {50}
 
 
 def test_profiles_have_the_rows_they_are_named_for() -> None:

@@ -96,27 +96,6 @@ def test_each_row_is_in_one_block_of_an_epoch(blocks: int) -> None:
             assert block.contexts.tolist() == [CONTEXTS[row] for row in block.row.tolist()]
 
 
-def test_blocks_have_about_as_many_contexts() -> None:
-    """No block has more than one row's contexts more than another, and none is empty."""
-    sizes = np.random.default_rng(0).integers(1, 2000, 1000)
-    contexts = contexts_per_row(sizes)
-    blocks = int(contexts.sum()) // 16
-    order = RowOrder(Epochs(sizes, seed=1), blocks_per_epoch=blocks, blocks=blocks)
-    shares = [int(order[number].contexts.sum()) for number in range(blocks)]
-    assert min(shares) >= 1
-    assert max(shares) - min(shares) <= 2 * 16
-    assert sum(shares) == contexts.sum()
-
-
-def test_rows_are_shuffled_anew() -> None:
-    """Epochs and seeds each have an order of their own; a block is a function of its index."""
-    order = _row_order(1)
-    orders = {tuple(block.row.tolist()) for block in (order[0], order[1], _row_order(1, seed=1)[0])}
-    assert len(orders) == 3
-    again = pickle.loads(pickle.dumps(order))
-    assert again[7].row.tolist() == _row_order(1)[7].row.tolist() == order[7].row.tolist()
-
-
 def test_groups_are_read_one_after_the_other() -> None:
     """Rows that are read together come together, the groups in an order of each epoch."""
     sizes, groups = np.full(60, 30), np.repeat([3, 0, 7], 20)

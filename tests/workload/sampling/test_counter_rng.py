@@ -21,7 +21,7 @@ def test_keys_equal_the_reference() -> None:
 
 
 def test_draws_equal_the_reference() -> None:
-    """A table of draws is what the reference draws one by one."""
+    """A table of draws equals the reference's draws, one by one."""
     keys = fold_key(7, np.arange(5))
     table = uniform(keys[:, None], 4, np.arange(6))
     expected = [[reference.uniform(int(key), 4, slot) for slot in range(6)] for key in keys]

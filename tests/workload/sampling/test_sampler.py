@@ -60,7 +60,7 @@ def test_a_small_row_is_taken_whole() -> None:
 
 
 def test_modes_have_their_shares() -> None:
-    """Of many contexts 40% have every timestamp, 30% some and 30% none."""
+    """40% of many contexts have every timestamp, 30% some and 30% none."""
     contexts = sample(_block(as_row(make_pings(100, seed=0)), 5000), seed=0, target=10)
     timed = _split(contexts.timed, contexts)
     kinds = Counter(
@@ -82,7 +82,7 @@ def test_timed_measurements_never_go_back() -> None:
 
 
 def test_every_subset_is_as_likely() -> None:
-    """Of 5 positions each choice of 3 comes about equally often."""
+    """Each choice of 3 out of 5 positions comes about equally often."""
     keys = fold_key(0, np.arange(40_000))
     positions = _choose_without_replacement(keys, np.full(40_000, 5), 3)
     counts = Counter(map(tuple, positions.tolist()))

@@ -42,11 +42,11 @@ def assert_same(left: list[ProbeRow], right: list[ProbeRow]) -> None:
 
 
 def test_kept_rows_are_read_once(counting: Counting) -> None:
-    """Whatever is asked for afterwards, in any order, the source is not read again."""
+    """The source is not read again, for any rows in any order."""
     count = len(counting.row_measurements)
     expected = counting.source.read(range(count))
     kept = KeptRows(counting, 1 << 30)  # type: ignore[arg-type]
-    assert (len(kept._ends), sorted(counting.reads)) == (count, list(range(count)))
+    assert (len(kept._bounds) - 1, sorted(counting.reads)) == (count, list(range(count)))
     assert_same(kept.read([3, 0, count - 1, 3]), [expected[row] for row in (3, 0, count - 1, 3)])
     assert sorted(counting.reads) == list(range(count))
     assert (kept.fingerprint, kept.row_group is None) == (
@@ -59,37 +59,37 @@ def test_what_exceeds_the_budget_is_read_when_it_is_wanted(counting: Counting) -
     expected = counting.source.read(range(len(counting.row_measurements)))
     budget = sum(len(encode_row(row)) for row in expected[:4])
     kept = KeptRows(counting, budget)  # type: ignore[arg-type]
-    assert len(kept._ends) == 4
+    assert len(kept._bounds) == 5
     assert str(kept) == f"4 of {len(expected)} ({4 / len(expected):.0%}, 0 MiB)"
     counting.reads.clear()
     wanted = [7, 2, 5, 0]
     assert_same(kept.read(wanted), [expected[row] for row in wanted])
     assert counting.reads == [7, 5]
-    assert KeptRows(counting, 1)._ends == []  # type: ignore[arg-type]
+    assert KeptRows(counting, 1)._bounds == [0]  # type: ignore[arg-type]
     assert_same(KeptRows(counting, 1).read([1]), expected[1:2])  # type: ignore[arg-type]
 
 
 def read_in_child(pickled: bytes, queue: "object") -> None:
-    """Read rows in another process; tell what they are, and how much memory is its own."""
+    """Read rows in another process; send them, and its own memory in bytes."""
     kept = cloudpickle.loads(pickled)
-    records = [encode_row(row) for row in kept.read(range(len(kept._ends)))]
+    records = [encode_row(row) for row in kept.read(range(len(kept._bounds) - 1))]
     maps = [each for each in psutil.Process().memory_maps() if "netpipe-rows" in each.path]
     queue.put((records, [each.private_dirty for each in maps]))  # type: ignore[attr-defined]
 
 
 def test_other_processes_use_the_same_memory(prepared: Path) -> None:
-    """What is sent to them is small, and no page of the rows is theirs alone."""
+    """A pickled copy is small, and no process has a page of the rows for itself."""
     source = open_source(prepared, "train")
     kept = KeptRows(source, 1 << 30)
     pickled = cloudpickle.dumps(kept)
-    assert len(pickled) < sum(len(encode_row(row)) for row in kept.read(range(len(kept._ends))))
+    assert len(pickled) < kept._bounds[-1]
     context = get_context("spawn")
     queue = context.Queue()
     child = context.Process(target=read_in_child, args=(pickled, queue))
     child.start()
     records, dirty = queue.get(timeout=60)
     child.join()
-    assert records == [encode_row(row) for row in source.read(range(len(kept._ends)))]
+    assert records == [encode_row(row) for row in source.read(range(len(kept._bounds) - 1))]
     assert dirty == [0]
 
 
@@ -103,7 +103,7 @@ def count_own_files() -> int:
 
 
 def test_the_memory_is_free_when_nobody_uses_it(prepared: Path) -> None:
-    """There is no file to be left behind."""
+    """The rows lie in memory without a file name."""
     before = count_own_files()
     kept = KeptRows(open_source(prepared, "train"), 1 << 30)
     assert count_own_files() > before

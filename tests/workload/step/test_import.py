@@ -1,4 +1,4 @@
-"""What importing the step does not do."""
+"""Importing the step touches no device."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What each position of the model may see."""
+"""The positions that each position of the model sees."""
 
 from collections.abc import Callable
 

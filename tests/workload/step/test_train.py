@@ -103,13 +103,6 @@ def test_the_step_compiles_once(state: State, step: Step, batch: dict[str, np.nd
     assert compilations == []
 
 
-def test_the_loss_is_an_array_left_on_the_device(state: State, step: Step, batch: Batch) -> None:
-    """A step returns a float32 scalar of jax's, not a Python number it had to wait for."""
-    _, aux = step(state, batch)
-    assert isinstance(aux["loss"], jax.Array)
-    assert (aux["loss"].shape, aux["loss"].dtype) == ((), jnp.float32)
-
-
 def test_the_same_seed_gives_the_same_parameters(small: Architecture, state: State) -> None:
     """Parameters are a function of the seed alone."""
     again, _ = build_step(small, FAST, SHAPE)

@@ -21,7 +21,7 @@ def test_segments_and_positions() -> None:
 
 
 def test_padding_has_no_position() -> None:
-    """However much of it there is."""
+    """Padding of any length has position 0."""
     batch = widen(sequences_of(np.array([9, 9], np.int16), np.array([1]), np.array([2]), room=6))
     assert batch["inputs_position"].tolist() == [[0, 1, 0, 0, 0]]
     assert batch["inputs_segmentation"].tolist() == [[1, 1, 0, 0, 0]]
@@ -59,7 +59,7 @@ def _bytes(arrays: Sequences) -> int:
 
 
 def test_what_travels_is_narrow() -> None:
-    """Of 128 sequences of 1024 tokens a ninth of the batch's bytes travel at most."""
+    """At most a ninth of a batch's bytes is sent, for 128 sequences of 1024 tokens."""
     tokens = np.zeros(128 * 1025, np.int16)
     segments, segment_tokens = np.full(128, 5), np.full(5 * 128, 205)
     sequences = sequences_of(tokens, segments, segment_tokens, room=1025)

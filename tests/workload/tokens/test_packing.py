@@ -117,7 +117,7 @@ def test_every_row_gives_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_estimate_is_near() -> None:
-    """What fills sequences of rows of many sizes is foreseen to within a third."""
+    """The estimate for rows of many sizes is right to within a third."""
     sizes = np.array([10, 40, 300, 2000] * 20)
     block = _block([make_pings(size, seed=number) for number, size in enumerate(sizes.tolist())])
     likely = likely_contexts(sizes, target=34, sequences=60, sequence_length=1024)
@@ -135,7 +135,7 @@ def test_a_context_is_encoded_as_alone() -> None:
 
 
 def test_bytes_read_for_a_token_are_bounded() -> None:
-    """Of rows as large as they may be, a batch of 128 x 1024 reads below 30 bytes a token."""
+    """A batch of 128 x 1024 reads less than 30 bytes a token, even from the largest rows."""
     measurements = ROW_BYTES // 8  # seconds in 4 bytes, the time and the pair in 2 each
     sizes = np.full(1000, measurements)
     likely = likely_contexts(sizes, target=34, sequences=128, sequence_length=1024)

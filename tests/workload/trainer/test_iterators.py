@@ -52,7 +52,7 @@ def test_training_gives_the_pipeline_s_batches_on_the_mesh(config: NetworkConfig
 def test_a_batch_that_came_too_late_is_not_counted(
     config: NetworkConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has seen it, so training must get it when it goes on."""
+    """Training did not get it, and must get it when it goes on."""
     monkeypatch.setattr(iterators, "_POLL_S", 0.01)
     late = Event()
     batches = make_network_train_iterator(replace(config, network_batch_limit_s=1), MESH, [0])
@@ -76,7 +76,7 @@ def test_a_batch_that_came_too_late_is_not_counted(
 
 
 def test_a_host_loads_its_part(config: NetworkConfig) -> None:
-    """Which part is the place of its index among those that load, not the index itself."""
+    """The place of its index among those that load is the number of its part."""
     with closing(make_network_train_iterator(config, MESH, [5, 3], process=5)) as batches:
         assert batches.get_state()["global_batch_size"] == 8
         own = ResumableBatches(*config.for_host(1, 2, evaluates=False))
@@ -100,7 +100,7 @@ def test_an_evaluation_ends_and_begins_anew(config: NetworkConfig) -> None:
 
 
 def test_what_does_not_fit_the_mesh_is_refused(config: NetworkConfig, many: Path) -> None:
-    """Axes that it lacks, and a process that is not among those that load."""
+    """Unknown axes, and a process that is not among those that load, are refused."""
     other = NetworkConfig(str(many), data_sharding=("data", "fsdp"))
     with pytest.raises(
         InputError, match="data_sharding must be axes of the mesh: data; found fsdp"

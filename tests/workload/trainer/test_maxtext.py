@@ -42,7 +42,7 @@ class Shape:
 
 
 class DataLoader:
-    """MaxText's, as far as it matters here."""
+    """MaxText's data loader, as far as it matters here."""
 
     def __init__(self, config: Any, data_iterator: Iterator[Any]) -> None:
         self.config = config
@@ -150,7 +150,7 @@ def test_the_type_and_its_settings_are_registered(fake: dict[str, ModuleType]) -
 def test_our_iterators_are_made_wherever_the_function_was_imported(
     fake: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by name, before; other types are MaxText's as before."""
+    """Modules that imported the function before get ours too; other types stay MaxText's."""
     monkeypatch.setattr(iterators, "make_network_train_iterator", lambda *words: ("train", *words))
     monkeypatch.setattr(iterators, "make_network_eval_iterator", lambda *words: ("eval", *words))
     maxtext.register()
@@ -219,7 +219,7 @@ def test_positions_are_saved_as_those_of_grain(fake: dict[str, ModuleType]) -> N
 def test_a_restored_training_goes_on_in_the_data(
     fake: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    """At the position of its checkpoint; one without a position is refused."""
+    """Training goes on at the position of its checkpoint; one without a position is refused."""
     maxtext.register()
     restore = fake[CHECKPOINTING].load_state_if_possible
     batches, manager = Broken(), SimpleNamespace(directory=tmp_path, latest=None)
@@ -264,7 +264,7 @@ def test_a_release_of_another_shape_is_refused(
 
 
 def test_a_missing_maxtext_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to install."""
+    """The error says what to install."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "maxtext"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "maxtext", None)

@@ -1,4 +1,4 @@
-"""The settings of a trainer: what is taken, and what is refused by name."""
+"""The settings of a trainer, and the names of those that are refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_settings_and_overrides_become_a_host_s_pipeline(many: Path) -> None:
 
 
 def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
-    """Its size and its folder are those of training where it has none."""
+    """Evaluation has the size and the folder of training unless it has its own."""
     same = NetworkConfig(str(many), global_batch_size_to_load=6)
     folder, pipeline = same.for_host(0, 2, evaluates=True)
     assert (folder, pipeline.batch_size, pipeline.split) == (many, 3, "eval")
@@ -67,7 +67,7 @@ def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
 def test_what_is_no_setting_is_refused(
     settings: dict[str, Any], words: tuple[str, ...], message: str
 ) -> None:
-    """By its name, with what is allowed."""
+    """An unknown or invalid setting is refused by its name, with the allowed ones."""
     with pytest.raises(InputError, match=message):
         read_network_config(settings, words)
 
@@ -93,7 +93,7 @@ def test_what_is_no_setting_is_refused(
 def test_impossible_values_are_refused_by_their_own_names(
     many: Path, changed: dict[str, Any], message: str
 ) -> None:
-    """Not by the names that they have further in."""
+    """The error has the setting's name, not that of the pipeline's field."""
     config = read_network_config({"network_train_files": str(many), **changed})
     with pytest.raises(InputError, match=message):
         config.for_host(0, 2, evaluates=False)
@@ -123,7 +123,7 @@ def test_formats_have_the_names_of_their_loaders_too(
 def test_files_are_refused_with_the_folder_to_write(
     tmp_path: Path, prepared: Path, setting: str, files: str
 ) -> None:
-    """A file, and every kind of pattern, even if no file matches it."""
+    """Files and patterns are refused, even if no file matches."""
     (tmp_path / "train.arrayrecord").touch()
     settings = {"network_train_files": str(prepared), setting: str(tmp_path / files)}
     config = read_network_config(settings)
@@ -143,7 +143,7 @@ def test_files_are_refused_with_the_folder_to_write(
     ],
 )
 def test_what_is_not_one_folder_is_refused_with_the_command_that_makes_it(files: str) -> None:
-    """Several weighted files, a URI, and a folder that does not exist, or a pattern in one."""
+    """Weighted files, a URI, and a folder that does not exist are refused."""
     with pytest.raises(InputError, match=r"network_train_files must .*`netpipe prepare SRC\.\.\."):
         NetworkConfig(files).for_host(0, 1, evaluates=False)
 
@@ -153,14 +153,6 @@ def test_a_home_folder_is_found(prepared: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HOME", str(prepared.parent))
     config = NetworkConfig(f"~/{prepared.name}")
     assert config.for_host(0, 1, evaluates=False)[0] == prepared
-
-
-def test_a_budget_for_workers_does_not_keep_rows(many: Path) -> None:
-    """It may exceed this host's memory, and has no effect on a fixed number of workers."""
-    words = ("grain_ram_budget_mb=1000000000", "grain_worker_count=3")
-    config = read_network_config({"network_train_files": str(many)}, words)
-    _, pipeline = config.for_host(0, 1, evaluates=False)
-    assert (pipeline.workers, pipeline.row_cache_mb) == (3, 1024)
 
 
 def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> None:
@@ -187,14 +179,3 @@ def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> Non
         shard_count=2, row_cache_mb=1024,
     )  # fmt: skip
     assert taken.for_host(0, 2, evaluates=True)[1].batch_size == 2
-
-
-def test_a_trainer_s_own_configuration_is_taken_as_it_is(many: Path) -> None:
-    """Its many other attributes do not matter, and neither does how it nests the sharding."""
-    theirs = SimpleNamespace(
-        network_train_files=str(many), max_target_length=256, data_sharding=[["data", "fsdp"]],
-        learning_rate=3e-5, dataset_type="network",
-    )  # fmt: skip
-    assert take_network_config(theirs) == NetworkConfig(
-        str(many), max_target_length=256, data_sharding=("data", "fsdp")
-    )

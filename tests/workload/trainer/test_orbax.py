@@ -17,7 +17,7 @@ MESH = Mesh(np.array(jax.devices()[:1]), ("data",))
 
 
 def test_training_goes_on_from_an_orbax_checkpoint(many: Path, tmp_path: Path) -> None:
-    """With the weights and the position of one step, also with other workers."""
+    """The checkpoint holds the weights and the position, which other workers take too."""
     config = NetworkConfig(
         str(many), max_target_length=64, global_batch_size_to_load=8, grain_worker_count=0
     )

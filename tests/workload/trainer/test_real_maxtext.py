@@ -1,10 +1,7 @@
 """Trainings of MaxText itself on our batches. `tox -e maxtext` has it."""
 
 import re
-import subprocess
-import sys
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -13,36 +10,19 @@ import pytest
 from netpipe.workload.resume import ResumableBatches
 from netpipe.workload.trainer.network_config import NetworkConfig
 from tests.command import Netpipe, document
+from tests.real_maxtext import find_losses, losses, needs_maxtext, run, write_config
 
-pytestmark = pytest.mark.skipif(
-    find_spec("maxtext") is None, reason="tox -e maxtext runs these tests"
-)
+pytestmark = needs_maxtext
 
-CONFIG = """
-base_config: base.yml
-run_name: tiny
-hardware: cpu
+SETTINGS = """
 skip_jax_distributed_system: true
 dataset_type: network
 network_train_files: {data}
 data_shuffle_seed: 3
 num_epoch: 0
 vocab_size: 320
-max_target_length: 64
-per_device_batch_size: 2
-ici_fsdp_parallelism: 4
-base_emb_dim: 32
-base_mlp_dim: 64
-base_num_query_heads: 2
-base_num_kv_heads: 2
-base_num_decoder_layers: 1
-head_dim: 16
-attention: dot_product
-learning_rate: 0.01
 learning_rate_schedule_steps: 60
 enable_checkpointing: false
-base_output_directory: {folder}/out
-jax_cache_dir: ""
 log_config: false
 """
 # As docs/maxtext.md writes it; it does something with the first batch too.
@@ -77,28 +57,8 @@ OURS = "-m", "netpipe.workload.trainer.maxtext"
 @pytest.fixture
 def config(many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the configuration of a tiny model on four devices, and stand in its folder."""
-    file = tmp_path / "tiny.yml"
-    file.write_text(CONFIG.format(data=many, folder=tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
-    return file
-
-
-def run(*words: str | Path) -> tuple[int, str]:
-    """Run Python; return its exit code and all its output."""
-    finished = subprocess.run(
-        [sys.executable, *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    return finished.returncode, finished.stdout
-
-
-def losses(*words: str | Path) -> list[float]:
-    """Train, and return the loss of each step."""
-    code, output = run(*words)
-    assert code == 0, output
-    return [float(loss) for loss in re.findall(r"completed step: .*, loss: ([\d.]+),", output)]
+    return write_config(tmp_path, SETTINGS.format(data=many), monkeypatch)
 
 
 def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path) -> None:
@@ -109,7 +69,7 @@ def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path)
     evaluated = "eval_interval=30", "eval_steps=2"
     code, output = run("train_network.py", config, "steps=60", *evaluated)
     assert code == 0, output
-    found = [float(loss) for loss in re.findall(r"completed step: .*, loss: ([\d.]+),", output)]
+    found = find_losses(output)
     assert len(found) == 60
     # Guessing among 320 tokens costs ln(320) = 5.8.
     assert min(found[:3]) > 5
@@ -128,7 +88,7 @@ def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path)
 
 
 def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
-    """Its losses are those of an uninterrupted training, also with other workers."""
+    """Its losses equal those of an uninterrupted training, also with other workers."""
     kept = "enable_checkpointing=true", "checkpoint_period=2"
     first = losses(*OURS, config, "steps=3", *kept)
     second = losses(*OURS, config, "steps=6", *kept, "grain_worker_count=2")
@@ -137,7 +97,7 @@ def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
 
 
 def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> None:
-    """With our error, and an exit code by which a scheduler starts it again."""
+    """It ends with our error, and with exit code 1."""
     killing = "[os.kill(worker.pid, 9) for worker in list_workers()]"
     (tmp_path / "train_network.py").write_text(LAUNCHER.format(action=killing))
     code, output = run("train_network.py", config, "steps=1000")
@@ -154,7 +114,7 @@ def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
 
 
 def test_a_configuration_with_our_type_is_measured(config: Path, netpipe: Netpipe) -> None:
-    """And its dataset linted, as those of MaxText's own types."""
+    """It is measured, and its dataset linted, as MaxText's own types are."""
     result = netpipe(
         "measure", "--maxtext", config, "--accelerator", "emulated:20ms", "--budget", 2, "--quiet",
         "--json",

@@ -1,4 +1,4 @@
-"""What debug mode and the drawing tell about a training's pipeline."""
+"""The lines of debug mode, and the drawing of a training's pipeline."""
 
 import queue
 import time
@@ -56,7 +56,7 @@ def wait(log: StateLog, clock: FakeClock, *waits_s: float) -> None:
 
 
 def test_a_wait_in_progress_is_reported_once(log: StateLog, clock: FakeClock) -> None:
-    """It says so after ten seconds, without waiting for the end of the period."""
+    """A line comes after ten seconds, before the end of the period."""
     wait(log, clock, 0.5)
     with log.waiting():
         clock.sleep(9.9)
@@ -72,7 +72,7 @@ def test_a_wait_in_progress_is_reported_once(log: StateLog, clock: FakeClock) ->
 
 
 def test_a_hang_is_all_wait(log: StateLog, clock: FakeClock) -> None:
-    """A wait counts while it lasts, in each period the seconds that it took of it."""
+    """A wait counts while it lasts: each period has its own seconds."""
     clock.sleep(15)
     with log.waiting():
         clock.sleep(45)
@@ -92,7 +92,7 @@ def test_a_hang_is_all_wait(log: StateLog, clock: FakeClock) -> None:
 
 
 def test_an_error_ends_a_wait_without_a_batch(log: StateLog, clock: FakeClock) -> None:
-    """The end of the data is one; nobody waits after it, and the log ends."""
+    """The log ends with an error, such as the end of the data."""
 
     def end() -> None:
         with log.waiting():
@@ -139,7 +139,7 @@ def test_a_stage_has_a_short_name(name: str) -> None:
 
 
 def summarize(elements: int, widen_ms: int, workers_ms: int, pack_ms: int) -> ExecutionSummary:
-    """Return what Grain counts of a pipeline with workers, which takes so long for an element."""
+    """Return Grain's counts of a pipeline with workers, and these times for an element."""
     stages = [
         ("MapDatasetIterator(transform=widen)", widen_ms),
         ("InterleaveDatasetIterator([2 datasets], cycle_length=2)", 0),
@@ -163,7 +163,7 @@ def summarize(elements: int, widen_ms: int, workers_ms: int, pack_ms: int) -> Ex
 
 
 def test_the_bottleneck_is_the_stage_that_is_waited_for() -> None:
-    """A wait for workers is that of their stages, in proportion to their own times."""
+    """A wait for workers is divided among their stages, in proportion to their own times."""
     none = ExecutionSummary()
     workers_wait = name_bottleneck(count_stages(summarize(100, 1, 30, 59), none, 3.1))
     assert workers_wait == "Map of pack in workers, 95% of the wait, 59 ms each"
@@ -178,7 +178,7 @@ def test_the_bottleneck_is_the_stage_that_is_waited_for() -> None:
 
 
 def test_the_bottleneck_is_that_of_the_period() -> None:
-    """The hours before do not count."""
+    """Counts from before the period are subtracted."""
     before, now = summarize(100_000, 1, 30, 59), summarize(100_000, 1, 30, 59)
     for number, node in summarize(100, 30, 1, 59).nodes.items():
         now.nodes[number].num_produced_elements += node.num_produced_elements
@@ -188,7 +188,7 @@ def test_the_bottleneck_is_that_of_the_period() -> None:
 
 
 def test_the_bottleneck_is_not_known_without_counts() -> None:
-    """Workers have not sent theirs, or Grain counts nothing yet."""
+    """The bottleneck is unknown before workers have sent counts."""
     unknown = "not known, Grain has not counted the stages that training waited for"
     none = ExecutionSummary()
     assert name_bottleneck(count_stages(none, none, 3.1)) == unknown
@@ -227,7 +227,7 @@ def test_each_stage_has_its_line() -> None:
 def test_counts_are_read_once_each_worker_has_sent_them(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Grain would wait for a worker that has sent none, and forget what the others have sent."""
+    """The counts are not read before all workers have sent some."""
     queues = [queue.Queue[int](), queue.Queue[int]()]
     children = [
         SimpleNamespace(_config=SimpleNamespace(stats_in_queues=(own,)), _parents=())
@@ -252,7 +252,7 @@ def test_counts_are_read_once_each_worker_has_sent_them(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_stages_of_workers_are_counted(many: Path, workers: int) -> None:
-    """Those of a single worker too, which Grain forgets by itself."""
+    """Counts come from each worker, also from a single one, which Grain alone forgets."""
     config = PipelineConfig(sequence_length=64, batch_size=8, workers=workers)
     with closing(ResumableBatches(many, config, is_timed=True)) as batches:
         for _ in range(3):
@@ -299,7 +299,7 @@ def test_grain_s_counts_are_read(batches: ResumableBatches, clock: FakeClock) ->
 def test_debug_mode_tells_the_state_until_the_end(
     many: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On standard error, also while a batch does not come; the drawing shows the pipeline."""
+    """Lines go to standard error, also during a long wait; the drawing has the pipeline."""
     monkeypatch.setattr(state_log, "_TICK_S", 0.05)
     drawings = tmp_path / "deep" / "drawings"
     config = NetworkConfig(
@@ -334,7 +334,7 @@ def test_debug_mode_tells_the_state_until_the_end(
 def test_nothing_is_told_or_timed_without_debug_mode(
     many: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Timing every stage costs time."""
+    """Stages are not timed without debug mode."""
     config = NetworkConfig(str(many), global_batch_size_to_load=8, grain_worker_count=0)
     mesh = Mesh(np.array(jax.devices()[:1]), ("data",))
     with closing(make_network_train_iterator(config, mesh, [0])) as batches:

@@ -86,7 +86,7 @@ def by_step(printed: Sequence[Sequence[dict[str, Any]]]) -> dict[int, tuple[str,
 
 
 def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
-    """They come to the same losses, bit for bit; one process goes on with the same sequences."""
+    """Their losses are the same, bit for bit; one process goes on with the same sequences."""
     whole, killed, alone = (tmp_path / name for name in ("whole", "killed", "alone"))
     for folder in (whole, killed):
         folder.mkdir()

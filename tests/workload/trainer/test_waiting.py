@@ -1,4 +1,4 @@
-"""Waiting for a batch ends, whatever happens to those who make it."""
+"""Waiting for a batch ends, whatever happens to its workers."""
 
 import multiprocessing
 import os
@@ -39,7 +39,7 @@ def wait_for_ever() -> Batch:
 
 
 def test_a_batch_and_the_end_are_passed_on() -> None:
-    """As `next` does."""
+    """Batches and `StopIteration` are passed on."""
     batches = AwaitedBatches(iter([Batch()]), LIMIT_S)
     assert next(batches) == {}
     with pytest.raises(StopIteration):
@@ -47,7 +47,7 @@ def test_a_batch_and_the_end_are_passed_on() -> None:
 
 
 def test_an_error_of_the_loader_is_named() -> None:
-    """Our own pass as they are, others become one kind with the way out."""
+    """Our own errors pass unchanged; others become a `LoaderFailedError` with a way out."""
 
     def damaged() -> Batch:
         raise InputError("file", "record", "be readable", "noise")
@@ -62,13 +62,13 @@ def test_an_error_of_the_loader_is_named() -> None:
 
 
 def test_a_batch_that_does_not_come_is_an_error() -> None:
-    """It names the setting."""
+    """The error names the setting of the limit."""
     with pytest.raises(HangError, match=r"no batch within 0.02 s, the limit network_batch_limit_s"):
         next(AwaitedBatches(made_by(wait_for_ever), 0.02))
 
 
 def test_an_iterator_that_failed_stays_failed() -> None:
-    """A batch that comes late is taken by the thread that waited for it, and must not be lost."""
+    """After an error, the loader is not asked for another batch."""
     late, asked = Event(), []
 
     def slow() -> Batch:
@@ -86,7 +86,7 @@ def test_an_iterator_that_failed_stays_failed() -> None:
 
 
 def test_a_killed_worker_ends_the_wait() -> None:
-    """Long before the limit."""
+    """A killed worker ends the wait long before the limit."""
     worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     worker.start()
     assert worker.pid
@@ -116,7 +116,7 @@ if __name__ == "__main__":
 
 
 def test_a_training_whose_worker_is_killed_ends(many: Path, tmp_path: Path) -> None:
-    """Grain itself raises, or waits for ever, by whether the worker was sending just then."""
+    """Training ends with an error, also if Grain would wait for ever."""
     script = tmp_path / "training.py"
     script.write_text(TRAINING)
     with (tmp_path / "errors").open("w+") as errors:

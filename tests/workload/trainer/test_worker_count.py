@@ -93,7 +93,7 @@ def test_a_larger_buffer_leaves_room_for_fewer_workers(
 def test_the_start_says_what_a_host_loads(
     config: NetworkConfig, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Its part of a batch, its workers, and the share of the rows that memory keeps."""
+    """The line has its part of a batch, its workers, and the fraction of rows in memory."""
     fixed = replace(config, grain_worker_count=0)
     make_network_train_iterator(fixed, MESH, [5, 3], process=5).close()
     make_network_train_iterator(replace(fixed, row_cache_mb=0), MESH, [0]).close()
@@ -111,6 +111,6 @@ def test_the_start_says_what_a_host_loads(
 
 
 def test_an_error_of_the_data_is_raised_while_a_worker_is_measured(config: NetworkConfig) -> None:
-    """It is the error that the data have without a choice, not one of the process."""
+    """The data's own error is raised, not one of the process."""
     with pytest.raises(InputError, match=r"have .* contexts for a batch"):
         make_network_train_iterator(replace(config, global_batch_size_to_load=1 << 20), MESH, [0])

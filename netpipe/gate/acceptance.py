@@ -1,0 +1,150 @@
+"""The accepted baselines and waivers that a run is compared with, and how a change alters them.
+
+In a pull or merge request, the baselines are read from the commit that it branched off from, so
+that a change cannot accept its own regressions unseen.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from netpipe.errors import InputError
+from netpipe.gate import waivers
+from netpipe.gate.baseline_changes import FileChange, file_changes
+from netpipe.gate.waivers import Waiver
+from netpipe.git import GitError, git, git_bytes
+
+_HERE: Final = "here"
+_OPTION: Final = "--netpipe-baselines-at"
+_WAY_OUT: Final = (
+    "Fetch the whole history (fetch-depth: 0 of actions/checkout, GIT_DEPTH: 0 on GitLab), or read "
+    f"the baselines of the working tree with {_OPTION} {_HERE}"
+)
+
+
+@dataclass(frozen=True)
+class AcceptedCommit:
+    """The commit that baselines are read from, and its relation to the change under test."""
+
+    sha: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """The baselines and waivers that a run is compared with.
+
+    Attributes:
+        shown: The path of the folder of baselines in the working tree, from the root.
+        commit: The commit of the baselines; None for those of the working tree.
+        added: The waivers that the commit does not have.
+    """
+
+    baselines: Path = Path("baselines")
+    shown: str = "baselines"
+    commit: AcceptedCommit | None = None
+    changes: tuple[FileChange, ...] = ()
+    waivers: tuple[Waiver, ...] = ()
+    added: tuple[Waiver, ...] = ()
+    today: date = field(default_factory=date.today)
+
+    @property
+    def waivers_file(self) -> str:
+        """The path of the waivers, from the root."""
+        return f"{self.shown}/{waivers.FILE}"
+
+
+def read_acceptance(
+    here: Path, at: str, root: Path, environment: Mapping[str, str], temporary: Callable[[], Path]
+) -> Acceptance:
+    """Read the baselines and waivers that a run is compared with.
+
+    Args:
+        here: The folder of baselines in the working tree.
+        at: As for `find_accepted_commit`.
+        root: The folder of the project.
+        environment: Has the variables of GitHub Actions and GitLab.
+        temporary: Makes a folder that lives as long as the run.
+
+    Raises:
+        InputError: The commit is missing, or a baseline that the change adds is damaged.
+    """
+    acceptance = Acceptance(
+        baselines=here,
+        shown=here.relative_to(root).as_posix() if here.is_relative_to(root) else str(here),
+        waivers=waivers.load(here / waivers.FILE),
+    )
+    commit = find_accepted_commit(at, root, environment)
+    if commit is None:
+        return acceptance
+    accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # Error messages show this path.
+    write_tree(commit, here, root, accepted)
+    try:
+        before = waivers.load(accepted / waivers.FILE)
+    except InputError:
+        before = ()  # The change may be the one that repairs the file.
+    return replace(
+        acceptance,
+        baselines=accepted,
+        commit=commit,
+        changes=tuple(file_changes(accepted, here)),
+        added=tuple(waiver for waiver in acceptance.waivers if waiver not in before),
+    )
+
+
+def find_accepted_commit(
+    at: str, root: Path, environment: Mapping[str, str]
+) -> AcceptedCommit | None:
+    """Find the commit whose baselines a run is compared with; None for the working tree.
+
+    `at` is a commit, `here` for none, or `auto`: in a pull or merge request, the commit that it
+    branched off from.
+
+    Raises:
+        InputError: The commit is not in the local history.
+    """
+    if at == _HERE:
+        return None
+    words, description = ["rev-parse", "--verify", "--quiet", f"{at}^{{commit}}"], at
+    if at == "auto":
+        if target := environment.get("GITHUB_BASE_REF"):
+            words = ["merge-base", "HEAD", f"origin/{target}"]
+            description = f"the merge base of HEAD and origin/{target}"
+        elif base := environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+            words[-1] = f"{base}^{{commit}}"
+            description = "the base of the merge request"
+        else:
+            return None
+    try:
+        return AcceptedCommit(git(root, *words), description)
+    except GitError as error:
+        constraint, found = f"find {description} in this clone", str(error) or "no such commit"
+        raise InputError(_OPTION, "git", constraint, found, _WAY_OUT) from error
+
+
+def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -> None:
+    """Write the plain files that a folder had at a commit into a new folder, `target`.
+
+    Raises:
+        InputError: The folder lies outside the repository of `root`, or git cannot read the commit.
+    """
+    target.mkdir(parents=True)
+    try:
+        top = Path(git(root, "rev-parse", "--show-toplevel"))
+        if not folder.resolve().is_relative_to(top):
+            way_out = f"Or read what lies there now: {_OPTION} {_HERE}"
+            raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
+        within = folder.resolve().relative_to(top).as_posix()
+        # git archive would apply the attributes of that commit, which may leave files out.
+        listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
+        for entry in listing.decode().split("\0")[:-1]:
+            about, _, name = entry.partition("\t")
+            mode, _, blob = about.split()
+            if mode.startswith("100"):
+                path = target / Path(name).relative_to(within)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(git_bytes(top, "cat-file", "blob", blob))
+    except GitError as error:
+        raise InputError(_OPTION, "git", f"read {commit.sha}", error, _WAY_OUT) from error

@@ -1,0 +1,55 @@
+"""Digests of batches: equal for equal contents."""
+
+from collections.abc import Mapping, Set
+from hashlib import blake2b
+from io import BytesIO
+from pickle import HIGHEST_PROTOCOL, Pickler
+from typing import Any, Final
+
+import numpy as np
+
+from netpipe.errors import HarnessError, describe_error
+
+_DIGEST_BYTES: Final = 16
+
+
+def digest(batch: object) -> bytes:
+    """Return 16 bytes that depend only on the contents of a batch.
+
+    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself; dicts
+    in any order of their keys; and other objects by their pickles.
+
+    Raises:
+        HarnessError: The batch holds an object that cannot be pickled, or itself.
+    """
+    contents = BytesIO()
+    pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
+    # Without a memo, a shared object is written like an equal one.
+    pickler.fast = True
+    try:
+        pickler.dump(batch)
+    except Exception as error:
+        what = f"a batch of type {type(batch).__name__} cannot be compared"
+        raise HarnessError(f"{what}: {describe_error(error)}") from error
+    return blake2b(contents.getbuffer(), digest_size=_DIGEST_BYTES).digest()
+
+
+class _ContentsPickler(Pickler):
+    """A pickler that writes the same for the same contents."""
+
+    def persistent_id(self, obj: Any) -> object:
+        """Return a replacement for an object whose pickle depends on more than its contents."""
+        if isinstance(obj, type):
+            return None
+        if hasattr(obj, "__array__"):
+            array = np.asarray(obj)
+            contents: object = array.tobytes()
+            if array.dtype.names is not None:
+                # The padding between fields is not part of the contents.
+                contents = [array[name] for name in array.dtype.names]
+            elif array.dtype.hasobject:
+                contents = array.ravel().tolist()
+            return repr(array.dtype), array.shape, contents
+        if isinstance(obj, Mapping):
+            return "dict", sorted(obj.items(), key=lambda item: repr(item[0]))
+        return ("set", sorted(map(digest, obj))) if isinstance(obj, Set) else None

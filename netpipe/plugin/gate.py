@@ -1,0 +1,259 @@
+"""The gate of a run: comparisons with baselines and another version, and missing benchmarks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from netpipe.gate import baseline
+from netpipe.gate.acceptance import Acceptance
+from netpipe.gate.baseline import Baseline
+from netpipe.gate.comparison import BaselineSessions, compare_until_decided
+from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Comparison, Outcome
+from netpipe.gate.waivers import Waiver, apply_waivers
+from netpipe.gate.work_baselines import (
+    WORK_FOLDER,
+    WorkBaseline,
+    compare_with_baselines,
+    load_work_baselines,
+    work_key,
+)
+from netpipe.gate.work_comparison import compare_work
+from netpipe.plugin.against import Against, dismiss_machine_alarm
+from netpipe.plugin.gate_results import WORK, GateResult, gated_names
+from netpipe.plugin.measurer import Measurer
+from netpipe.plugin.session_nodes import Subject
+from netpipe.results.measurement import Host, Measurement
+
+
+@dataclass
+class Selection:
+    """The tests that a run selects.
+
+    Attributes:
+        covers: Returns whether the run would have found a test of a given id.
+        timed: The ids of the tests that need a session.
+        has_benchmarks: Whether any test is to be compared, selected or not.
+    """
+
+    covers: Callable[[str], bool]
+    timed: set[str] = field(default_factory=set)
+    deselected: set[str] = field(default_factory=set)
+    has_benchmarks: bool = False
+
+    def is_removed(self, benchmark: str) -> bool:
+        """Return whether the run would have found the benchmark's test, and there is none."""
+        return benchmark not in self.timed | self.deselected and self.covers(benchmark)
+
+
+@dataclass
+class Gate:
+    """Compares what a measurer measured, and keeps the results.
+
+    Attributes:
+        notes: Lines for the summary.
+    """
+
+    measurer: Measurer
+    selection: Selection
+    acceptance: Acceptance = field(default_factory=Acceptance)
+    results: list[GateResult] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
+    _work_baselines: dict[str, tuple[WorkBaseline, ...]] = field(default_factory=dict)
+
+    @property
+    def compares(self) -> bool:
+        """Whether results are compared at all."""
+        return self.measurer.compares or bool(self.measurer.options.against)
+
+    @property
+    def adds_first_tests(self) -> bool:
+        """Whether the other version has no tests with netpipe, so that there is no comparison."""
+        return self.measurer.against is not None and self.measurer.against.has_no_tests
+
+    @property
+    def compares_nothing(self) -> bool:
+        """Whether something was to be compared, and nothing was, for whatever reason.
+
+        Metrics that were not judged do not count if a missing baseline fails, nor with a ref
+        that has any test with netpipe.
+        """
+        measurer = self.measurer
+        if not self.compares:
+            return False
+        fails = measurer.options.fail_when_missing
+        if self.results:
+            judged, unjudged = set[bool](), set[bool]()
+            for result in self.results:
+                is_judged = result.comparison.outcome not in UNJUDGED
+                (judged if is_judged else unjudged).add(result.quantity == WORK)
+            # Counts of work do not stand in for times, nor times for counts.
+            fails |= bool(measurer.options.against) and not self.adds_first_tests
+            return fails and not unjudged <= judged
+        has_measured = measurer.sessions or measurer.lints or measurer.resumes
+        is_unmeasured = bool(self.selection.timed or fails) and not has_measured
+        return is_unmeasured or self.selection.has_benchmarks or bool(self.lost_benchmarks())
+
+    def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
+        """Compare a benchmark with the other version and the baseline.
+
+        Returns the results that were judged; if none was, those of the baseline, else of the
+        duets.
+        """
+        against, against_ref = self.measurer.against, list[GateResult]()
+        if against is not None:
+            against_ref = self._compare_duets(against, benchmark, quantity, subject)
+        stored = []
+        if self.measurer.compares:
+            stored = self._compare_stored(benchmark, quantity, subject)
+        if against is not None and stored:
+            dismiss = partial(
+                dismiss_machine_alarm,
+                duets=against_ref,
+                commit=against.commit.sha,
+                baselines=self.baselines_of(stored[0].device),
+            )
+            stored = list(map(dismiss, stored))
+        return self._keep_results(against_ref, stored)
+
+    def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
+        """Compare the work of a subject as `decide` compares its times."""
+        now, against = self.measurer.count_work(test, subject), self.measurer.against
+        against_ref, stored = list[GateResult](), list[GateResult]()
+        if against is not None:
+            request = self.measurer.work_request(subject)
+            count = partial(against.count_work, subject.command, request)
+            then = self.measurer.raise_again((subject.full_key, "work against"), count)
+            label = against.commit.label
+            compared = compare_work(now, then) if then else ()
+            compared = compared or _without_baseline(f"{label} has no test {test}")
+            against_ref = self._make_results(test, WORK, compared, None, label)
+        if self.measurer.compares:
+            key = work_key(now.versions)
+            compared = compare_with_baselines(test, now, self._work_baselines_of(key))
+            compared = compared or _without_baseline(f"there is no baseline of work for {key}")
+            stored = self._make_results(test, WORK, compared, None)
+        return self._keep_results(against_ref, stored)
+
+    def baselines_of(self, key: str) -> tuple[Baseline, ...]:
+        """Return every baseline of a device key, the latest last."""
+        if key not in self._baselines:
+            self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
+        return self._baselines[key]
+
+    def lost_benchmarks(self) -> list[str]:
+        """Return the benchmarks that baselines in use hold and that no test produced."""
+        stored = set().union(*map(baseline.find_holders, self._baselines.values()))
+        counted = set().union(
+            *(held[-1].profiles for held in self._work_baselines.values() if held)
+        )
+        missing = (stored - {*self.measurer.recorded}) | (counted - {*self.measurer.recorded_work})
+        return sorted(filter(self.selection.covers, missing - self.selection.deselected))
+
+    def waiver_problems(self) -> Iterator[str]:
+        """Yield a sentence for each waiver that must be deleted, which fails the run.
+
+        Waivers of other devices than those of this run are not checked.
+        """
+        devices = {sessions[-1].device.key for sessions in self.measurer.sessions.values()}
+        devices |= {result.device for result in self.results}
+        for waiver in self.acceptance.waivers:
+            if any(map(waiver.is_for, devices)):
+                why = self._why_superfluous(waiver)
+                if why is not None:
+                    file = self.acceptance.waivers_file
+                    yield f"{file}: delete the waiver of {waiver.name}: {why}"
+
+    def _why_superfluous(self, waiver: Waiver) -> str | None:
+        if self.acceptance.today > waiver.expires:
+            return f"it expired on {waiver.expires}"
+        if self.selection.is_removed(waiver.benchmark):
+            return "there is no such benchmark"
+        results = [result for result in self.results if result.is_of(waiver)]
+        metrics = {name for result in results for name in gated_names(result.quantity)}
+        if results and waiver.metric not in metrics:
+            return "the benchmark is not held by that metric"
+        waived = [result for result in results if result.comparison.metric == waiver.metric]
+        judged = [result for result in waived if not result.comparison.why_not]
+        if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
+            device = judged[-1].device or "any host"
+            return f"without it, it is {judged[-1].comparison.outcome} on {device}"
+        return None
+
+    def _keep_results(
+        self, against_ref: list[GateResult], stored: list[GateResult]
+    ) -> list[GateResult]:
+        """Keep all results; return those that were judged, else those of the baseline."""
+        results = [*against_ref, *stored]
+        self.results += results
+        judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
+        return judged or stored or against_ref
+
+    def _compare_duets(
+        self, against: Against, benchmark: str, quantity: str, subject: Subject
+    ) -> list[GateResult]:
+        now, key = self.measurer.measure(subject)[-1], subject.full_key
+        request = self.measurer.request(subject)
+        compare = partial(against.compare, quantity, key, subject.command, request)
+        found = self.measurer.raise_again(("duets", quantity, key), compare)
+        label = against.commit.label
+        if found is None:
+            found = Comparison.without_baseline(quantity, [now], f"{label} has no test {benchmark}")
+        return self._make_results(benchmark, quantity, found.metrics or [found], now, label)
+
+    def _compare_stored(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
+        """Compare a benchmark with its baseline, in more sessions while the outcome is open."""
+        sessions = self.measurer.measure(subject)
+        now = sessions[-1]
+        baselines = self.baselines_of(now.device.key)
+        if not baselines:
+            reason = f"there is no baseline for {now.device.key}"
+            found = Comparison.without_baseline(quantity, sessions, reason)
+            return self._make_results(benchmark, quantity, [found], now)
+        holder = self._find_holder(benchmark, baselines, now.host)
+        stored, *earlier = (
+            BaselineSessions(recording.name, recording.sessions.get(benchmark, ()))
+            for recording in (holder, *baselines[: baselines.index(holder)])
+        )
+
+        def measure_again(undecided: Comparison) -> Measurement:
+            return self.measurer.measure_again(subject, f"to be sure: {undecided.open_reason}")
+
+        found, sessions = compare_until_decided(quantity, sessions, stored, earlier, measure_again)
+        self.measurer.sessions[subject.full_key] = sessions
+        return self._make_results(benchmark, quantity, found.metrics or [found], sessions[-1])
+
+    def _find_holder(self, benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline:
+        """Return the baseline to compare with, and note it if it is not the latest."""
+        latest = baselines[-1]
+        holder = baseline.find_holder(benchmark, baselines, host) or latest
+        if holder is not latest:
+            why = "was recorded on another class of host"
+            if not latest.sessions.get(benchmark):
+                why = f"does not hold {benchmark}"
+            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
+            if note not in self.notes:
+                self.notes.append(note)
+        return holder
+
+    def _work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
+        if key not in self._work_baselines:
+            folder = self.acceptance.baselines / WORK_FOLDER / key
+            self._work_baselines[key] = load_work_baselines(folder)
+        return self._work_baselines[key]
+
+    def _make_results(
+        self, benchmark: str, quantity: str, compared: Sequence[Comparison],
+        now: Measurement | None, against: str = "",
+    ) -> list[GateResult]:  # fmt: skip
+        waivers, today = self.acceptance.waivers, self.acceptance.today
+        device = now.device.key if now else ""
+        results = []
+        for alone in compared:
+            comparison, waiver = apply_waivers(waivers, alone, benchmark, device, today)
+            results.append(GateResult(benchmark, quantity, comparison, now, waiver, against))
+        return results
+
+
+def _without_baseline(reason: str) -> tuple[Comparison, ...]:
+    return (Comparison(Outcome.NO_BASELINE, "", 0.0, None, reason),)

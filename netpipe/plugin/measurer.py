@@ -1,0 +1,190 @@
+"""The measurer of a run: each subject is measured once, and again to confirm a bad verdict."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from netpipe.device.emulated_names import parse_accelerator
+from netpipe.errors import NetpipeError, OutOfTimeError
+from netpipe.gate.comparison import MAX_SESSIONS
+from netpipe.measuring.request import MeasureRequest
+from netpipe.plugin.against import Against
+from netpipe.plugin.options import Options
+from netpipe.plugin.session_nodes import Subject
+from netpipe.plugin.sessions import Jobs, LongPhases, TimeLimit, limit_s
+from netpipe.results.measurement import Finding, Measurement
+from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming.checking import ResumeReport, ResumeRequest
+from netpipe.verdict import clear
+from netpipe.verdict.decision import judge
+from netpipe.work_counts.counting import WorkRequest
+
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class Measurer:
+    """Runs the sessions of each subject, and keeps their results.
+
+    Attributes:
+        compares: Whether results are compared with baselines.
+        against: The other version, which is timed beside this one; None without one.
+        sessions: The sessions of every subject measured, by its full key.
+        recorded: The sessions behind each benchmark, by its test's id.
+    """
+
+    options: Options
+    compares: bool
+    report_progress: Callable[[str], None]
+    jobs: Jobs = field(default_factory=Jobs)
+    against: Against | None = None
+    sessions: dict[Hashable, tuple[Measurement, ...]] = field(default_factory=dict)
+    lints: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
+    profiles: dict[Hashable, WorkProfile] = field(default_factory=dict)
+    resumes: dict[Hashable, ResumeReport] = field(default_factory=dict)
+    recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    recorded_work: dict[str, WorkProfile] = field(default_factory=dict)
+    _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
+    _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
+    _benchmarked: set[Hashable] = field(default_factory=set)
+
+    @property
+    def sessions_limit_s(self) -> float:
+        """Seconds that the sessions of one subject may take in all, without duets."""
+        # One session may confirm a bad verdict, and a comparison may need more.
+        sessions = 1 + (MAX_SESSIONS if self.compares else 1)
+        if self.options.record:
+            sessions = 2 * self.options.sessions
+        return limit_s(self.options.request, sessions)
+
+    def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
+        """Return at least `wanted` sessions of a subject, measuring the missing ones."""
+        key = subject.full_key
+        sessions = self.sessions.get(key, ())
+        while len(sessions) < wanted:
+            if self.options.record and sessions and not judge(sessions[-1]).passes(sessions[-1]):
+                self.report_progress("that session cannot be a baseline: the others are left out")
+                break
+            which = f"session {len(sessions) + 1} of {wanted}"
+            confirmed = self.raise_again(key, partial(self._measure_confirmed, subject, which))
+            self.sessions[key] = sessions = (*sessions, confirmed)
+        return sessions
+
+    def measure_again(self, subject: Subject, why: str) -> Measurement:
+        """Return one more session; raise an OutOfTimeError if no time is left for it."""
+        return self._measure_once(subject, f"again, {why}")
+
+    def benchmark(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
+        """Return the sessions behind a benchmark: one, or as many as a recording takes."""
+        if self._gates and self._may_end_early(subject):
+            # Sessions that ended as soon as their verdict was clear are too short for the gate.
+            self.sessions.pop(subject.full_key, None)
+        self._benchmarked.add(subject.full_key)
+        wanted = self.options.sessions if self.options.record else 1
+        self.recorded[test] = self.measure(subject, wanted)
+        return self.recorded[test]
+
+    def lint(self, subject: Subject) -> dict[str, Any]:
+        """Return the `netpipe.lint/1` document of a subject's loader."""
+        request = replace(self.options.lint_request, accelerator=subject.accelerator)
+        lint = partial(self.jobs.lint, subject.command, request, progress=self._follow())
+        return self._run_once(self.lints, subject.key, "reading the order of the pipeline", lint)
+
+    def check_resume(self, subject: Subject) -> ResumeReport:
+        """Return what became of each state of a subject's loader."""
+        request = ResumeRequest(**self._limits_of(subject))
+        check = partial(self.jobs.check_resume, subject.command, request, self._follow())
+        return self._run_once(
+            self.resumes, subject.key, "restoring the states of the loader", check
+        )
+
+    def count_work(self, test: str, subject: Subject) -> WorkProfile:
+        """Return the work profile of a subject's loader and step."""
+
+        def count() -> WorkProfile:
+            request = self.work_request(subject)
+            return self.jobs.count_work(subject.command, request, progress=self._follow())
+
+        found = self._run_once(
+            self.profiles, subject.full_key, "counting the work of a batch", count
+        )
+        self.recorded_work[test] = found
+        return found
+
+    def work_request(self, subject: Subject) -> WorkRequest:
+        """Return the request that counts the work of this version."""
+        request = WorkRequest(**self._limits_of(subject))
+        if self.against is None or self.against.has_no_tests:
+            return request
+        return self.against.prepare().request_here(request)
+
+    def request(self, subject: Subject) -> MeasureRequest:
+        """Return the request of a session that measures."""
+        request = replace(
+            self.options.request,
+            accelerator=subject.accelerator,
+            decided_by=clear.RULE if self._may_end_early(subject) else "",
+        )
+        return replace(request, trace_name=subject.name) if request.trace else request
+
+    def raise_again(self, key: Hashable, measure: Callable[[], _Result]) -> _Result:
+        """Measure; if that failed before, raise the same error without another wait."""
+        if key in self._failures:
+            raise self._failures[key]
+        try:
+            return measure()
+        except NetpipeError as error:
+            self._failures[key] = error
+            raise
+
+    def _run_once(
+        self, found: dict[Hashable, _Result], key: Hashable, doing: str, job: Callable[[], _Result]
+    ) -> _Result:
+        if key not in found:
+            self.report_progress(doing)
+            found[key] = self.raise_again((key, doing), job)
+        return found[key]
+
+    def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
+        """Measure once, and again when the verdict is bad: the machine may have caused it."""
+        first = self._measure_once(subject, f"against {subject.accelerator}, {which}")
+        verdict = judge(first)
+        if verdict.passes(first):
+            return first
+        try:
+            second = self.measure_again(subject, f"to confirm: {verdict.message}")
+        except OutOfTimeError as error:
+            return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
+        again = judge(second).kind
+        name = "verdict-confirmed" if again == verdict.kind else "verdict-not-confirmed"
+        finding = Finding(name, f"first {verdict.kind}, then {again}")
+        return replace(second, findings=(*second.findings, finding))
+
+    def _measure_once(self, subject: Subject, description: str) -> Measurement:
+        """Measure in the time that the sessions of this subject have left."""
+        self.report_progress(f"measuring {description}")
+        limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
+        measure = partial(self.jobs.measure, subject.command, progress=self._follow())
+        return limit.run(self.request(subject), measure)
+
+    def _limits_of(self, subject: Subject) -> dict[str, Any]:
+        return {
+            "accelerator": subject.accelerator,
+            "start_limit_s": self.options.request.start_limit_s,
+            "batch_limit_s": self.options.request.batch_limit_s,
+        }
+
+    def _follow(self) -> LongPhases:
+        return LongPhases(self.report_progress)
+
+    @property
+    def _gates(self) -> bool:
+        """Whether the times of benchmarks are compared or recorded."""
+        return self.compares or bool(self.options.record or self.against)
+
+    def _may_end_early(self, subject: Subject) -> bool:
+        """Return whether only the verdict of its sessions counts, as far as is known by now."""
+        is_emulated = parse_accelerator(subject.accelerator) is not None
+        is_verdict_alone = is_emulated and subject.full_key not in self._benchmarked
+        return is_verdict_alone or not self._gates

@@ -1,0 +1,94 @@
+"""The sessions of a run: the functions that start them, their time, and messages on slow ones."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from netpipe.clock import Clock, MonotonicClock
+from netpipe.device.detection import find_device
+from netpipe.duets.parent import run_duet
+from netpipe.errors import OutOfTimeError
+from netpipe.gate.duets import Duet
+from netpipe.jobs import parent
+from netpipe.jobs.progress import Progress
+from netpipe.jobs.request import OVERTIME_S, SessionRequest
+from netpipe.results.measurement import Device, Measurement
+from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming.checking import ResumeReport, check_resume
+from netpipe.work_counts.counting import count_work
+
+# Imports, the start of the loader and the compilation of the step, for each further session.
+_START_UP_S: Final = 60.0
+
+_FIRST_MESSAGE_AFTER_S: Final = 15.0
+
+_Request = TypeVar("_Request", bound=SessionRequest)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The functions that start processes."""
+
+    measure: Callable[..., Measurement] = parent.run_measurement
+    lint: Callable[..., dict[str, Any]] = parent.run_session
+    check_resume: Callable[..., ResumeReport] = check_resume
+    count_work: Callable[..., WorkProfile] = count_work
+    run_duet: Callable[..., Duet] = run_duet
+    find_device: Callable[[], Device] = find_device
+
+
+def limit_s(request: SessionRequest, sessions: int) -> float:
+    """Return the seconds that some sessions may take in all.
+
+    One of them may use every limit of a session in full; the others share what it leaves.
+    """
+    return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _START_UP_S)
+
+
+@dataclass
+class TimeLimit:
+    """The seconds that sessions may take in all."""
+
+    limit_s: float
+    clock: Clock = field(default_factory=MonotonicClock)
+    _spent_s: float = 0.0
+    _longest_s: float = 0.0
+
+    def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
+        """Run a session, or several at once: `measure` gets the request limited to the time left.
+
+        Raises:
+            OutOfTimeError: Less time is left than the longest call took.
+        """
+        left_s = self.limit_s - self._spent_s
+        if left_s < max(self._longest_s, 1.0):
+            raise OutOfTimeError(
+                f"no more sessions: {self._spent_s:.0f} of at most {self.limit_s:.0f} s are over"
+            )
+        started_s = self.clock()
+        try:
+            return measure(replace(request, time_left_s=left_s))
+        finally:
+            took_s = self.clock() - started_s
+            self._spent_s += took_s
+            self._longest_s = max(self._longest_s, took_s)
+
+
+class LongPhases:
+    """Tells the user about a phase of a session whose length is unknown, if it takes long."""
+
+    def __init__(self, report: Callable[[str], None], clock: Clock | None = None) -> None:
+        self._report = report
+        self._clock = clock or MonotonicClock()
+        self._doing = ""
+        self._since_s = self._next_s = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        """Receive the progress of the session."""
+        now_s = self._clock()
+        if progress.doing != self._doing:
+            self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S
+        elif not progress.of_s and now_s - self._since_s >= self._next_s:
+            self._next_s *= 2
+            self._report(", ".join(filter(None, (progress.doing, progress.detail))))

@@ -1,0 +1,216 @@
+"""The assertions of performance tests. Their failure messages contain the figures."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import chain
+from math import inf, isinf
+from typing import Any, Final
+
+from netpipe.errors import (
+    InconclusiveError,
+    MisuseError,
+    PipelineElementsError,
+    PipelineOrderError,
+    PipelineTooSlowError,
+)
+from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.units import format_metric, format_ratio_interval, format_seconds_interval
+from netpipe.results.work_profile import WorkProfile
+from netpipe.resuming.checking import ResumeReport
+from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.quantities import EPSILON
+
+_FOOTPRINT: Final = ("first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a pipeline: its headroom is at least, all other figures are at most these."""
+
+    headroom: float = 1.0
+    stall_fraction: float = EPSILON
+    first_batch_s: float = inf
+    peak_pss_bytes: float = inf
+    growth_bytes_per_batch: float = inf
+
+    def __post_init__(self) -> None:
+        """Check the limits; raise a MisuseError if one is not a number or out of range."""
+        for field in fields(self):
+            value, end = getattr(self, field.name), 1.0 if field.name == "stall_fraction" else inf
+            is_number = isinstance(value, int | float) and 0 <= value < end
+            if not is_number and value != field.default:
+                raise MisuseError(
+                    f"the limit {field.name} must be a number from 0 to below {end:g}; found "
+                    f"{value!r}"
+                )
+
+
+def expect_footprint(measurement: Measurement, limits: Limits) -> None:
+    """Assert that the first batch and the memory keep their limits.
+
+    The other expectations with limits assert it too, so that each limit is judged.
+
+    Raises:
+        PipelineTooSlowError: A figure, or its whole interval, exceeds its limit.
+        InconclusiveError: Its interval contains the limit, or it was not measured.
+    """
+    __tracebackhide__ = True
+    for name in _FOOTPRINT:
+        write = partial(format_metric, name)
+        limit, found = getattr(limits, name), getattr(measurement, name)
+        if limit == inf:
+            continue
+        ends = (found.low, found.high) if isinstance(found, Interval) else (found, found)
+        if found is None or isinf(ends[1]):
+            raise InconclusiveError(f"inconclusive: {name} was not measured in enough rounds")
+        value = " to ".join(dict.fromkeys(map(write, ends)))
+        grows = measurement.growing_process
+        where = f"; the memory of {grows} grows most" if grows and name != "first_batch_s" else ""
+        message = f"{name} is {value}, at most {write(limit)} asked for{where}"
+        if ends[0] > limit:
+            raise PipelineTooSlowError(message)
+        if ends[1] > limit:
+            raise InconclusiveError(f"inconclusive: {message}")
+
+
+def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
+    """Assert that loading a batch takes less time than the step on resident batches.
+
+    Raises:
+        PipelineTooSlowError: It takes longer.
+        InconclusiveError: The interval contains the limit, or the measurement is not valid.
+    """
+    __tracebackhide__ = True
+    headroom = measurement.headroom
+    load = format_seconds_interval(measurement.load_s_per_batch)
+    step = format_seconds_interval(measurement.step_s)
+    message = (
+        f"loading a batch takes {load}, the synthetic step {step}: headroom "
+        f"{format_ratio_interval(headroom)}, at least {limits.headroom:.2f} asked for"
+    )
+    if headroom.high < limits.headroom:
+        raise PipelineTooSlowError(f"loader too slow: {message}")
+    if headroom.low < limits.headroom:
+        raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
+    if not (measurement.drained and measurement.within_epochs and measurement.batch_bytes):
+        raise InconclusiveError(judge(measurement).message)
+    expect_footprint(measurement, limits)
+
+
+def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
+    """Assert that the real step takes no longer than the step on resident batches.
+
+    On a CPU device, which shares its cores with the loader, only the verdict counts.
+
+    Raises:
+        PipelineTooSlowError: Training waits; the message says why.
+        InconclusiveError: The measurement leaves it open.
+    """
+    __tracebackhide__ = True
+    verdict = judge(measurement)
+    explanation = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
+    if verdict.kind is VerdictKind.INCONCLUSIVE:
+        raise InconclusiveError(explanation)
+    if not verdict.passes(measurement):
+        raise PipelineTooSlowError(explanation)
+    if measurement.device.shares_host_cores:
+        expect_footprint(measurement, limits)
+        return
+    stall = measurement.stall_fraction
+    at_most = f"at most {limits.stall_fraction:.2f} asked for"
+    asked = f"stall fraction {format_ratio_interval(stall)}, {at_most}"
+    if stall.low > limits.stall_fraction:
+        raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
+    if stall.median > limits.stall_fraction:
+        raise InconclusiveError(f"inconclusive: {asked}\n{explanation}")
+    expect_footprint(measurement, limits)
+
+
+@dataclass(frozen=True)
+class CountedWork:
+    """The work of a loader and a step for a batch; `compare` fails the test if it rose."""
+
+    profile: WorkProfile
+    compare: Callable[[], None]
+
+
+def expect_no_more_work(work: CountedWork) -> None:
+    """Assert that a batch takes no more calls, allocations, elements or bytes than before.
+
+    They are compared with the baseline of work, with the ref of --netpipe-against, or with both. A
+    failure names each kind that rose, and the function or stage that causes it.
+    """
+    __tracebackhide__ = True
+    work.compare()
+
+
+def expect_exact_resume(report: ResumeReport) -> None:
+    """Assert that a loader goes on from each of its states with exactly the batches that follow.
+
+    Raises:
+        PipelineElementsError: Other batches followed; the message has a line for each state.
+        InconclusiveError: Runs without interruption differ too, or all batches are equal.
+    """
+    __tracebackhide__ = True
+    if report.differs:
+        raise PipelineElementsError(f"the loader does not go on exactly:\n{report}")
+    if not report.restored:
+        raise InconclusiveError(str(report))
+
+
+def expect_complete_epoch(
+    shards: Iterable[Iterable[Any]],
+    elements: int,
+    key: Callable[[Any], Iterable[Hashable]] | None = None,
+    before: Iterable[Any] = (),
+) -> None:
+    """Assert that the shards of an epoch have each element once, and equally many batches.
+
+    Args:
+        shards: The loader of each shard, which ends with the epoch.
+        elements: The number of different elements.
+        key: Returns the names of a batch's elements; by default a digest of each row.
+        before: The batches before the shards were restored, from any number of shards.
+
+    Raises:
+        PipelineElementsError: An element is missing or repeated, or a shard is longer.
+    """
+    __tracebackhide__ = True
+    name = key or _digest_rows
+    batches, seen = list[int](), Counter(chain.from_iterable(map(name, before)))
+    for shard in shards:
+        names = list(map(name, shard))
+        batches.append(len(names))
+        seen.update(chain(*names))
+    repeats = seen.total() - len(seen)
+    if len(seen) != elements or repeats or len(set(batches)) > 1:
+        raise PipelineElementsError(
+            f"an epoch must have {elements} elements once, and equally many batches on each shard; "
+            f"found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, and "
+            f"{', '.join(map(str, batches))} batches"
+        )
+
+
+def _digest_rows(batch: Any) -> Iterable[bytes]:
+    import jax
+
+    from netpipe.grain_access.batch_digests import digest
+
+    return map(digest, zip(*jax.tree_util.tree_leaves(batch), strict=True))
+
+
+def expect_order(lint: Mapping[str, Any]) -> None:
+    """Assert that a `netpipe.lint/1` document has no error; else raise a PipelineOrderError."""
+    __tracebackhide__ = True
+    lines = []
+    for finding in lint["findings"]:
+        if finding["severity"] == "error":
+            made_at = dict.fromkeys(lint["graph"][node]["made_at"] for node in finding["nodes"])
+            lines.append(f"order: {finding['rule']}: {finding['message']}")
+            notes = {**finding, "at": ", ".join(filter(None, made_at))}
+            lines += [f"{word}: {notes[word]}" for word in ("at", "cost", "fix") if notes[word]]
+    if lines:
+        raise PipelineOrderError("\n".join(lines))

@@ -1,0 +1,78 @@
+"""Choices of the pipeline's settings, as `netpipe throughput` measures and compares them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netpipe.workload.config import PipelineConfig
+from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
+
+if TYPE_CHECKING:
+    import grain
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The pipeline on some data, with one choice of its settings: a `throughput.Subject`."""
+
+    data: Path
+    pipeline: PipelineConfig
+
+    @property
+    def label(self) -> str:
+        """Its settings, in short."""
+        workers = self.pipeline.workers
+        return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
+
+    @property
+    def words(self) -> list[str]:
+        """The arguments of the session that measures it."""
+        target, arguments = f"{__name__}:load", [str(self.data), asdict(self.pipeline)]
+        return ["--target", target, "--arguments", json.dumps(arguments)]
+
+    @property
+    def settings(self) -> dict[str, str | int | None]:
+        """Its settings in the document of its throughput."""
+        names = ("batch_size", "workers", "sequence_length")
+        return {"loader": None, **{name: getattr(self.pipeline, name) for name in names}}
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of one waiting batch; workers hold the sequences that it is made from."""
+        pipeline = self.pipeline
+        per_token = SEQUENCE_BYTES_PER_TOKEN if pipeline.workers else BATCH_BYTES_PER_TOKEN
+        return per_token * pipeline.batch_size * pipeline.sequence_length
+
+    @property
+    def finished_bytes(self) -> int:
+        """Approximate bytes of all its batches that wait."""
+        pipeline = self.pipeline
+        return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
+
+    def with_workers(self, workers: int) -> "Combination":
+        """Return the same with another number of workers."""
+        return replace(self, pipeline=replace(self.pipeline, workers=workers))
+
+
+def combinations(
+    data: Path, pipeline: PipelineConfig, batch_sizes: Sequence[int], workers: Sequence[int]
+) -> list[Combination]:
+    """Return every batch size with every number of workers, on endless data.
+
+    An empty sequence stands for the pipeline's own setting.
+    """
+    choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
+    return [
+        Combination(data, replace(pipeline, batch_size=size, workers=count, epochs=None))
+        for size, count in dict.fromkeys(choices)
+    ]
+
+
+def load(data: str, pipeline: Mapping[str, Any]) -> "grain.IterDataset":
+    """Return the loader of a combination, in the session that measures it."""
+    from netpipe.workload.pipeline import build
+
+    return build(Path(data), PipelineConfig(**pipeline))

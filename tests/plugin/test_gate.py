@@ -1,0 +1,171 @@
+"""The gate of a run, without pytest: what it compares, misses, and finds superfluous."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.gate.acceptance import Acceptance
+from netpipe.gate.baseline import Baseline
+from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.waivers import Waiver
+from netpipe.plugin.against import dismiss_machine_alarm
+from netpipe.plugin.gate import Gate, Selection
+from netpipe.plugin.gate_results import WORK, GateResult
+from netpipe.plugin.measurer import Measurer
+from netpipe.plugin.options import Options
+from netpipe.plugin.session_nodes import Subject
+from netpipe.plugin.sessions import Jobs
+from netpipe.results.measurement import Measurement
+from tests.plugin.recorded import CPU, costly, recorded
+
+TEST = "test_perf.py::test_load_time"
+SUBJECT = Subject(("key",), "auto", ["command"], TEST)
+TODAY = date(2026, 11, 25)
+WAIVER = Waiver(TEST, "load_cpu_ratio", 1.6, "why", date(2026, 12, 31))
+
+
+def gated(
+    *coming: Measurement,
+    baselines: Sequence[Baseline] = (),
+    waivers: Sequence[Waiver] = (),
+    **options: Any,
+) -> Gate:
+    """Return a gate whose sessions measure these, and that has read such baselines."""
+    sessions = list(coming)
+    jobs = Jobs(measure=lambda *_, **__: sessions.pop(0))
+    measurer = Measurer(Options(**options), True, lambda _: None, jobs)
+    acceptance = Acceptance(waivers=tuple(waivers), today=TODAY)
+    gate = Gate(measurer, Selection(lambda name: name.startswith("test_perf.py")), acceptance)
+    gate.selection.timed = {TEST}
+    gate._baselines[CPU.key] = tuple(baselines)  # instead of files
+    return gate
+
+
+def stored(*benchmarks: str, number: int = 1) -> Baseline:
+    """Return a baseline of three equal sessions of each benchmark."""
+    sessions = dict.fromkeys(benchmarks or [TEST], (recorded(),) * 3)
+    return Baseline(Path(f"{CPU.key}/{number:04}_a.json"), "2026-11-20T03:04", "abc", sessions)
+
+
+def decide(gate: Gate) -> dict[str, Outcome]:
+    """Benchmark the load time and compare it; return the outcome of each metric."""
+    gate.measurer.benchmark(TEST, SUBJECT)
+    results = gate.decide(TEST, "load_s_per_batch", SUBJECT)
+    return {result.comparison.metric: result.comparison.outcome for result in results}
+
+
+def test_a_regression_needs_a_second_session() -> None:
+    """It is compared with the baseline, and kept among the results."""
+    gate = gated(costly(), costly(), baselines=[stored()])
+    assert decide(gate)["load_cpu_ratio"] is Outcome.REGRESSED
+    assert len(gate.measurer.sessions[SUBJECT.full_key]) == 2
+    assert {result.benchmark for result in gate.results} == {TEST}
+
+
+def test_a_device_without_a_baseline_is_named() -> None:
+    """The outcome is NO_BASELINE, and fails nothing by itself."""
+    gate = gated(recorded())
+    assert decide(gate) == {"": Outcome.NO_BASELINE}
+    assert CPU.key in gate.results[0].comparison.reason
+    assert not gate.results[0].fails
+
+
+def test_an_older_baseline_holds_what_the_latest_lacks() -> None:
+    """The benchmark is compared with the latest baseline that holds it, with one note."""
+    gate = gated(recorded(), baselines=[stored(), stored("test_perf.py::test_b", number=2)])
+    assert decide(gate)["load_cpu_ratio"] is Outcome.PASS
+    decide(gate)
+    assert gate.notes == [f"0002_a.json does not hold {TEST}: {TEST} is compared with 0001_a.json"]
+
+
+def test_lost_benchmarks() -> None:
+    """They are in a baseline, covered by the run, neither produced nor deselected."""
+    names = ["test_perf.py::test_b", "test_perf.py::test_c", "test_other.py::test_d"]
+    gate = gated(recorded(), baselines=[stored(TEST, *names)])
+    gate.selection.deselected = {"test_perf.py::test_c"}
+    gate.measurer.benchmark(TEST, SUBJECT)
+    assert gate.lost_benchmarks() == ["test_perf.py::test_b"]
+
+
+def result(quantity: str, outcome: Outcome) -> GateResult:
+    """Return a result of one metric."""
+    return GateResult(TEST, quantity, Comparison(outcome, "", 1.0, None, ""), None)
+
+
+@pytest.mark.parametrize(
+    ("fails", "outcomes", "nothing"),
+    [
+        (True, [("step_s", Outcome.PASS)], False),
+        (True, [("step_s", Outcome.NOT_COMPARED)], True),
+        (False, [("step_s", Outcome.NOT_COMPARED)], False),
+        (True, [("step_s", Outcome.NO_BASELINE), ("step_s", Outcome.PASS)], False),
+        (True, [("step_s", Outcome.NO_BASELINE), (WORK, Outcome.PASS)], True),
+        (True, [(WORK, Outcome.NO_BASELINE), ("step_s", Outcome.PASS)], True),
+        (False, [], True),
+    ],
+)
+def test_a_run_that_judged_nothing(
+    fails: bool, outcomes: list[tuple[str, Outcome]], nothing: bool
+) -> None:
+    """Times and counts of work do not stand in for each other."""
+    gate = gated(fail_when_missing=fails)
+    gate.results = [result(*each) for each in outcomes]
+    assert gate.compares_nothing is nothing
+
+
+@pytest.mark.parametrize(
+    ("measured", "changes", "why"),
+    [
+        (costly(), {}, None),
+        (costly(), {"expires": date(2026, 11, 24)}, "it expired on 2026-11-24"),
+        (recorded(), {}, "without it, it is PASS on cpu-testing-4"),
+        (recorded(load_cpu_ratio=1.0), {}, "without it, it is IMPROVED on cpu-testing-4"),
+        (costly(), {"metric": "step_s"}, "the benchmark is not held by that metric"),
+        (costly(), {"benchmark": "test_perf.py::test_gone"}, "there is no such benchmark"),
+        (costly(), {"benchmark": "test_other.py::test_a"}, None),
+        (recorded(), {"device": "h200"}, None),
+        (recorded(), {"device": "h200", "expires": date(2026, 11, 24)}, None),
+    ],
+)
+def test_superfluous_waivers(
+    measured: Measurement, changes: dict[str, Any], why: str | None
+) -> None:
+    """A waiver that expired, that nothing needs or that fits nothing must go."""
+    waiver = replace(WAIVER, **changes)
+    gate = gated(measured, measured, baselines=[stored()], waivers=[waiver])
+    decide(gate)
+    problem = f"baselines/waivers.toml: delete the waiver of {waiver.name}: {why}"
+    assert list(gate.waiver_problems()) == ([problem] if why else [])
+
+
+def test_a_waived_regression_does_not_fail() -> None:
+    """Its outcome stays REGRESSED."""
+    gate = gated(costly(), costly(), baselines=[stored()], waivers=[WAIVER])
+    assert decide(gate)["load_cpu_ratio"] is Outcome.REGRESSED
+    assert not any(found.fails for found in gate.results)
+
+
+@pytest.mark.parametrize(
+    ("changes", "base", "duet", "outcome"),
+    [
+        ({}, "0001_a.json", Outcome.PASS, Outcome.NOT_COMPARED),
+        ({}, "0001_a.json", Outcome.REGRESSED, Outcome.REGRESSED),
+        ({}, "0002_b.json", Outcome.PASS, Outcome.REGRESSED),
+        ({"dirty": True}, "0001_a.json", Outcome.PASS, Outcome.REGRESSED),
+        ({"commit": "def"}, "0001_a.json", Outcome.PASS, Outcome.REGRESSED),
+    ],
+    ids=["machine", "code", "another baseline", "changed tree", "another commit"],
+)
+def test_duets_with_the_commit_of_a_baseline_dismiss_its_alarm(
+    changes: dict[str, Any], base: str, duet: Outcome, outcome: Outcome
+) -> None:
+    """The machine has changed if the commit of that baseline is as slow now."""
+    alarm = Comparison(Outcome.REGRESSED, "step_s", 3.0, 1.0, "why", baseline=f"{CPU.key}/{base}")
+    beside = Comparison(duet, "step_s", 3.0, 3.0, "why")
+    both = [GateResult(TEST, "step_s", found, recorded()) for found in (alarm, beside)]
+    found = dismiss_machine_alarm(both[0], both[1:], "abc", [replace(stored(), **changes)])
+    assert found.comparison.outcome is outcome
