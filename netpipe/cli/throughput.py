@@ -15,7 +15,7 @@ from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
-    from netpipe.throughput.report import Throughput
+    from netpipe.throughput.document import Throughput
     from netpipe.throughput.sessions import Subject
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
@@ -219,7 +219,7 @@ def _try_workers(
 def _measure(
     selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
 ) -> "Throughput":
-    from netpipe.throughput.report import Against, Throughput
+    from netpipe.throughput.document import Against, Throughput
     from netpipe.throughput.sessions import (
         Subject,
         Target,
@@ -255,7 +255,8 @@ def _measure(
 def _print(measured: "Throughput", as_json: bool) -> None:
     from netpipe.device.detection import find_device, installed_versions
     from netpipe.device.host import this_host
-    from netpipe.throughput.report import remarks, throughput_document, throughput_table
+    from netpipe.reporting.throughput_table import remarks, throughput_table
+    from netpipe.throughput.document import throughput_document
 
     if as_json:
         print_json(throughput_document(measured, find_device(), this_host(), installed_versions()))
