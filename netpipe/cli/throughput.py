@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--data", type=path_type, metavar="DIR",
-    help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
+    help="Prepared data (default: NETPIPE_DATA, or the embedded data set, generated "
     "once into your cache folder).",
 )  # fmt: skip
 @click.option(
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers", metavar="N,..",
-    help="Worker processes, 0 for none; several values are compared. auto: the smallest number "
-    "that loads as fast as any, found by short trials.",
+    help="Worker processes, 0 for none; several values are compared. auto finds the "
+    "smallest number that loads as fast as any, by short trials.",
 )  # fmt: skip
 @click.option(
     "--memory-budget", metavar="BYTES",
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds", type=click.FloatRange(0, inf, min_open=True, max_open=True), default=4.0,
     show_default=True,
-    help="Seconds of steady state that each run measures.",
+    help="Seconds of steady state in each run.",
 )  # fmt: skip
 @click.option(
     "--against", type=target_type, metavar="TARGET",
-    help="Another loader to compare with: both run at the same time, and take turns.",
+    help="Another loader to compare with; both run at the same time and take turns.",
 )  # fmt: skip
 @click.option(
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
