@@ -10,11 +10,11 @@ class NetpipeError(Exception):
 
 
 class InputError(NetpipeError):
-    """A file, a folder or a setting is not what it must be.
+    """A file, a folder or a setting violates a constraint.
 
     Args:
         where: The file, folder or option that holds the value.
-        field: The column, key or aspect of it that is wrong.
+        field: The wrong column, key or aspect.
         constraint: Follows "must".
         way_out: What the user can do about it, as a sentence.
     """
@@ -22,7 +22,7 @@ class InputError(NetpipeError):
     def __init__(
         self, where: object, field: str, constraint: str, found: object, way_out: str = ""
     ) -> None:
-        # A worker process is sent the class and these arguments.
+        # Pickling, as for a worker process, keeps only the class and these arguments.
         super().__init__(where, field, constraint, found, way_out)
         self.where = where
         self.field = field
@@ -36,11 +36,11 @@ class InputError(NetpipeError):
 
 
 class HarnessError(NetpipeError):
-    """The harness cannot measure, or cannot go on."""
+    """The harness cannot measure."""
 
 
 class MisuseError(HarnessError):
-    """A loader, a step, a loop or a setting is not what the harness needs."""
+    """A loader, a step, a loop or a setting is unsuitable."""
 
 
 class LoaderEndedError(MisuseError):
@@ -52,11 +52,11 @@ class SessionError(HarnessError):
 
 
 class OutOfTimeError(SessionError):
-    """The time that several sessions share is over."""
+    """The time limit of several sessions is reached."""
 
 
 class NoSuchTestError(SessionError):
-    """The test that a session was to measure does not exist."""
+    """The test of a session does not exist."""
 
 
 class HangError(SessionError):
@@ -64,15 +64,15 @@ class HangError(SessionError):
 
 
 class LoaderFailedError(SessionError):
-    """A loader raised an exception instead of a batch; that exception is the cause."""
+    """A loader raised an exception, which is the cause, instead of a batch."""
 
 
 class PipelineTooSlowError(NetpipeError, AssertionError):
-    """A measured pipeline misses the limits of its test. This is no error of the harness."""
+    """A measured pipeline misses the limits of its test; the harness works."""
 
 
 class PipelineOrderError(NetpipeError, AssertionError):
-    """The transforms of a pipeline are in an order that costs speed or data."""
+    """The order of a pipeline's transforms costs speed or data."""
 
 
 class PipelineElementsError(NetpipeError, AssertionError):
@@ -80,14 +80,14 @@ class PipelineElementsError(NetpipeError, AssertionError):
 
 
 class InconclusiveError(NetpipeError):
-    """A measurement does not decide its test, which has neither passed nor failed."""
+    """A measurement does not decide its test, which neither passes nor fails."""
 
 
 def describe_error(error: BaseException) -> str:
     """Return the type and the text of an exception whose class may be the user's."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  # __str__ is the user's code too
+    except Exception:  # noqa: BLE001  # __str__ may be the user's code
         text = "<its text cannot be read>"
     text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
     return f"{type(error).__name__}: {text}"

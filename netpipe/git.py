@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-# git sets them for its hooks; they override the folder.
+# git sets these for its hooks; they would override the folder.
 _HOOK_VARIABLES: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 class GitError(Exception):
-    """git refused; the message is its own."""
+    """git failed; the message is git's own."""
 
 
 def git(folder: Path, *words: str) -> str:
@@ -19,7 +19,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def git_bytes(folder: Path, *words: str) -> bytes:
-    """Run git in a folder and return its output as it is; raise a GitError as `git` does."""
+    """Run git in a folder and return its raw output; raise a GitError as `git` does."""
     environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     command = ["git", "-C", str(folder), *words]
     try:

@@ -6,7 +6,7 @@ Commands take `netpipe.maxtext:loader CONFIG.yml key=value`, Python `partial(loa
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Final
@@ -76,16 +76,6 @@ def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[
     return state, run
 
 
-def __getattr__(name: str) -> Callable[[], Any]:
-    """Return the factory of a target with a configuration."""
-    function, *words = shlex.split(name)
-    if not words or function not in ("loader", "dataset", "step"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Importing MaxText takes seconds, which do not count as the loader's start.
-    _configure(*words)
-    return partial(globals()[function], *words)
-
-
 @cache
 def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
     """Return a configuration and its mesh, both as MaxText's train command makes them."""
@@ -116,6 +106,11 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
         found = shorten(describe_error(cause), width=300)  # the whole text may list every key
         where, way_out = shlex.join([config, *overrides]), "Its configs/base.yml has all keys"
         raise InputError(where, "configuration", "suit MaxText", found, way_out) from error
+
+
+# Importing MaxText takes seconds, so a process does it before it starts the loader.
+for _factory in (loader, dataset, step):
+    vars(_factory)["netpipe_prepare"] = _configure
 
 
 def _reorder(iterator: Any, config: Any, mesh: Any) -> Any:

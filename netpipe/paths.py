@@ -1,4 +1,4 @@
-"""Words that a user gives as paths, and that may be no paths."""
+"""Checks of the words that a user gives as paths."""
 
 import os
 from errno import ELOOP, ENAMETOOLONG
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def find_path_problem(word: str) -> str:
-    """Return the constraint, following "must", that a word violates as a path; "" if it is one."""
+    """Return the constraint on paths, following "must", that a word violates; "" for a path."""
     if not word:
         return "not be empty"
     try:
         word.encode()
         os.lstat(word)
-    except ValueError:  # UnicodeEncodeError, for bytes that are no text, is one too
+    except ValueError:  # also a UnicodeEncodeError, for bytes that are not text
         return "be UTF-8 without NUL characters"
     except OSError as error:
         if error.errno in (ENAMETOOLONG, ELOOP):
@@ -21,5 +21,5 @@ def find_path_problem(word: str) -> str:
 
 
 def exists(path: Path | str) -> bool:
-    """Return whether a word names a file or a folder; others raise OSError from `Path.exists`."""
+    """Return whether a word names a file or a folder; `Path.exists` raises OSError for others."""
     return not find_path_problem(str(path)) and Path(path).exists()

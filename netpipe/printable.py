@@ -1,22 +1,22 @@
-"""Text from outside (names, messages, source lines), before it is shown anywhere."""
+"""Makes text from outside (names, messages, source lines) safe to show."""
 
 import re
 from typing import Final
 
-# Characters that XML and UTF-8 do not allow, that a terminal acts on (a carriage return overwrites
-# the line), and that reverse the text after them.
+# XML or UTF-8 forbids these characters, a terminal acts on them (a carriage return overwrites the
+# line), or they reverse the text after them.
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-# GitHub Actions executes such lines of a log: ::error::, and the older ##[error].
+# GitHub Actions executes such lines of a log: ::error:: and the older ##[error].
 _LOG_COMMAND: Final = re.compile(r"(?m)^(\s*)(::|##\[)")
 
 
 def make_printable(text: str) -> str:
-    """Replace the characters of a text that terminals, XML or UTF-8 cannot show as they are."""
+    """Replace characters that terminals, XML or UTF-8 cannot show."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def make_loggable(text: str) -> str:
-    """Make a text printable, and keep its lines from being commands to GitHub Actions."""
+    """Make a text printable, and disarm lines that GitHub Actions would execute."""
     return _LOG_COMMAND.sub(r"\1\\\2", make_printable(text))

@@ -13,6 +13,7 @@ from netpipe.jobs.request import REQUEST_VARIABLE
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
+    from netpipe.jobs import targets
     from netpipe.linting.linter import LintReport
     from netpipe.results.measurement import Measurement
     from netpipe.results.work_profile import WorkProfile
@@ -25,7 +26,7 @@ _WAY_OUT: Final = "Define it at the top level of a file, or give 'path/to/file.p
 
 
 class MeasureSettings(TypedDict, total=False):
-    """Settings of `netpipe.measuring.request.MeasureRequest`; times are in seconds."""
+    """Settings of `netpipe.measuring.measure_request.MeasureRequest`; times are in seconds."""
 
     budget_s: float
     batch_limit_s: float
@@ -36,7 +37,7 @@ class MeasureSettings(TypedDict, total=False):
 
 
 class LintSettings(TypedDict, total=False):
-    """Settings of `netpipe.linting.request.LintRequest`; times are in seconds."""
+    """Settings of `netpipe.linting.lint_request.LintRequest`; times are in seconds."""
 
     intent: str
     proves: bool
@@ -96,18 +97,18 @@ def measure(
             accelerator.
         SessionError: The loader or the step failed, or hung.
     """
-    from netpipe.jobs.parent import run_measurement
-    from netpipe.measuring.child import child_command
-    from netpipe.measuring.request import MeasureRequest
-    from netpipe.verdict import clear
+    from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
+    from netpipe.measuring.measure_request import MeasureRequest
     from netpipe.verdict.decision import judge
     from netpipe.verdict.document import measurement_document
 
     _refuse_held_accelerator(accelerator)
-    command = child_command(_name(loader), step and _name(step), loop and _name(loop))
+    targets = _name_targets(loader=loader, step=step, loop=loop)
     settings.setdefault("budget_s", 20.0)
-    request = MeasureRequest(accelerator=accelerator, decided_by=clear.RULE, **settings)
-    measured = run_measurement(command, request)
+    request = MeasureRequest(
+        targets=targets, accelerator=accelerator, stopping_rule="clear", **settings
+    )
+    measured = run_measurement(CHILD_COMMAND, request)
     return Result(measured, measurement_document(measured, judge(measured)))
 
 
@@ -116,14 +117,14 @@ def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport
 
     Settings that are left out are those of pyproject.toml. Errors are those of `measure`.
     """
-    from netpipe.jobs.parent import run_session
+    from netpipe.jobs.parent import CHILD_COMMAND, run_session
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.measuring.targets import targets_command
 
-    request = replace(read_lint_settings(Path.cwd()), **settings)
-    command = targets_command("netpipe.linting.child", _name(loader))
-    document = run_session(command, request)
+    request = replace(
+        read_lint_settings(Path.cwd()), targets=_name_targets(loader=loader), **settings
+    )
+    document = run_session(CHILD_COMMAND, request)
     return Result(parse_report(document), document)
 
 
@@ -142,12 +143,12 @@ def diagnose(
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.measuring.request import MeasureRequest
+    from netpipe.measuring.measure_request import MeasureRequest
 
     _refuse_held_accelerator(accelerator)
     settings.setdefault("budget_s", 60.0)
-    request = MeasureRequest(accelerator=accelerator, **settings)
-    asked = DiagnosisRequest(_name(loader), step and _name(step), loop and _name(loop), request)
+    targets = _name_targets(loader=loader, step=step, loop=loop)
+    asked = DiagnosisRequest(MeasureRequest(targets=targets, accelerator=accelerator, **settings))
     linting = read_lint_settings(Path.cwd())
     found = run_diagnosis(asked, linting.silences, linting.intent)
     return Result(found, found.to_document())
@@ -160,14 +161,25 @@ def work(
 
     Errors are those of `measure`.
     """
-    from netpipe.measuring.targets import targets_command
+    from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.work_counts.counting import WorkRequest, count_work
 
     if step is not None:
         _refuse_held_accelerator("auto")
-    command = targets_command("netpipe.work_counts.child", _name(loader), step and _name(step))
-    profile = count_work(command, WorkRequest(**settings))
+    request = WorkRequest(targets=_name_targets(loader=loader, step=step), **settings)
+    profile = count_work(CHILD_COMMAND, request)
     return Result(profile, profile.to_document())
+
+
+def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":
+    """Return the targets of a request, by role.
+
+    Raises:
+        MisuseError: A child process would not find a factory, or this process is such a child.
+    """
+    from netpipe.jobs.targets import name_targets
+
+    return name_targets(**{role: made and _name(made) for role, made in factories.items()})
 
 
 def _name(target: Target) -> str:

@@ -1,5 +1,6 @@
-"""Exceptions instead of the signals that end a process, so that it cleans up first."""
+"""Signals that end a process: as exceptions, so that it cleans up, and when its parent ends."""
 
+import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -7,6 +8,8 @@ from contextlib import contextmanager
 from typing import Final
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of the kernel's prctl.h
+_prctl: Final = ctypes.CDLL(None).prctl
 
 
 @contextmanager
@@ -15,8 +18,8 @@ def signals_as_errors(
 ) -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into the exception that `make_error` returns for their number.
 
-    The signal is ignored if it returns None. This does nothing outside the main thread, and nothing
-    for a signal that is ignored, as under nohup, or that already has a handler.
+    A signal is ignored if `make_error` returns None. Signals that are ignored (nohup) or handled
+    already stay as they are, and so do all signals outside the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     taken = [each for each in _ENDING if is_main and signal.getsignal(each) is signal.SIG_DFL]
@@ -26,7 +29,7 @@ def signals_as_errors(
     def end(number: int, _: object) -> None:
         nonlocal is_ending
         if not is_ending and (error := make_error(number)):
-            is_ending = True  # A second error would end the cleaning up.
+            is_ending = True  # A second error would interrupt the cleanup.
             raise error
 
     for each in taken:
@@ -37,3 +40,8 @@ def signals_as_errors(
         for each in taken:
             if signal.getsignal(each) is end:
                 signal.signal(each, signal.SIG_DFL)
+
+
+def signal_when_parent_ends(number: int) -> None:
+    """Have the kernel send this process a signal when its parent ends, even if that is killed."""
+    _prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(number))

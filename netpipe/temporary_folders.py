@@ -1,6 +1,6 @@
 """Temporary folders, which a later run removes if their process was killed.
 
-Each is locked by its process; the kernel releases the lock when the process dies.
+A process locks its folders; the kernel releases the locks when it dies.
 """
 
 import fcntl
@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-# The suffix sets them apart from a user's folders, and from those of earlier versions of netpipe,
-# which are not locked.
+# The suffix tells them from the user's folders.
 _SUFFIX: Final = ".tmp"
 OWN_NAME: Final = re.compile(r"\.?netpipe-[a-z]+-[a-z0-9_]{8}\.tmp")
 """Matches the name of every temporary folder."""
@@ -26,9 +25,8 @@ _locks: set[int] = set()  # descriptors of folders that this process has locked
 def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]:
     """Yield a new folder, which only this user can read, and remove it at the end.
 
-    It lies in the system's folder for temporary files, or hidden in the folder `beside`. What
-    killed processes left there is removed first. The purpose, in lower-case letters, becomes part
-    of the name.
+    It lies in the system's folder for temporary files, or hidden in the folder `beside`. Folders of
+    killed processes are removed first. The purpose, in lower-case letters, is part of the name.
 
     Raises:
         OSError: The folder cannot be made.
@@ -49,7 +47,7 @@ def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]
 def _make_locked(parent: Path, prefix: str, stack: ExitStack) -> Path:
     while True:
         folder = Path(tempfile.mkdtemp(_SUFFIX, prefix, parent))
-        # Until it is locked, another process may take it for abandoned and remove it.
+        # Before it is locked, another process may remove it as abandoned.
         with suppress(FileNotFoundError):
             stack.enter_context(locked(folder))
             if folder.exists():
@@ -57,12 +55,12 @@ def _make_locked(parent: Path, prefix: str, stack: ExitStack) -> Path:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove the temporary folders in a folder that belong to this user and to no live process.
+    """Remove this user's temporary folders in `parent` whose process has died.
 
-    Where the file system has no locks, every folder counts as in use.
+    Without locks in the file system, every folder counts as in use.
     """
     with suppress(OSError):
-        # A folder may have many files, and a Path for each takes three times as long.
+        # Making a Path for each of many files takes three times as long.
         for name in filter(OWN_NAME.fullmatch, os.listdir(parent)):  # noqa: PTH208
             folder = parent / name
             with suppress(OSError), locked(folder, waits=False) as is_locked:
@@ -72,9 +70,9 @@ def remove_abandoned(parent: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, *, waits: bool = True) -> Iterator[bool | None]:
-    """Lock a folder, and yield whether that succeeded, or None if the file system has no locks.
+    """Lock a folder; yield whether that succeeded, or None if the file system has no locks.
 
-    It waits while another process holds the lock; with `waits=False` it yields False instead.
+    If another process holds the lock, this waits, or yields False with `waits=False`.
 
     Raises:
         OSError: The folder does not exist, is a link, or cannot be read.
@@ -95,7 +93,7 @@ def locked(folder: Path, *, waits: bool = True) -> Iterator[bool | None]:
 
 
 def release_locks() -> None:
-    """Give up every lock of this process, which is about to end without cleaning up."""
+    """Release every lock of this process, which is about to end without cleanup."""
     while _locks:
         with suppress(OSError):
             os.close(_locks.pop())

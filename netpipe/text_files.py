@@ -1,4 +1,4 @@
-"""Reading JSON and TOML files that anybody may have written, without trusting them."""
+"""Reads JSON and TOML files from unknown sources, and refuses odd ones."""
 
 import json
 from collections import Counter
@@ -12,10 +12,10 @@ from netpipe.errors import InputError
 MAX_JSON_BYTES: Final = 1 << 28
 MAX_TOML_BYTES: Final = 1 << 20
 MAX_LEVELS: Final = 100
-"""How deep lists and objects of a JSON file may be nested."""
+"""The deepest nesting of lists and objects in a JSON file."""
 
 _MAX_INTEGER_BITS: Final = 64
-# Above every quantity; sums and products of a few such numbers are still finite.
+# No quantity is larger, and sums and products of a few such numbers are finite.
 _LARGEST_NUMBER: Final = 1e100
 _MAX_SHOWN_LENGTH: Final = 80
 
@@ -37,8 +37,8 @@ def quote(value: object) -> str:
 def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> Any:
     """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
-    Integers have at most 64 bits, other numbers are at most 1e100, and values are nested at most
-    `MAX_LEVELS` deep. If it `accepts_pipe`, the file may be a pipe, for whose writer this waits.
+    Integers have at most 64 bits, other numbers are at most 1e100, and nesting is at most
+    `MAX_LEVELS` deep. With `accepts_pipe` the file may be a pipe, and this waits for its writer.
 
     Raises:
         InputError: The file cannot be read, is too large, or is not such JSON.
@@ -54,7 +54,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise an InputError if it is unreadable, too large, or not TOML."""
-    import tomllib  # pytest loads this module in every run, and seldom reads TOML here.
+    import tomllib  # Every run of pytest loads this module, but few read TOML.
 
     try:
         return tomllib.loads(_read_text(path, MAX_TOML_BYTES))

@@ -1,9 +1,10 @@
-"""Writing files completely or not at all."""
+"""Writes files completely or not at all."""
 
 import errno
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -13,17 +14,24 @@ from netpipe.temporary_folders import temporary_folder
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
+@contextmanager
+def _as_input_error(path: Path, option: str, constraint: str = "be writable") -> Iterator[None]:
+    """Turn an OSError into an InputError about the file, which an option named."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(path, option, constraint, error.strerror) from error
+
+
 def refuse_unwritable(path: Path | None, option: str) -> None:
     """Raise an InputError, before a result can be lost, for a file that cannot be written."""
     if path is None or str(path) in _STREAMS:
         return
-    try:
+    with _as_input_error(path, option):
         _require_writable(path)
         if not path.exists():
             with temporary_folder("file", Path(os.path.realpath(path)).parent):
                 pass
-    except OSError as error:
-        raise InputError(path, option, "be writable", error.strerror) from error
 
 
 def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = True) -> None:
@@ -36,9 +44,9 @@ def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = 
         InputError: The file, which an option named, cannot be written.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    try:
+    with _as_input_error(path, option):
         if str(path) in _STREAMS:
-            # A file that is opened again would be written from its start.
+            # Opening the file again would write from its start.
             with os.fdopen(os.dup(_STREAMS[str(path)]), "wb") as stream:
                 stream.write(data)
             return
@@ -47,10 +55,15 @@ def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = 
         is_fixed = os.path.ismount(target) or not os.access(target.parent, os.W_OK)
         if path.exists() and (is_fixed or not path.is_file()):
             path.write_bytes(data)
-        else:
-            _replace(target, data, lasts=lasts)
-    except OSError as error:
-        raise InputError(path, option, "be writable", error.strerror) from error
+            return
+        with temporary_folder("file", target.parent) as folder:
+            part = folder / "part"
+            write_new(part, data, lasts=lasts)
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
+        if lasts:
+            sync_names(target.parent)
 
 
 def _require_writable(path: Path) -> None:
@@ -61,17 +74,6 @@ def _require_writable(path: Path) -> None:
         # A file of mode 0444 could be replaced, but its owner does not want that.
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _replace(target: Path, data: bytes, *, lasts: bool) -> None:
-    with temporary_folder("file", target.parent) as folder:
-        part = folder / "part"
-        write_new(part, data, lasts=lasts)
-        if target.exists():
-            shutil.copymode(target, part)
-        part.replace(target)
-    if lasts:
-        sync_names(target.parent)
 
 
 def write_new(path: Path, data: bytes, *, lasts: bool = True) -> None:
@@ -89,7 +91,7 @@ def write_new(path: Path, data: bytes, *, lasts: bool = True) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Let the names of the files in a folder survive a loss of power, where the system can."""
+    """Make the names in a folder survive a loss of power, if the system can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -100,10 +102,7 @@ def sync_names(folder: Path) -> None:
 
 def writable_folder(path: Path, option: str) -> Path:
     """Make a folder and return its absolute path; raise an InputError if it is not writable."""
-    try:
+    with _as_input_error(path, option, "be a folder that can be written to"):
         path.mkdir(parents=True, exist_ok=True)
         with temporary_folder("file", path):
             return path.absolute()
-    except OSError as error:
-        constraint = "be a folder that can be written to"
-        raise InputError(path, option, constraint, error.strerror) from error

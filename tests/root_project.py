@@ -1,4 +1,4 @@
-"""A copy of this repository to put faults in."""
+"""A copy of this repository for planted faults."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What netpipe is for, from end to end: a fault that is put in is named."""
+"""netpipe from end to end names a planted fault."""
 
 import json
 from pathlib import Path

@@ -72,7 +72,7 @@ def ab(project: Path, *path: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
-    """Of two commits and a working tree, the commits are timed, each with all of its own files."""
+    """The two commits are timed, each with its own files, and not the working tree."""
     done = ab(project, ROOT, project, project / "src")
     assert done.returncode == 3, done.stdout + done.stderr  # too few slices in half a second
     found = json.loads((tmp_path / "run.json").read_text())["against"]

@@ -1,4 +1,4 @@
-"""Whatever puts this repository's pipeline out of order fails its performance tests."""
+"""Each disorder of this repository's pipeline fails its performance tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Disorder:
     Attributes:
         rule: What it breaks.
         changes: What to replace in pipeline.py by what.
-        intent: What the order is held to.
+        intent: The intent of the lint.
         in_place: Whether the suite's own test sees it in the pipeline itself, not beside it.
     """
 
@@ -104,7 +104,7 @@ def netpipe_loader(data_directory):
 
 @pytest.fixture(params=["throughput", "reproducible"])
 def intent(request: pytest.FixtureRequest) -> str:
-    """What the order is held to."""
+    """The intent of the lint."""
     chosen: str = request.param
     return chosen
 

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from netpipe.diagnosis.diagnose import DiagnosisRequest
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.jobs import parent
+from netpipe.jobs.request import SessionRequest
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
@@ -137,12 +139,10 @@ def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip no part of a diagnosis, however busy the machine is."""
 
-    def run_session(command: list[str], *rest: Any, **named: Any) -> Any:
-        if "netpipe.diagnosis.child" not in command:
-            return parent.run_session(command, *rest, **named)
-        child = "tests.diagnosis.child_without_limit"
-        unhurried = [child if "child" in word else word for word in command]
-        return parent.run_session(unhurried, *rest, **named)
+    def run_session(command: Sequence[str], request: SessionRequest, **named: Any) -> Any:
+        if request.kind == "diagnose":
+            command = [*command[:-1], "tests.diagnosis.child_without_limit"]
+        return parent.run_session(command, request, **named)
 
     monkeypatch.setattr(diagnose, "run_session", run_session)
 

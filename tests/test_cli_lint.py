@@ -10,8 +10,8 @@ import pytest
 
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.jobs import parent
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.linter import LintReport
-from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.command import Netpipe, document
 

@@ -33,10 +33,10 @@ import time
 from pathlib import Path
 from netpipe.clock import MonotonicClock
 from netpipe.jobs.progress import ProgressWriter
-from netpipe.jobs.request import SessionRequest
-from netpipe.jobs.result_files import progress_file, write_result
+from netpipe.jobs.registry import read_request
+from netpipe.jobs.request import progress_file, write_result
 from tests.measurements import EMULATED, make_measurement
-request = SessionRequest.from_environment()
+request = read_request()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 doing("warming up the step")
 time.sleep(1)
@@ -227,9 +227,8 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
     """Return the command of a process whose child only reports progress."""
     (tmp_path / "child.py").write_text(CHILD)
     run = (
-        "from netpipe.cli import main; from netpipe.measuring import child; "
-        f"child.child_command = lambda *_: [{sys.executable!r}, "
-        f"{str(tmp_path / 'child.py')!r}]; main()"
+        "from netpipe.cli import main; from netpipe.jobs import parent; "
+        f"parent.CHILD_COMMAND = ({sys.executable!r}, {str(tmp_path / 'child.py')!r}); main()"
     )
     return lambda *words: [
         sys.executable, "-c", run, "measure", "--loader", "a:b",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.resuming import checking
 from netpipe.resuming.checking import Restored, ResumeReport, ResumeRequest
 from tests.command import Netpipe, document
@@ -22,7 +23,8 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[ResumeReport]:
     found: list[ResumeReport] = []
 
     def check(command: Sequence[str], request: ResumeRequest, progress: object) -> ResumeReport:
-        assert command[-1] == TARGET
+        assert command == CHILD_COMMAND
+        assert str(request.targets["loader"]) == TARGET
         assert request.batches == 32
         assert progress is None or callable(progress)
         return found.pop()

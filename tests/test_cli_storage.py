@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.cli.measure import print_verdicts
 from netpipe.jobs import parent
-from netpipe.measuring import child
+from netpipe.jobs.targets import Target
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
@@ -81,10 +81,10 @@ def test_the_loader_of_maxtext_is_placed(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The configuration names a loader as any other target does."""
-    commands: list[Any] = []
+    requests: list[Any] = []
 
-    def measured(command: Any, *_: Any, **__: Any) -> Any:
-        commands.append(command)
+    def measured(_: Any, request: Any, **__: Any) -> Any:
+        requests.append(request)
         return make_measurement(device=EMULATED, storage="network-disk")
 
     monkeypatch.setattr(parent, "run_measurement", measured)
@@ -94,8 +94,9 @@ def test_the_loader_of_maxtext_is_placed(
         "measure", "--maxtext", config, "--storage", "network-disk",
         "--accelerator", "emulated:2ms", "steps=3",
     )  # fmt: skip
-    placed = f"netpipe.storage.loaders:place network-disk netpipe.maxtext:loader {config} steps=3"
-    assert commands == [child.child_command(placed, None, None)]
+    words = (str(config), "steps=3")
+    placed = Target("netpipe.maxtext", "loader", words, storage="network-disk")
+    assert [request.targets for request in requests] == [{"loader": placed}]
 
 
 def test_the_terminal_says_what_is_derived(capsys: pytest.CaptureFixture[str]) -> None:

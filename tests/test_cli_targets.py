@@ -89,7 +89,7 @@ def test_a_module_in_the_current_folder_is_found(project: Path) -> None:
 def test_an_import_error_names_the_file_and_the_line(
     project: Path, source: str, line: int, says: str, beside: bool
 ) -> None:
-    """Of the target itself and of a file beside it that it imports."""
+    """The target, or a file beside it that it imports, has the error."""
     file = project / ("neighbour.py" if beside else "pipe.py")
     file.write_text(source)
     result = run("lint", "pipe.py:loader", "--quiet", folder=project)

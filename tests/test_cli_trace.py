@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.jobs import parent
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.command import Netpipe, document
 from tests.measurements import make_measurement

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,26 +63,3 @@ def test_every_collection_gives_the_same_ids(tmp_path: Path) -> None:
     one, other = collect_twice(ROOT, tmp_path, *FOLDERS)
     assert [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]] == []
     assert len(one) == len(other) > 0
-
-
-def test_a_changing_id_is_seen(tmp_path: Path) -> None:
-    """The test above can fail: it sees ids that follow any one of what differs."""
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "test_changing.py").write_text(
-        textwrap.dedent("""\
-            import gzip, os, tempfile, time
-            import pytest
-
-            @pytest.mark.parametrize("fixed", [1])
-            def test_fixed(fixed): ...
-
-            @pytest.mark.parametrize("changing", [
-                gzip.compress(b""), time.time_ns() // 10**15, "".join(frozenset("abcdefgh")),
-                os.getcwd(), __file__, tempfile.gettempdir(), os.getpid(), hash("a"),
-            ])
-            def test_changing(changing): ...
-        """)
-    )
-    one, other = collect_twice(root, tmp_path)
-    assert [a == b for a, b in zip(one, other, strict=True)] == [True] + 8 * [False]

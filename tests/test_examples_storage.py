@@ -1,5 +1,6 @@
 """The example of docs/storage.md: slow from a bucket, and fixed."""
 
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,9 @@ import numpy as np
 import pytest
 
 from netpipe.grain_access.dataset_variants import open_iterator
-from netpipe.jobs.targets import resolve
-from netpipe.linting.child import lint_loader
-from netpipe.linting.request import LintRequest
+from netpipe.jobs.targets import Factories, Target, resolve
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from tests.root_process import ROOT
 
 DOCUMENT = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
@@ -19,7 +20,7 @@ EXAMPLE = str(ROOT / "examples" / "storage" / "documents.py")
 
 def example(name: str) -> Any:
     """Return a loader of the example."""
-    return resolve(f"{EXAMPLE}:{name}")
+    return resolve(Target.parse(f"{EXAMPLE}:{name}"))
 
 
 def test_the_fix_changes_no_batch() -> None:
@@ -40,7 +41,7 @@ def test_the_fix_changes_no_batch() -> None:
 def test_the_document_shows_what_lint_finds(name: str, rules: list[str], tmp_path: Path) -> None:
     """Nothing is left to find after the fix."""
     request = LintRequest(result=str(tmp_path / "result.json"))
-    (document,) = lint_loader(request, example(name)).values()
+    (document,) = lint_loader(request, Factories(example(name)), ExitStack()).values()
     findings = document["findings"]
     assert [finding["rule"] for finding in findings] == rules
     words = " ".join(DOCUMENT.split())

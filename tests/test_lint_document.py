@@ -7,7 +7,7 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.grain_access.source_lines import record_source_lines
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.targets import Target, resolve
 from netpipe.linting import linter
 from netpipe.linting.rules.finding import Reads
 from netpipe.reporting.picture.terminal import TextPicture
@@ -23,7 +23,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
     monkeypatch.chdir(ROOT / "examples" / "order")
     monkeypatch.syspath_prepend(".")
     with record_source_lines() as recording:
-        dataset = resolve("input_pipeline.py:batches")()
+        dataset = resolve(Target.parse("input_pipeline.py:batches"))()
     # As --try measured it.
     reads = Reads(evidence="reading was measured to wait for 0% of its time")
     return linter.lint(dataset, recording=recording, reads=reads)

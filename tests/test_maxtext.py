@@ -8,7 +8,7 @@ import pytest
 
 from netpipe import maxtext
 from netpipe.errors import InputError, MisuseError
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.targets import Target, resolve
 from tests import fake_maxtext
 from tests.command import Netpipe, document
 
@@ -43,7 +43,7 @@ def test_the_error_of_a_pipeline_is_its_own(config: str) -> None:
 
 def test_a_target_names_a_configuration(config: str) -> None:
     """A target may name a file with a space in its name, and overrides."""
-    made = resolve(f"netpipe.maxtext:loader '{config}' batches=2 out=gs://a:b/c")
+    made = resolve(Target.parse(f"netpipe.maxtext:loader '{config}' batches=2 out=gs://a:b/c"))
     assert isinstance(made, partial)
     assert made.args == (config, "batches=2", "out=gs://a:b/c")
     assert len(list(made())) == 2
@@ -67,7 +67,7 @@ def test_a_step_is_refused_where_the_training_loop_does_more(config: str) -> Non
 def test_a_target_names_a_factory() -> None:
     """Anything else is an unknown name of the module."""
     with pytest.raises(MisuseError, match="name must be one of"):
-        resolve("netpipe.maxtext:batches my.yml")
+        resolve(Target.parse("netpipe.maxtext:batches my.yml"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Another version beside this one: its code, its environment, and that both go again."""
+"""Another version beside this one: its code, its environment, and their removal."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two versions of a package `flat` and one `src/inner`, each of which says which it is."""
+    """Two versions of the packages `flat` and `src/inner`, which have their number."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     for number in "12":
@@ -41,7 +41,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def said() -> list[str]:
-    """What was told the user."""
+    """The messages for the user."""
     return []
 
 
@@ -75,7 +75,7 @@ def test_what_is_imported_here_is_imported_there(
 def test_an_editable_installation_with_a_hook_is_followed(
     repository: Path, before: AbstractContextManager[Version], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a finder hook imports from this checkout stands in no sys.path, and is moved too."""
+    """A package that a finder hook imports from this checkout is moved too."""
     hook = FinderHook({"inner": repository / "src" / "inner" / "__init__.py"})
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, hook])
     installed = FakeDistribution()
@@ -95,7 +95,7 @@ class FakeDistribution:
 
 
 class FinderHook:
-    """What setuptools puts into sys.meta_path for an editable installation."""
+    """The finder of an editable installation by setuptools."""
 
     def __init__(self, mapping: dict[str, Path]) -> None:
         self._mapping = mapping
@@ -111,7 +111,7 @@ class FinderHook:
 def test_an_environment_inside_the_checkout_is_not_moved(
     repository: Path, before: AbstractContextManager[Version], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The packages of a .venv in the project's folder serve both versions from where they are."""
+    """Both versions use the packages of a .venv in the project's folder."""
     packages = repository / ".venv" / "lib" / "site-packages"
     monkeypatch.setattr(sys, "prefix", str(repository / ".venv"))
     monkeypatch.setattr(sys, "path", [str(repository), str(packages)])
@@ -119,20 +119,10 @@ def test_an_environment_inside_the_checkout_is_not_moved(
         assert version.path == (str(version.checkout.folder),)
 
 
-def test_what_the_user_put_on_the_path_stays(
-    before: AbstractContextManager[Version], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An entry of PYTHONPATH outside the checkout is kept as it is."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
-    with before as version:
-        assert str(tmp_path / "mine") in version.path
-
-
 def test_paths_are_moved_and_data_are_not(
     repository: Path, before: AbstractContextManager[Version]
 ) -> None:
-    """A test is the ref's in any case, a tracked file where it is there, other data this one's."""
+    """Tests and tracked files are those of the ref, other data those of this version."""
     (repository / "data").mkdir()
     with before as version:
         there = version.checkout.folder
@@ -149,7 +139,7 @@ def test_paths_are_moved_and_data_are_not(
 
 
 def test_data_that_git_ignores_are_there(repository: Path, said: list[str]) -> None:
-    """Files and folders of data are linked; code, hidden files and the ref's own are not."""
+    """Data are linked; code, hidden files and files of the ref are not."""
     ignored = ["kept/", "flat/words.txt", "made.py", ".venv/", "build/", "own.txt"]
     commit_files(repository, {"own.txt": "there"})
     git(repository, "rm", "--quiet", "own.txt")
@@ -170,7 +160,7 @@ def test_data_that_git_ignores_are_there(repository: Path, said: list[str]) -> N
 def test_paths_through_links_are_moved(
     repository: Path, before: AbstractContextManager[Version], tmp_path: Path
 ) -> None:
-    """Whether a link leads to the checkout or into it, the ref's own test is run."""
+    """The ref's test is run, whether a link leads to the checkout or into it."""
     (tmp_path / "link").symlink_to(repository)
     (tmp_path / "tests").symlink_to(repository / "flat")
     (repository / "data").symlink_to(tmp_path)
@@ -187,7 +177,7 @@ def test_paths_through_links_are_moved(
 
 
 def test_nothing_is_left(repository: Path, before: AbstractContextManager[Version]) -> None:
-    """At the end, and when it is interrupted, the worktree is gone, and git knows of none."""
+    """The worktree is gone at the end and after an interruption, also from git's list."""
     with pytest.raises(KeyboardInterrupt), before as version:  # noqa: PT012
         folder = version.checkout.folder
         assert worktrees(repository) == 2
@@ -229,7 +219,7 @@ def opened_elsewhere(repository: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_the_worktree_of_a_killed_process_is_removed(
     repository: Path, before: AbstractContextManager[Version], is_swept: bool, tmp_path: Path
 ) -> None:
-    """By the next one, and no other: those of live processes and of the user stay."""
+    """The next version removes it, and leaves those of live processes and of the user."""
     git(repository, "worktree", "add", str(tmp_path / "mine"))
     git(repository, "worktree", "add", str(tmp_path / "gone"))
     shutil.rmtree(tmp_path / "gone")
@@ -248,7 +238,7 @@ def test_the_worktree_of_a_killed_process_is_removed(
 def test_the_worktree_of_another_container_stays(
     repository: Path, before: AbstractContextManager[Version]
 ) -> None:
-    """Its temporary folder cannot be seen here, but git's folder for it is locked."""
+    """Its temporary folder is not visible here, but git's folder for it is locked."""
     name = "netpipe-against-abcdefgh.tmp/checkout"
     git(repository, "worktree", "add", "--detach", str(repository.parent / name))
     shutil.rmtree(repository.parent / name)
@@ -281,15 +271,6 @@ def test_hooks_stay_out_of_it(
         assert not (tmp_path / "ran").exists()
 
 
-def test_other_checkouts_are_known(
-    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
-) -> None:
-    """Every other worktree of the repository counts as one whose code is not to be run."""
-    git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "third"))
-    with before as version:
-        assert set(version.checkout.other_folders()) == {str(repository), str(tmp_path / "third")}
-
-
 def test_a_ref_that_is_not_there_is_refused(repository: Path) -> None:
     """The message has the repository and the ref; one that looks like a flag is only a name."""
     for ref in ("nowhere", "--help"):
@@ -309,7 +290,7 @@ def test_a_folder_outside_git_is_refused(tmp_path: Path) -> None:
 def test_other_dependencies_need_another_environment(
     repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ref that declares others gets an environment, into which it is installed with extras."""
+    """The ref is installed with its extras into an environment of its own."""
     commands: list[list[str]] = []
     monkeypatch.setattr(other_version, "_run", lambda command, *_: commands.append(command))
     commit_files(repository, {"pyproject.toml": ALIKE.replace("numpy", "numpy>2")})
@@ -340,7 +321,7 @@ def test_a_project_need_not_declare_netpipe(
     direct: dict[str, object],
     wanted: str,
 ) -> None:
-    """What declares other dependencies gets this netpipe too, from where it was installed here."""
+    """The other environment gets this netpipe too, from the same source as here."""
     commands: list[list[str]] = []
 
     def run(command: list[str], *_: object) -> None:
@@ -356,21 +337,6 @@ def test_a_project_need_not_declare_netpipe(
     with open_version(find_commit(repository, "HEAD~1", "ab"), repository, "", said.append):
         assert commands[-2][1:] == ["-m", "pip", "install", "--quiet", wanted]
         assert commands[-1] == commands[2]
-
-
-def test_an_environment_that_cannot_be_made_is_an_error(
-    repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message has the command and its last lines; nothing is left."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    commit_files(repository, {"requirements.txt": "numpy"})
-    found = find_commit(repository, "HEAD~1", "--netpipe-against")
-    with (
-        pytest.raises(InputError, match=r"(?s)pip install .*No matching distribution"),
-        open_version(found, repository, "", said.append),
-    ):
-        pass
-    assert worktrees(repository) == 1
 
 
 @pytest.mark.parametrize(
@@ -395,7 +361,7 @@ def test_dependencies_decide(
     repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch,
     name: str, text: str, needs: bool,
 ) -> None:  # fmt: skip
-    """Only what declares dependencies asks for an environment: the version or a tool does not."""
+    """Only other dependencies need an environment; another version or tool setting does not."""
     monkeypatch.setattr(other_version, "_run", lambda *_: None)
     commit_files(repository, {name: text})
     found = find_commit(repository, "HEAD~1", "--netpipe-against")
@@ -408,5 +374,5 @@ def test_dependencies_decide(
     [("HEAD~1", "", "HEAD~1"), ("f" * 40, "", "f" * 12), ("f" * 40, "main", "main (fffffff)")],
 )
 def test_a_full_hash_is_shortened_in_messages(ref: str, typed: str, label: str) -> None:
-    """A ref is shown as the user typed it."""
+    """Other refs are shown as the user typed them."""
     assert Commit(Path(), ref, "f" * 40, typed).label == label

@@ -1,4 +1,4 @@
-"""Words that are no paths, refs or targets, in every command and every flag that takes one."""
+"""Words that cannot be paths, refs or targets, in every command and flag that takes one."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from netpipe.cli import main
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs import parent
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.targets import Target
 from netpipe.other_version import Version
 from netpipe.paths import exists, find_path_problem
 from netpipe.plugin.options import _FLAGS, Options
@@ -118,7 +118,7 @@ def test_no_word_gives_a_traceback(
 def test_no_flag_of_pytest_gives_a_traceback(
     pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, name: str, word: str
 ) -> None:
-    """A path that can be none is a usage error; an empty one is the flag left out."""
+    """An impossible path is a usage error; an empty one leaves the flag out."""
     monkeypatch.setattr(pytestconfig.option, f"netpipe_{name}", word)
     is_path = name in ("baselines", "trace", "json", "report")
     if is_path and (word or name == "baselines"):
@@ -132,10 +132,10 @@ def test_no_flag_of_pytest_gives_a_traceback(
 
 
 @pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
-def test_a_target_that_can_be_no_file_is_misuse(word: str) -> None:
+def test_an_impossible_target_is_misuse(word: str) -> None:
     """Neither a module nor a file has such a name."""
     with pytest.raises(MisuseError, match="found"):
-        resolve(word)
+        Target.parse(word)
 
 
 def test_a_long_expression_is_no_path(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_a_long_expression_is_no_path(tmp_path: Path) -> None:
     assert version.move_paths(words, tmp_path) == words
 
 
-def test_what_is_a_path_is_one(tmp_path: Path) -> None:
-    """Existing and missing files are paths; a loop of links is none."""
+def test_paths_are_told_from_other_words(tmp_path: Path) -> None:
+    """Existing and missing files are paths; a loop of links is not."""
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "größe").touch()
     assert exists(tmp_path / "größe")

@@ -1,4 +1,4 @@
-"""What the entry points leave alone: heavy imports, and devices in the process of pytest."""
+"""The entry points import nothing heavy, and pytest's process starts no device."""
 
 import subprocess
 import sys
@@ -57,10 +57,3 @@ def test_a_perf_run_starts_no_backend(perf_run: pytest.Pytester) -> None:
     result = perf_run.runpytest_subprocess("--benchmark-compare")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["jax backend started: False"])
-
-
-def test_a_backend_would_be_seen(perf_run: pytest.Pytester) -> None:
-    """The test above can fail: a backend that a test starts is noticed."""
-    perf_run.makepyfile("def test_plain():\n    import jax\n    jax.devices()\n")
-    result = perf_run.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["jax backend started: True"])

@@ -140,7 +140,7 @@ def test_a_broken_conftest_is_reported_as_without_the_plugin(
 
 
 def test_a_foreign_project_loads_the_declarations_only(foreign: pytest.Pytester) -> None:
-    """What the plugin imports has no dependency but pytest, so that it starts quickly."""
+    """The plugin imports few modules, and no other package but pytest."""
     foreign.makeconftest(f"{CONFTEST}\n    def pytest_unconfigure():\n        modules = "
                          "sorted(sys.modules)\n        Path('modules.json').write_text("
                          "json.dumps(modules))\n")  # fmt: skip

@@ -31,7 +31,7 @@ def test_no_line_is_a_command_to_github(line: str) -> None:
 @pytest.mark.parametrize("console", [notes, output], ids=["stderr", "stdout"])
 @pytest.mark.parametrize("in_table", [False, True], ids=["line", "table"])
 def test_a_console_shows_only_its_own_codes(console: Console, in_table: bool) -> None:
-    """Text in lines, in tables and in titles is made printable, whoever prints it."""
+    """Text in lines, tables and titles is made printable."""
     table = new_table(HOSTILE)
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.linter import LintReport, lint, load_costs
 from netpipe.linting.reads import find_reads
-from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import RULE_NAMES
 from netpipe.linting.settings import read_lint_settings
 from perf_tests.studies.rule_costs.__main__ import COSTS_FILE

@@ -23,7 +23,7 @@ def free() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_is_an_error(number: signal.Signals) -> None:
-    """It knows its number; another one does not disturb the cleaning up, and later none is."""
+    """The error has the signal's number, and a second signal does not disturb the cleanup."""
     with pytest.raises(SystemExit) as caught, signals_as_errors(SystemExit):  # noqa: PT012
         try:
             os.kill(os.getpid(), number)
@@ -47,7 +47,7 @@ def test_two_signals_at_once_are_one_error() -> None:
 
 
 def test_nohup_is_respected() -> None:
-    """What was ignored stays ignored, and the other signal is an error still."""
+    """An ignored signal stays ignored, and the other one is an error."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with pytest.raises(SystemExit), signals_as_errors(SystemExit):  # noqa: PT012
         os.kill(os.getpid(), signal.SIGHUP)
@@ -56,7 +56,7 @@ def test_nohup_is_respected() -> None:
 
 
 def test_another_handler_is_respected() -> None:
-    """Set before, or meanwhile."""
+    """A handler that is set before or within the block stays."""
     got: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: got.append(number))
     with signals_as_errors(SystemExit):

@@ -65,7 +65,7 @@ def test_a_folder_is_gone_after_an_error(tmp_path: Path) -> None:
 
 
 def test_the_place_is_that_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a folder beside which to lie, and there it is not hidden."""
+    """Without `beside` the folder lies in the system's, and is not hidden."""
     use_temporary_folder(monkeypatch, tmp_path)
     with temporary_folder("test") as folder:
         assert folder.parent == tmp_path
@@ -73,13 +73,13 @@ def test_the_place_is_that_of_the_system(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_place_that_takes_no_folder_is_an_error(tmp_path: Path) -> None:
-    """The system's error, before the block."""
+    """The system's error comes before the block."""
     with pytest.raises(FileNotFoundError), temporary_folder("test", tmp_path / "absent"):
         pytest.fail("there is no folder")
 
 
 def test_the_next_process_removes_what_a_killed_one_left(tmp_path: Path) -> None:
-    """And leaves the folder of one that lives."""
+    """The folder of a living process stays."""
     with owner(tmp_path) as (killed, left), owner(tmp_path) as (_, lives):
         killed.kill()
         killed.wait()
@@ -98,7 +98,7 @@ def test_the_next_process_removes_what_a_killed_one_left(tmp_path: Path) -> None
     ],
 )  # fmt: skip
 def test_folders_of_others_are_left_alone(name: str, tmp_path: Path) -> None:
-    """Under any name that is not ours."""
+    """Folders with other names stay."""
     (tmp_path / name).mkdir()
     with temporary_folder("test", tmp_path):
         pass
@@ -119,7 +119,7 @@ def test_only_folders_of_this_user_are_removed(
 
 
 def test_a_link_is_neither_followed_nor_removed(tmp_path: Path) -> None:
-    """Nor is a file, under a name that is ours."""
+    """A file with our name stays too."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "file").touch()
     (tmp_path / NAME).symlink_to("data")
@@ -212,7 +212,7 @@ def test_released_locks_let_everything_go(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
-    """Whoever does not wait is told that another has it."""
+    """Without waiting, a second process does not get it."""
     with locked(tmp_path) as mine, locked(tmp_path, waits=False) as theirs:
         assert (mine, theirs) == (True, False)
     with locked(tmp_path, waits=False) as mine:

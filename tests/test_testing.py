@@ -1,4 +1,4 @@
-"""What a performance test fails on, and what it leaves open."""
+"""The assertions of performance tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ def test_a_loader_that_only_seems_fast_is_left_open(changed: dict[str, Any], wor
 
 
 def test_a_slow_loader_is_named_with_its_figures() -> None:
-    """The first line says which side is too slow, how fast it is and what was asked for."""
+    """The first line has both times, the headroom and its limit."""
     measurement = make_measurement(load_s=0.060)
     with pytest.raises(PipelineTooSlowError) as caught:
         expect_loading_below_step(measurement, Limits(headroom=1.1))
@@ -175,7 +175,7 @@ def test_a_stall_is_named_with_its_cause_and_what_to_do() -> None:
 def test_the_footprint_keeps_its_limits(
     expect: Any, limits: dict[str, float], error: Any, match: str
 ) -> None:
-    """What surely exceeds a limit fails with value, bound and process; what may, is left open."""
+    """A figure above its limit fails with the process; an interval around it is inconclusive."""
     with refused(error, match):
         expect(make_measurement(), Limits(**limits))
 

@@ -1,4 +1,4 @@
-"""What netpipe measures here: this project's own input and its own step."""
+"""The input and the step that netpipe measures."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,5 @@
 """What all commands share: consoles, options, exit codes, and how results and errors are shown."""
 
-import ctypes
 import json
 import os
 import shlex
@@ -21,9 +20,11 @@ from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
-from netpipe.jobs.targets import split
+from netpipe.jobs.request import START_LIMIT_S
+from netpipe.jobs.targets import Target
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
+from netpipe.signals import signal_when_parent_ends
 from netpipe.whole_file import write_whole
 
 FINE: Final = 0
@@ -31,7 +32,6 @@ FAILED: Final = 1
 MISUSE: Final = 2
 INCONCLUSIVE: Final = 3
 
-_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 # The extra "workload" of pyproject.toml installs them.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
@@ -74,12 +74,11 @@ class PlaceType(PathType):
 
 
 class TargetType(click.types.StringParamType):
-    """A target; a word that can be none is an error, before a process is started for it."""
+    """A target; another word is an error, before a process is started for it."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the target."""
-        split(value)
-        return str(super().convert(value, param, ctx))
+        return Target.parse(str(super().convert(value, param, ctx)))
 
 
 # A closed stream is None, and the next file that is opened would get its number.
@@ -116,6 +115,11 @@ def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
 batch_limit_option = seconds_option(
     "--batch-limit", 10.0, "Seconds without a batch after which the loader counts as hanging."
 )
+
+
+def start_limit_option(text: str) -> Callable[[FC], FC]:
+    """Return the option for the limit of a loader's start."""
+    return seconds_option("--start-limit", START_LIMIT_S, text)
 
 
 class ErrorReportingGroup(click.Group):
@@ -177,8 +181,7 @@ def command_line() -> str:
 def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:
     """Run a command, which cleans up and ends when this process ends; return its exit code."""
     notes.print(" ".join(command), soft_wrap=True)
-    # So that the kernel ends the child even if this process is killed.
-    follow = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)
+    follow = partial(signal_when_parent_ends, signal.SIGTERM)
     environment = {**os.environ, **variables}
     with subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=follow) as child:
         try:

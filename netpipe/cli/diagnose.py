@@ -9,6 +9,7 @@ import click
 from netpipe.cli.console import FINE, notes, output, print_json, write_html
 from netpipe.cli.measure import build_requests, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
+from netpipe.jobs.targets import Target, name_targets
 from netpipe.results.units import format_minutes
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     of_maxtext="dataset",
 )
 def diagnose(
-    loader: str,
-    step: str | None,
-    loop: str | None,
+    loader: Target,
+    step: Target | None,
+    loop: Target | None,
     accelerator: str,
     html: Path | None,
     trace: Path | None,
@@ -41,9 +42,10 @@ def diagnose(
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
 
+    settings["targets"] = name_targets(loader=loader, step=step, loop=loop)
     linting = read_lint_settings(Path.cwd())
     (request,) = build_requests([accelerator], html, trace, settings)
-    asked = DiagnosisRequest(loader, step, loop, request)
+    asked = DiagnosisRequest(request)
     if not quiet:
         longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
         notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)

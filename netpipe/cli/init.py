@@ -14,7 +14,7 @@ import click
 
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
-from netpipe.jobs.targets import split
+from netpipe.jobs.targets import Target
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
@@ -97,25 +97,26 @@ def _find_obstacle(function: ast.FunctionDef) -> str:
     return names and f"needs {names}: write a function without arguments that calls it"
 
 
-def _choose(folder: Path) -> str:
+def _choose(folder: Path) -> Target:
     """Return the only candidate for a loader, of which other ones may be parts, or ask."""
     found = find_candidates(folder)
     usable = [each for each in found if not each.obstacle]
     parts = {name for each in usable for name in each.uses - {each.name}}
     whole = [each.target for each in usable if each.name not in parts]
     if len(whole) == 1:
-        return whole[0]
+        return Target.parse(whole[0])
     listed = "; ".join(f"{each.target} {each.obstacle}".strip() for each in found) or "none"
     if sys.stdin.isatty():
         question = f"What makes the pipeline? Found {listed}"
-        return str(click.prompt(question, type=target_type, default=next(iter(whole), None)))
+        default = next(iter(whole), None)
+        return Target.parse(str(click.prompt(question, type=target_type, default=default)))
     problem = f"{folder}: one function without arguments must make the pipeline; found {listed}"
     raise MisuseError(f"{problem}. Name it: --loader path/to/file.py:name")
 
 
-def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
+def _locate(folder: Path, target: Target) -> tuple[str, str, tuple[str, ...]]:
     """Return the module, name and import folders of a target; raise a MisuseError if unusable."""
-    where, name = split(target)
+    where, name = target.where, target.name
     if not where.endswith(".py"):
         stem = where.partition(".")[0]
         names = (stem, f"{stem}.py")
@@ -143,7 +144,7 @@ def _locate(folder: Path, target: str) -> tuple[str, str, tuple[str, ...]]:
 @click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
 @click.option("--step", type=target_type, help="Makes (state, step).")
 @click.option("--no-run", is_flag=True, help="Write the files without running them.")
-def init(folder: Path, loader: str | None, step: str | None, no_run: bool) -> None:
+def init(folder: Path, loader: Target | None, step: Target | None, no_run: bool) -> None:
     """Write performance tests for the pipeline of the repository in FOLDER, and run them once."""
     from jinja2 import Environment, PackageLoader
 

@@ -18,11 +18,13 @@ from netpipe.cli.console import (
     print_json,
     quiet_option,
     seconds_option,
+    start_limit_option,
     target_type,
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
-from netpipe.linting.request import INTENTS
+from netpipe.jobs.targets import Target
+from netpipe.linting.lint_request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 
@@ -42,13 +44,13 @@ from netpipe.whole_file import refuse_unwritable, write_whole
 @seconds_option(
     "--budget", 20.0, "Seconds for --prove and for --try each; each ends at most 20 s later."
 )
-@seconds_option("--start-limit", 600.0, "Seconds for importing and building the pipeline.")
+@start_limit_option("Seconds for importing and building the pipeline.")
 @click.option("--svg", type=path_type, metavar="FILE", help="Draw the pipeline into a file.")
 @html_option
 @quiet_option
 @json_option
 def lint(
-    target: str,
+    target: Target,
     intent: str | None,
     svg: Path | None,
     html: Path | None,
@@ -60,24 +62,24 @@ def lint(
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
-    from netpipe.jobs.parent import run_session
+    from netpipe.jobs.parent import CHILD_COMMAND, run_session
     from netpipe.linting.linter import parse_report
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.measuring.targets import targets_command
 
     refuse_unwritable(svg, "--svg")
     refuse_unwritable(html, "--html")
     settings = read_lint_settings(Path.cwd())
-    request = replace(settings, intent=intent or settings.intent, **experiments)
+    request = replace(
+        settings, targets={"loader": target}, intent=intent or settings.intent, **experiments
+    )
     if (request.proves or request.tries) and not quiet:
         notes.print(
             f"{target}: ends within {request.limit_s:g} s, of which "
             f"{request.start_limit_s:g} s are for importing and building the pipeline",
             soft_wrap=True,
         )
-    with show_progress(target, quiet=quiet) as progress:
-        command = targets_command("netpipe.linting.child", target)
-        document = run_session(command, request, progress=progress)
+    with show_progress(str(target), quiet=quiet) as progress:
+        document = run_session(CHILD_COMMAND, request, progress=progress)
     report = parse_report(document)
     if svg is not None:
         from netpipe.reporting.picture.drawing import draw_svg

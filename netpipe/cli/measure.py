@@ -1,8 +1,8 @@
 """`netpipe measure`: measure a loader with a step and say why training waits."""
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from math import ceil
 from pathlib import Path
@@ -24,16 +24,18 @@ from netpipe.cli.console import (
     print_json,
     quiet_option,
     seconds_option,
+    start_limit_option,
     target_type,
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.targets import Target, name_targets
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
-from netpipe.verdict import clear, decision
+from netpipe.verdict import decision
 from netpipe.verdict.document import measurement_document, subject_label
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.whole_file import refuse_unwritable, writable_folder
@@ -76,9 +78,8 @@ _TARGET_OPTIONS: Final = (
 )  # fmt: skip
 _LIMIT_OPTIONS: Final = (
     batch_limit_option,
-    seconds_option(
-        "--start-limit", 600.0,
-        "Seconds until its first batch must be there: indexes are built, workers start.",
+    start_limit_option(
+        "Seconds until its first batch must be there: indexes are built, workers start."
     ),
     html_option,
     click.option(
@@ -102,17 +103,17 @@ def measure_options(
             maxtext: Path | None, overrides: Sequence[str], storage: str | None, **named: Any
         ) -> None:
             if maxtext is not None:
-                words = shlex.join([str(maxtext), *overrides])
-                named["loader"] = named["loader"] or f"netpipe.maxtext:{of_maxtext} {words}"
+                words = (str(maxtext), *overrides)
+                named["loader"] = named["loader"] or Target("netpipe.maxtext", of_maxtext, words)
                 # An emulated accelerator would make the whole state on this host, to trace it.
                 if "auto" in parse_accelerators(named["accelerator"]):
-                    named["step"] = named["step"] or f"netpipe.maxtext:step {words}"
+                    named["step"] = named["step"] or Target("netpipe.maxtext", "step", words)
             elif overrides:
                 raise click.UsageError(f"KEY=VALUE needs '--maxtext'; found {overrides[0]!r}.")
             elif not named["loader"]:
                 raise click.UsageError("Missing option '--loader' or '--maxtext'.")
             if storage:
-                named["loader"] = f"netpipe.storage.loaders:place {storage} {named['loader']}"
+                named["loader"] = replace(named["loader"], storage=storage)
             command(**named)
 
         for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):
@@ -142,9 +143,9 @@ def build_requests(
 )
 @measure_options(20.0, "Seconds of rounds.")
 def measure(
-    loader: str,
-    step: str | None,
-    loop: str | None,
+    loader: Target,
+    step: Target | None,
+    loop: Target | None,
     accelerator: str,
     html: Path | None,
     trace: Path | None,
@@ -157,12 +158,11 @@ def measure(
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
     accelerators may be given, separated by commas.
     """
-    from netpipe.jobs.parent import run_measurement
-    from netpipe.measuring.child import child_command
+    from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
 
-    settings["decided_by"] = clear.RULE
+    settings["targets"] = name_targets(loader=loader, step=step, loop=loop)
+    settings["stopping_rule"] = "clear"
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)
-    command = child_command(loader, step, loop)
     if not quiet:
         limit_s = sum(request.limit_s for request in requests)
         notes.print(
@@ -174,7 +174,7 @@ def measure(
         for request in requests:
             label = accelerator_label(request.accelerator)
             with show_progress(label, quiet=quiet) as progress:
-                measurements.append(run_measurement(command, request, progress=progress))
+                measurements.append(run_measurement(CHILD_COMMAND, request, progress=progress))
     finally:
         # After a failure, the measurements before it are still reported.
         if measurements:

@@ -15,6 +15,7 @@ from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
+    from netpipe.jobs.targets import Target
     from netpipe.throughput.document import Throughput
     from netpipe.throughput.sessions import Subject
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @json_option
 def throughput(
-    loader: str | None,
+    loader: "Target | None",
     data: Path | None,
     config: Path | None,
     batch_size: str | None,
@@ -75,7 +76,7 @@ def throughput(
     memory_budget: str | None,
     rounds: int,
     seconds: float,
-    against: str | None,
+    against: "Target | None",
     same_batches: int,
     as_json: bool,
 ) -> None:
@@ -97,12 +98,12 @@ def throughput(
         selected = _our_combinations(data, config, batch_sizes, counts)
     else:
         ours = {"--data": data, "--config": config, "--batch-size": batch_size}
-        selected = _combinations_of(loader, ours, counts)
+        selected = _combinations_of(str(loader), ours, counts)
     choice = None
     if automatic:
         choice = _choose_workers(selected[0], memory_budget, seconds)
         selected = [selected[0].with_workers(choice.workers)]
-    measured = _measure(selected, against, rounds, seconds, same_batches)
+    measured = _measure(selected, str(against) if against else None, rounds, seconds, same_batches)
     _print(replace(measured, choice=choice), as_json)
 
 

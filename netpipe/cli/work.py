@@ -19,11 +19,12 @@ from netpipe.cli.console import (
     output,
     print_json,
     quiet_option,
-    seconds_option,
+    start_limit_option,
     target_type,
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.jobs.targets import Target, name_targets
 from netpipe.reporting.tables import new_table
 
 if TYPE_CHECKING:
@@ -40,11 +41,16 @@ if TYPE_CHECKING:
     "--batches", type=click.IntRange(min=1), default=16, show_default=True,
     help="Batches to count, after the first two.",
 )  # fmt: skip
-@seconds_option("--start-limit", 600.0, "Seconds until the first batch must be there.")
+@start_limit_option("Seconds until the first batch must be there.")
 @quiet_option
 @json_option
 def work(
-    target: str, step: str | None, against: str | None, quiet: bool, as_json: bool, **limits: Any
+    target: Target,
+    step: Target | None,
+    against: str | None,
+    quiet: bool,
+    as_json: bool,
+    **limits: Any,
 ) -> None:
     """Count what a loader does for a batch: calls, allocations, elements and bytes.
 
@@ -52,20 +58,19 @@ def work(
     exit code is 1 if there is more work than before, and 3 if a count could not be compared. TARGET
     is package.module:name or path/to/file.py:name, a callable that returns the loader.
     """
-    from netpipe.measuring.targets import targets_command
+    from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.work_counts.counting import WorkRequest, count_work
 
-    request = WorkRequest(**limits)
-    command = targets_command("netpipe.work_counts.child", target, step)
+    request = WorkRequest(targets=name_targets(loader=target, step=step), **limits)
     compared: Sequence[Comparison] = ()
     with show_progress("counting", quiet=quiet) as progress:
         if against is None:
-            profile = count_work(command, request, progress=progress)
+            profile = count_work(CHILD_COMMAND, request, progress=progress)
         else:
-            profile, compared = _compare(against, command, request, progress)
+            profile, compared = _compare(against, request, progress)
     if as_json:
         comparisons = list(map(_document, compared))
-        run = {"loader": target, "against": against, "comparisons": comparisons}
+        run = {"loader": str(target), "against": against, "comparisons": comparisons}
         print_json({**profile.to_document(), **run})
     else:
         _print_profile(profile)
@@ -76,9 +81,10 @@ def work(
 
 
 def _compare(
-    ref: str, command: list[str], request: "WorkRequest", progress: "OnProgress | None"
+    ref: str, request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
     from netpipe.gate.work_comparison import compare_work
+    from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.other_version import open_version
     from netpipe.work_counts.counting import count_work
     from netpipe.worktrees import find_commit
@@ -86,9 +92,9 @@ def _compare(
     here = Path.cwd()
     commit = find_commit(here, ref, "--against")
     with open_version(commit, here, "", notes.print) as version:
-        now = count_work(command, version.request_here(request), progress=progress)
-        moved = [version.python, *version.move_paths(command[1:], here)]
-        then = count_work(moved, version.request_there(request), version.place(here), progress)
+        now = count_work(CHILD_COMMAND, version.request_here(request), progress=progress)
+        there = (version.python, *CHILD_COMMAND[1:])
+        then = count_work(there, version.request_there(request), version.place(here), progress)
     return now, compare_work(now, then)
 
 
@@ -135,24 +141,24 @@ def _print_profile(profile: "WorkProfile") -> None:
     help="Batches to compare, or fewer if the loader ends before.",
 )  # fmt: skip
 @batch_limit_option
-@seconds_option("--start-limit", 600.0, "Seconds until its first batch must be there.")
+@start_limit_option("Seconds until its first batch must be there.")
 @quiet_option
 @json_option
-def resume(target: str, quiet: bool, as_json: bool, **settings: Any) -> None:
+def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Check that a loader continues exactly from its saved states.
 
     Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
     they do without interruption too. TARGET is package.module:name or path/to/file.py:name, a
     callable that returns the loader.
     """
-    from netpipe.measuring.targets import targets_command
+    from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.resuming.checking import ResumeRequest, check_resume
 
-    command = targets_command("netpipe.resuming.child", target)
+    request = ResumeRequest(targets={"loader": target}, **settings)
     with show_progress("resuming", quiet=quiet) as progress:
-        report = check_resume(command, ResumeRequest(**settings), progress)
+        report = check_resume(CHILD_COMMAND, request, progress)
     if as_json:
-        print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": target})
+        print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": str(target)})
     else:
         output.print(str(report), soft_wrap=True)
     sys.exit(INCONCLUSIVE if report.undecided else FAILED if report.differs else FINE)

@@ -7,18 +7,16 @@ from typing import Any, Final
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
-from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.summary import summarize
 from netpipe.diagnosis.turns import max_duration_s
-from netpipe.jobs.parent import run_measurement, run_session
+from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import OVERTIME_S
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.rules import LOCAL_ONLY
-from netpipe.measuring import child as measuring_child
-from netpipe.measuring.request import MeasureRequest
-from netpipe.measuring.targets import targets_command
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
@@ -30,20 +28,14 @@ _STEP_BUDGET_FRACTION: Final = 1 / 3
 
 @dataclass(frozen=True)
 class DiagnosisRequest:
-    """The targets of a diagnosis, and its settings; the budget covers all sessions.
+    """The targets of a diagnosis, and its settings; the budget covers all sessions."""
 
-    If `loop` is None, netpipe's own loop runs the step.
-    """
-
-    loader: str
-    step: str | None
-    loop: str | None
     session: MeasureRequest
 
     @property
     def has_step(self) -> bool:
         """Whether the loader feeds a step."""
-        return self.step is not None or self.session.accelerator != "auto"
+        return "step" in self.session.targets or self.session.accelerator != "auto"
 
     @property
     def step_budget_s(self) -> float:
@@ -77,25 +69,24 @@ def run_diagnosis(
     """
     session, measurement = asked.session, None
     if asked.has_step:
-        command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
         request = replace(session, budget_s=asked.step_budget_s)
-        measurement = run_measurement(command, request, progress=progress)
+        measurement = run_measurement(CHILD_COMMAND, request, progress=progress)
     budget_s = session.budget_s - asked.step_budget_s
     lint_request = LintRequest(
+        targets={"loader": session.targets["loader"]},
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,
         intent=intent, silences=silences,
     )  # fmt: skip
-    lint_command = targets_command("netpipe.linting.child", asked.loader)
-    lint = run_session(lint_command, lint_request, progress=progress)
+    lint = run_session(CHILD_COMMAND, lint_request, progress=progress)
     investigation_request = InvestigationRequest(
         accelerator=session.accelerator, start_limit_s=session.start_limit_s,
         budget_s=max_duration_s(budget_s), batch_limit_s=session.batch_limit_s,
-        target=asked.loader, wanted_s=budget_s,
+        targets={role: named for role, named in session.targets.items() if role != "loop"},
+        wanted_s=budget_s,
         step_s=None if measurement is None else measurement.step_s.median,
         load_s=None if measurement is None else astuple(measurement.load_s_per_batch),
     )  # fmt: skip
-    command = targets_command("netpipe.diagnosis.child", asked.loader, asked.step)
-    answer = run_session(command, investigation_request, progress=progress)
+    answer = run_session(CHILD_COMMAND, investigation_request, progress=progress)
     return compose_diagnosis(answer, measurement, lint, session)
 
 

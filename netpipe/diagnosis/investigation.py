@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from netpipe.clock import Clock
+from netpipe.device.shared_storages import list_shared_storages
 from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
@@ -18,8 +19,8 @@ from netpipe.diagnosis.conclusions import (
     verify,
 )
 from netpipe.diagnosis.cost_model import Evidence
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
-from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import (
@@ -53,7 +54,6 @@ from netpipe.grain_access.loader_variants import (
 )
 from netpipe.jobs.bounded_calls import call_within
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
-from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 
@@ -147,7 +147,7 @@ class Investigation:
         """
         run = SingleThreadRun(
             loader=self.loader,
-            target=self.request.target,
+            target=self.request.targets["loader"],
             graph=self._graph,
             is_rebuilt=False,
             look=unmodified,

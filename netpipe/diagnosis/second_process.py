@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from netpipe.diagnosis.blocks import PullCost
+    from netpipe.jobs.targets import Target
 
 _FAREWELL_S: Final = 5.0
 # Beyond the longest block: a slow batch is pulled to its end.
@@ -28,7 +29,7 @@ _GRACE_S: Final = 20.0
 class SecondProcess:
     """A process with a single-thread run of the same loader; raises a SessionError if it fails."""
 
-    def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
+    def __init__(self, target: "Target", start_limit_s: float = 60.0) -> None:
         self._target = target
         self._start_limit_s = start_limit_s
 
@@ -84,7 +85,7 @@ class SecondProcess:
             self._process.close()
 
 
-def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
+def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
     """Pull whenever the parent asks; send what it costs, or the loader's error."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
@@ -92,13 +93,13 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
     from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.bounded_calls import summarize_error
-    from netpipe.jobs.targets import resolve
+    from netpipe.jobs.registry import make_factory
 
     try:
         # The parent's method came with this process; the user's module may set its own only once.
         set_start_method(None, force=True)
         let_grain_start_workers()
-        loader, _ = single_thread_variant(resolve(target))
+        loader, _ = single_thread_variant(make_factory(target))
         puller = PullingThread(loader, MonotonicClock(), undelayed=True)
         # The pipe ends these ways; the puller wraps every error of the loader in its own type.
         with closing(puller), suppress(EOFError, ConnectionError):

@@ -45,6 +45,7 @@ from netpipe.grain_access.loader_variants import KEPT, OneThread, without_stage
 from netpipe.grain_access.nodes import Graph
 from netpipe.jobs.bounded_calls import call_within
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.targets import Target
 from netpipe.measuring.loader_puller import LoaderFactory
 
 END_FRACTION: Final = 0.6
@@ -90,7 +91,7 @@ class SingleThreadRun:
     """
 
     loader: LoaderFactory
-    target: str
+    target: Target
     graph: Graph
     is_rebuilt: bool
     look: FirstLook

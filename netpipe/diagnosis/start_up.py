@@ -12,8 +12,8 @@ from typing import Any
 from netpipe.clock import MonotonicClock
 from netpipe.grain_access.observed_sources import observed_sources
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.targets import Factories
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.request import Factories
 from netpipe.results.start_up import StartUp
 from netpipe.temporary_folders import temporary_folder
 

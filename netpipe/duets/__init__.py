@@ -1,5 +1,5 @@
-"""Two versions timed side by side, so that the machine's load at any moment is the same for both.
+"""Two versions timed side by side, so that both see the same load of the machine.
 
-`parent.py` starts a process of each and gives the orders; `child.py` is what such a process does.
-What the blocks decide is arithmetic: `netpipe.gate.duets`.
+`parent.py` starts a process for each version and gives orders; `duet_job.py` runs in the process.
+`netpipe.gate.duets` compares the blocks.
 """

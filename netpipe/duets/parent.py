@@ -1,4 +1,4 @@
-"""The parent of a duet: it starts both sides, tells them when to time a block, and collects."""
+"""The parent of a duet: it starts both sides, orders blocks, and collects their times."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Final, Generic, TypeVar
 
-from netpipe.duets.request import BlockSize, DuetRequest
+from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.duets import Duet
 from netpipe.jobs.parent import ProcessEnvironment, Session, open_session
@@ -19,12 +19,12 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import order_of_round
 
 _POLL_S: Final = 0.05
-# A duet with fewer slices goes on, but for no more than twice its time.
+# A duet with fewer slices goes on for at most twice its time.
 _MIN_SLICES: Final = 10
 _MAX_DUETS: Final = 2
-# Batches of each side that arrive while both pull.
+# Batches of each side that must arrive while both pull.
 _MIN_ARRIVALS: Final = 4
-# Two processes share a GPU only if neither takes most of its memory at the start.
+# Two processes can share a GPU only if neither takes most of its memory at the start.
 _VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 _Block = dict[str, Any]
@@ -33,7 +33,7 @@ Request = TypeVar("Request", bound=SessionRequest)
 
 @dataclass(frozen=True)
 class Side(Generic[Request]):
-    """One side of a duet: what it runs, and where; its name is for messages."""
+    """One side of a duet: its process and its name, which appears in messages."""
 
     name: str
     command: Sequence[str]
@@ -42,8 +42,8 @@ class Side(Generic[Request]):
     progress: OnProgress | None = None
 
 
-class Player:
-    """A side whose session runs."""
+class RemoteTimer:
+    """A side whose session runs: it times blocks on order."""
 
     def __init__(self, name: str, session: Session, channel: Connection) -> None:
         self._name = name
@@ -51,12 +51,12 @@ class Player:
         self._channel = channel
 
     def send(self, order: tuple[Any, ...]) -> None:
-        """Tell it what to do, such as to time a block of a size."""
-        with suppress(OSError):  # It has ended, which `receive` reports.
+        """Give an order, such as the size of a block to time."""
+        with suppress(OSError):  # `receive` reports that it has ended.
             self._channel.send(tuple(order))
 
     def receive(self) -> dict[str, Any] | None:
-        """Return what it has said, or None for nothing yet; raise a failed session's error."""
+        """Return an answer, or None without one yet; raise the error of a failed session."""
         with name_failures(self._name):
             if self._session.is_over():
                 raise self._failure()
@@ -66,7 +66,7 @@ class Player:
                 raise self._failure() from None
 
     def _failure(self) -> NetpipeError:
-        """Return the error of a session that has ended, or ends."""
+        """Return the error of a session that ended or is about to."""
         try:
             self._session.result()
         except NetpipeError as error:
@@ -74,19 +74,19 @@ class Player:
         return SessionError("it ended before it was told to")
 
 
-def receive_all(players: Sequence[Player]) -> list[dict[str, Any]]:
-    """Wait until every side has said something, while looking after all of them."""
-    received: dict[Player, dict[str, Any]] = {}
-    while len(received) < len(players):
-        for player in players:
-            if player not in received and (said := player.receive()) is not None:
-                received[player] = said
-    return [received[player] for player in players]
+def receive_all(timers: Sequence[RemoteTimer]) -> list[dict[str, Any]]:
+    """Wait for an answer from every side, while looking after all sides."""
+    received: dict[RemoteTimer, dict[str, Any]] = {}
+    while len(received) < len(timers):
+        for timer in timers:
+            if timer not in received and (answer := timer.receive()) is not None:
+                received[timer] = answer
+    return [received[timer] for timer in timers]
 
 
 @contextmanager
 def name_failures(name: str) -> Iterator[None]:
-    """Put the name of a version into the message of what its session raises."""
+    """Add the name of a version to the errors of its session."""
     try:
         yield
     except (NoSuchTestError, OutOfTimeError):
@@ -96,27 +96,27 @@ def name_failures(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_sides(sides: Sequence[Side[Request]]) -> Iterator[Sequence[Player]]:
+def open_sides(sides: Sequence[Side[Request]]) -> Iterator[Sequence[RemoteTimer]]:
     """Start the sessions of all sides; they end with the block."""
     with ExitStack() as opened:
         yield [opened.enter_context(_start(side)) for side in sides]
 
 
 def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
-    """Time both sides for the seconds of the budget, each block beside one of the other side.
+    """Time both sides for the duet's seconds, each block beside a block of the other side.
 
     Raises:
         NoSuchTestError: A version has no such test.
-        OutOfTimeError: The time that the request leaves is over.
+        OutOfTimeError: No time is left.
         SessionError: The session of a side has failed.
     """
     quantity, duet_s = now.request.quantity, now.request.duet_s
     run_slice = _pull_together if quantity == "load_s_per_batch" else _take_turns
-    with open_sides((base, now)) as players:
-        greetings = receive_all(players)
-        if len({greeting["fingerprint"] for greeting in greetings}) > 1:
+    with open_sides((base, now)) as timers:
+        descriptions = receive_all(timers)
+        if len({description["fingerprint"] for description in descriptions}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
-        base_size, size = (BlockSize(*greeting["size"]) for greeting in greetings)
+        base_size, size = (BlockSize(*description["size"]) for description in descriptions)
         size = size.fit_to(base_size)
         slices: list[tuple[_Block, _Block]] = []
         started_s = time.monotonic()
@@ -124,18 +124,18 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
             duets = 1 if len(slices) >= _MIN_SLICES else _MAX_DUETS
             if time.monotonic() - started_s > duets * duet_s:
                 break
-            before, after = run_slice(players, size, number)
+            before, after = run_slice(timers, size, number)
             if before and after:
                 slices.append((before, after))
     return Duet(
         base=_list_values([before for before, _ in slices]),
         now=_list_values([after for _, after in slices]),
-        shares_cores=greetings[0]["shares_cores"],
+        shares_cores=descriptions[0]["shares_cores"],
     )
 
 
 @contextmanager
-def _start(side: Side[Request]) -> Iterator[Player]:
+def _start(side: Side[Request]) -> Iterator[RemoteTimer]:
     ours, theirs = Pipe()
     with ours, ExitStack() as opened:
         with theirs:
@@ -145,45 +145,47 @@ def _start(side: Side[Request]) -> Iterator[Player]:
             session = opened.enter_context(
                 open_session(side.command, request, environment, side.progress, [theirs.fileno()])
             )
-        yield Player(side.name, session, ours)
+        yield RemoteTimer(side.name, session, ours)
 
 
 def _pull_together(
-    players: Sequence[Player], size: BlockSize, number: int
+    timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
-    """Let both sides pull a block at the same time; which is told first changes."""
-    for player in order_of_round(players, number):
-        player.send(size)
-    base, now = receive_all(players)
+    """Let both sides pull a block at the same time; the order of the commands alternates."""
+    for timer in order_of_round(timers, number):
+        timer.send(size)
+    base, now = receive_all(timers)
     if base and now:
         stamps_s = [block.pop("stamps_s") for block in (base, now)]
         until_s = min(each[-1] for each in stamps_s)
         if until_s <= max(each[0] for each in stamps_s):
-            return {}, {}  # One has waited, or started its loader again.
-        # A load_cpu_ratio is usually that to a reference loader; here, to the other version.
+            return {}, {}  # One side waited, or started its loader again.
+        # Here, the other version takes the place of the reference loader.
         now["load_cpu_ratio"] /= base["load_cpu_ratio"]
         base["load_cpu_ratio"] = 1.0
-        # While both pull, each has its share of the machine.
+        # Only while both pull do they share the machine.
         times_s = [each[size.skipped :] for each in stamps_s]
         from_s = max(each[0] for each in times_s)
         both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
-        # One may be so much faster that the other has hardly begun.
+        # A very fast side may end before the other one has begun.
         is_telling = min(map(len, both)) >= _MIN_ARRIVALS
         for block, each in zip((base, now), both if is_telling else times_s, strict=True):
             block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
     return base, now
 
 
-def _take_turns(players: Sequence[Player], size: BlockSize, number: int) -> tuple[_Block, _Block]:
-    """Let one side after the other time a block; which goes first changes."""
-    blocks = dict[Player, _Block]()
-    for player in order_of_round(players, number):
-        player.send(size)
-        (blocks[player],) = receive_all([player])
-    base, now = (blocks[player] for player in players)
+def _take_turns(
+    timers: Sequence[RemoteTimer], size: BlockSize, number: int
+) -> tuple[_Block, _Block]:
+    """Let one side after the other time a block; the order alternates."""
+    blocks = dict[RemoteTimer, _Block]()
+    for timer in order_of_round(timers, number):
+        timer.send(size)
+        (blocks[timer],) = receive_all([timer])
+    base, now = (blocks[timer] for timer in timers)
     return base, now
 
 
 def _list_values(blocks: Sequence[_Block]) -> dict[str, tuple[float, ...]]:
-    """Return the values of each metric, one for each block."""
+    """Return the values of each metric, one per block."""
     return {name: tuple(block[name] for block in blocks) for name in (blocks or [{}])[0]}

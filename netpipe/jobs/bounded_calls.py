@@ -1,4 +1,4 @@
-"""Calls in threads of their own: with a time limit, or one after the other."""
+"""Calls in other threads: with a time limit, or one after the other."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -23,12 +23,12 @@ def call_within(
 ) -> Result:
     """Call a function in a daemon thread and wait for it for a limited time.
 
-    When the limit is reached, `grace_s` is called for extra seconds to wait. After them the
-    processes that the call has started are killed, which usually ends it.
+    At the limit, `grace_s` is called for extra seconds to wait. Then the processes that the call
+    has started are killed, which usually ends it.
 
     Raises:
         HangError: The call did not end in time.
-        Exception: Whatever the call raised.
+        Exception: The call raised it.
     """
     before = ProcessTree().worker_pids
     done = call_in_thread(work)
@@ -42,7 +42,7 @@ def call_within(
 
 
 def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
-    """Call a function in a daemon thread, which the end of the program does not wait for."""
+    """Call a function in a daemon thread, which does not delay the end of the program."""
     thread = CallingThread("netpipe-bounded")
     done = thread.submit(work)
     thread.end()
@@ -50,10 +50,10 @@ def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
 
 
 class CallingThread:
-    """A daemon thread that makes calls in their order.
+    """A daemon thread that makes calls in order.
 
-    Calls may fork. A process that is forked in a thread of a ThreadPoolExecutor ends with exit code
-    1, because it tries to join that thread, which is its own.
+    Calls may fork. A process that forks in a thread of a ThreadPoolExecutor ends with exit code 1,
+    because it tries to join its own thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ class CallingThread:
             call()
 
     def submit(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Call a function after those before it; return its result to come."""
+        """Call a function after the earlier ones; return its future result."""
         done: Future[Result] = Future()
 
         def settle() -> None:

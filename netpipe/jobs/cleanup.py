@@ -1,4 +1,4 @@
-"""Ending a session: its process, everything that it started, and the files that these leave."""
+"""Ending a session: its process, all processes that it started, and the files that they leave."""
 
 import atexit
 import ctypes
@@ -19,22 +19,21 @@ import psutil
 
 from netpipe.jobs.processes import age_s, is_resource_tracker, list_descendants
 from netpipe.jobs.request import REQUEST_VARIABLE, SessionRequest
+from netpipe.signals import signal_when_parent_ends
 from netpipe.temporary_folders import release_locks, remove_abandoned
 
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
 _NEW_MEMORY: Final = re.compile(r"/dev/shm/(psm_[0-9a-f]{8}|sem\.\w{6})")
 _CLEANING_S: Final = 5.0
 _MAX_PASSES: Final = 5
-# PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of the kernel's prctl.h
-_SET_PARENT_DEATH_SIGNAL: Final = 1
-_SET_CHILD_SUBREAPER: Final = 36
+_SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of the kernel's prctl.h
 
 
 def keep_sockets_in_session_folder(request: SessionRequest) -> None:
-    """Have Python's multiprocessing put its temporary files into the session's folder.
+    """Make Python's multiprocessing put its sockets into the session's folder.
 
-    Its managers and its fork server keep sockets there, which killed processes leave behind. A
-    folder whose name is too long for a socket's is not used.
+    Killed managers and fork servers leave their sockets behind. The folder is not used if its name
+    is too long for a socket.
     """
     folder = str(Path(request.result).parent)
     if len(folder) <= _MAX_SOCKET_FOLDER_LENGTH:
@@ -47,10 +46,10 @@ def adopt_orphans() -> None:
 
 
 def end_with_followers(request: SessionRequest) -> None:
-    """Have this process kill what it started when it exits; afterwards orphans cannot be found."""
+    """Make this process kill its descendants when it exits; later, orphans cannot be found."""
     adopt_orphans()
-    # If the parent dies in `end_child`, which has stopped this process, the kernel resumes it.
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGCONT))
+    # `end_child` stops this process. If the parent dies then, the kernel resumes it.
+    signal_when_parent_ends(signal.SIGCONT)
     atexit.register(_kill_followers, os.getpid(), request.result)
 
 
@@ -66,15 +65,14 @@ def list_started(leader: int) -> set[psutil.Process]:
 def end_child(
     child: "subprocess.Popen[bytes]", result: str, started: Collection[psutil.Process] = ()
 ) -> None:
-    """Kill a session's process and everything that it started.
+    """Kill a session's process and all processes that it started.
 
-    Its result file and what it is known to have `started` identify processes that have left the
-    session.
+    Processes that have left the session are found by its result file, or are in `started`.
     """
-    # While it is stopped, it adopts the children of those that are killed, and starts no more.
+    # A stopped process adopts orphans, and cannot start more.
     child.send_signal(signal.SIGSTOP)
     trackers = _kill_followers(child.pid, result, started)
-    if child.poll() is None:  # otherwise, its pid may be another process's
+    if child.poll() is None:  # After its end, its pid may belong to another process.
         _kill(psutil.Process(child.pid))
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
@@ -84,29 +82,29 @@ def end_child(
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
-    """End this process at once, and everything that it started.
+    """End this process at once, and all processes that it started.
 
     The result file stays if the parent still waits for it.
     """
     _kill_followers(os.getpid(), request.result)
     release_locks()
-    # This includes the session's folder if the parent is dead.
+    # The session's folder is abandoned if the parent is dead.
     remove_abandoned(Path(tempfile.gettempdir()))
     os._exit(1)
 
 
 def is_abandoned(request: SessionRequest) -> bool:
-    """Return whether the process that waited for this session's result is gone."""
+    """Return whether the parent, which waits for the result, has died."""
     return request.parent not in (None, os.getppid())
 
 
 def _kill_followers(
     leader: int, result: str, started: Collection[psutil.Process] = ()
 ) -> set[psutil.Process]:
-    """Kill all that the leader of a session started, but Python's resource trackers; return these.
+    """Kill all processes that the leader of a session started, except resource trackers.
 
-    A tracker ends by itself, after everything that could use the session's shared memory and
-    semaphores has ended, and removes them.
+    Python's trackers, which are returned, end after all users of the session's shared memory and
+    semaphores, and remove these.
     """
     trackers: set[psutil.Process] = set()
     for _ in range(_MAX_PASSES):
@@ -116,17 +114,17 @@ def _kill_followers(
         trackers |= {each for each in followers if is_resource_tracker(each.pid)}
         if followers == trackers:
             break
-        # They may have started more meanwhile.
+        # They may have started more processes by now.
         for process in followers - trackers:
             _kill(process)
     return trackers
 
 
 def _follows(process: psutil.Process, leader: int, result: str) -> bool:
-    """Return whether a process was certainly started by `leader`, directly or not.
+    """Return whether a process certainly descends from `leader`.
 
-    It is in the Unix session that the leader leads, even as an orphan; or it has left that session
-    (setsid) and its environment still holds the request, which names the result file.
+    It is in the Unix session of the leader, even as an orphan; or it has left that session (setsid)
+    and has the request, which names the result file, in its environment.
     """
     with suppress(OSError, psutil.Error, ValueError, AttributeError):
         if os.getsid(process.pid) == leader:
@@ -143,10 +141,10 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _kill(process: psutil.Process) -> None:
-    """Kill a process, and remove the shared memory that it may not have registered yet.
+    """Kill a process, and remove shared memory that no resource tracker knows yet.
 
-    Python registers shared memory with its resource tracker after it has made the file, and the C
-    library makes a semaphore under a temporary name.
+    Python registers shared memory after it has made the file, and the C library makes a semaphore
+    under a temporary name.
     """
     memory: list[Path] = []
     with suppress(psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""Where the code of this process came from: a session must not run another version's code."""
+"""The origin of this process's code: a session must not run the code of another version."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -18,18 +18,17 @@ from netpipe.text_files import read_toml
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
 )
-# Python and pytest find these by their own rules, so a module of the same name is no copy.
+# Python and pytest find these by rules of their own, so a module of the same name is not a copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
 
 def check_origin(
     code_from: str, not_from: Sequence[str], modules: Mapping[str, ModuleType] | None = None
 ) -> None:
-    """Refuse a process that runs code from elsewhere than its checkout.
+    """Refuse a process that runs the checkout's code from another place.
 
-    Worker processes inherit the search path and import what this process would import. So all
-    imports in the checkout's code are looked up, whether or not they were executed. An empty
-    `code_from` stands for any code; `not_from` are other checkouts of the same repository.
+    Worker processes inherit the search path. So all imports in the checkout's code are looked up,
+    executed or not. An empty `code_from` allows any code; `not_from` are other checkouts.
 
     Raises:
         MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,
@@ -61,30 +60,23 @@ class _Checkout:
         self.folder = folder
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
         try:
-            listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
+            names = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
         except GitError as error:
             raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
         inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]
-        self.files = {
-            file
-            for file in filter(None, listed)
-            if not any((folder / file).is_relative_to(other) for other in inside)
-        }
+        listed = [folder / name for name in filter(None, names)]
+        self.files = {file for file in listed if not any(map(file.is_relative_to, inside))}
         self._sources = dict(self._importable())
-        declared = [file for file in map(Path, self.files) if file.name == "pyproject.toml"]
-        self._projects = {_project_name(folder / file) for file in declared} - {""}
-
-    def contains(self, file: Path) -> bool:
-        """Return whether a file is part of the checkout's code."""
-        return file.is_relative_to(self.folder) and str(file.relative_to(self.folder)) in self.files
+        declared = (file for file in self.files if file.name == "pyproject.toml")
+        self._projects = set(map(_project_name, declared)) - {""}
 
     def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
-        """Refuse a module of the checkout, or one built from it, that lies anywhere else.
+        """Refuse a module of the checkout, or built from it, that lies outside the checkout.
 
-        A file of the checkout may have the name of an unrelated installed package, for example of
-        a vendored one. That package is no copy of the checkout's module.
+        An installed package of another distribution is not a copy, even if a file of the checkout,
+        such as a vendored package, has its name.
         """
-        if self.contains(file):
+        if file in self.files:
             return
         source, names = self._sources.get(name), set(map(_normalized, owners))
         if source is not None and not (
@@ -104,9 +96,9 @@ class _Checkout:
 
     def _importable(self) -> Iterator[tuple[str, str]]:
         """Yield top-level packages and modules by every name that a search path can give them."""
-        files = [PurePosixPath(file) for file in self.files]
+        files = [file.relative_to(self.folder) for file in self.files]
         folders = [file.parent for file in files if file.name == "__init__.py"]
-        # In these, modules are imported only as parts of a package.
+        # Modules in these folders are imported only as parts of a package.
         packages = {folder for folder in folders if folder.name not in ("", "src")}
         for file in files:
             unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
@@ -116,7 +108,7 @@ class _Checkout:
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the packages and modules that lie in no package, or in a namespace package."""
+    """Yield the loaded packages and modules outside other packages; namespaces do not count."""
     for name, file in files.items():
         parents = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
         if name.partition(".")[0] not in _LOADED_OTHERWISE and not files.keys() & set(parents):
@@ -124,14 +116,14 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
-    """Yield what files of the checkout import, also through other files of the checkout."""
-    left = list(filter(checkout.contains, files))
+    """Yield the imports of the checkout's files, directly or through other files of it."""
+    left = list(checkout.files.intersection(files))
     seen = set(left)
     while left:
         for name in _imports(left.pop()):
             if found := _find_unit(name):
                 yield found
-                if checkout.contains(found[1]) and found[1] not in seen:
+                if found[1] in checkout.files and found[1] not in seen:
                     seen.add(found[1])
                     left.append(found[1])
 
@@ -151,10 +143,11 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
         return None
     for dot in re.finditer(r"\.|$", name):
         part = name[: dot.start()]
-        try:
+        spec = None
+        with suppress(
+            ImportError, ValueError
+        ):  # An import hook refuses it, or it was made by hand.
             spec = find_spec(part)
-        except (ImportError, ValueError):  # an import hook refuses it, or it was made by hand
-            return None
         if spec is None:
             return None
         if spec.has_location and spec.origin:
@@ -163,7 +156,7 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
 
 
 def _project_name(file: Path) -> str:
-    """Return the normalized name that a pyproject.toml declares; "" where it declares none."""
+    """Return the normalized project name in a pyproject.toml; "" without one."""
     with suppress(InputError, AttributeError, TypeError):
         project = read_toml(file).get("project", {})
         return _normalized(project.get("name", ""))

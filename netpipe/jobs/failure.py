@@ -1,6 +1,7 @@
-"""Whose code a stack runs, and exceptions as text: type, message, and frames of the user's code."""
+"""Exceptions and stacks as text for the user: type, message, and frames of the user's code."""
 
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -9,7 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from netpipe.errors import LoaderFailedError, describe_error
-from netpipe.jobs.grain_calls import advise
+from netpipe.jobs.processes import LOWER_BUFFERS
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _HARNESS_ROOMS: Final = ("device", "grain_access", "jobs", "linting", "measuring")
@@ -19,6 +20,32 @@ HARNESS_FOLDERS: Final = (
 )  # fmt: skip
 HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{room}." for room in _HARNESS_ROOMS)
 
+# Advice by a pattern for Grain's class and its missing attribute, or for the text of the error.
+_ADVICE: Final = {
+    r" MapDataset\.(mp_)?prefetch\b": (
+        "write .to_iter_dataset(grain.ReadOptions(num_threads=0)).mp_prefetch(...)"
+    ),
+    r" IterDataset\.(range|repeat|shuffle|slice|source)\b"
+    r"|IterDataset' (object is not subscriptable|has no len)": (
+        "write it on a grain.MapDataset, before .to_iter_dataset(...)"
+    ),
+    r" (IterDataset|DataLoader)\.to_iter_dataset\b": "leave .to_iter_dataset(...) out",
+    r" DataLoader\.(apply|batch|filter|map|map_with_index|pipe|random_map)\b": (
+        "write a class of grain.transforms in operations=[...] of grain.DataLoader(...)"
+    ),
+    r" DataLoader\.(mp_)?prefetch\b|DataLoader\.__init__\(\) got an .* 'num_workers'": (
+        "write worker_count=2 in grain.DataLoader(...)"
+    ),
+    r" DataLoader\.(repeat|seed|shuffle|slice)\b": (
+        "write sampler=grain.samplers.IndexSampler(..., shuffle=True, num_epochs=None)"
+    ),
+    r"mp_prefetch\(\) got an ": "write .mp_prefetch(grain.MultiprocessingOptions(num_workers=2))",
+    r" PerformanceConfig\.num_workers": "write .mp_prefetch(config.multiprocessing_options)",
+    r" PerformanceConfig\.num_threads": "write .to_iter_dataset(config.read_options)",
+    r"Config\.update\(\) got an .* '(py_\w+)'": r'write grain.config.update("\1", ...)',
+    r"Saving the dataset graph": 'set it to "", and draw by netpipe lint TARGET --svg FILE',
+    r"exit code -[79]\b|MemoryError: ": f"memory may have run out: {LOWER_BUFFERS}",
+}
 _MAX_FRAMES = 4
 _FOREIGN_FOLDERS = {
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -30,9 +57,8 @@ _FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 def format_failure(error: BaseException) -> str:
     """Format an exception for the user.
 
-    The type and the text come first, with what to write instead of a call that Grain does not have,
-    then the last frames in the user's files, or the last frames at all when there are none. The
-    thirty frames of a loader's library would hide both.
+    The type and the text come first, with a replacement for a call that Grain does not have. The
+    last frames in the user's files follow. Frames of libraries appear only if there are no others.
     """
     first, source = describe_error(error), error
     if isinstance(error, LoaderFailedError) and error.__cause__ is not None:
@@ -64,16 +90,27 @@ def _hidden_file(error: BaseException) -> str:
 
 
 def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
-    """Format the last frames that lie in the user's files, or else the last of all frames.
+    """Format the last frames in the user's files, or of all files if there are none.
 
-    So many of the innermost frames are added, in whichever file they lie.
+    The `innermost` frames are added from any file.
     """
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
     chosen = (own or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
     lines = []
     for frame in chosen:
-        # As Python prints them, without the markers below a part of the line.
+        # Python's format, without the markers below a part of the line.
         lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         lines += [f"    {frame.line}"] if frame.line else []
     return "\n".join(lines)
+
+
+def advise(error: BaseException) -> str:
+    """Return advice for an error, from its text and Grain's public names; "" without any."""
+    text = describe_error(error)
+    if isinstance(error, AttributeError):
+        owner = error.obj if isinstance(error.obj, type) else type(error.obj)
+        kinds = [kind for kind in owner.__mro__ if str(kind.__module__).startswith("grain.")]
+        text = "".join(f" {kind.__name__}.{error.name}" for kind in kinds) + f" {text}"
+    found = (match.expand(_ADVICE[each]) for each in _ADVICE if (match := re.search(each, text)))
+    return next(found, "")

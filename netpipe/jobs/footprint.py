@@ -1,4 +1,4 @@
-"""Memory of all processes that load, what else they hold, and the bytes that they read."""
+"""Memory, open files and shared memory of the loading processes, and the bytes that they read."""
 
 import os
 import re
@@ -12,22 +12,22 @@ import psutil
 from netpipe.jobs.processes import list_descendants
 
 SHARED_FOLDER = Path("/dev/shm")
-# Of the names that multiprocessing.shared_memory draws at random.
+# Python's shared memory has random names that start with this.
 PYTHONS_PREFIX = "psm_"
 
 
 def read_memory() -> tuple[int, int]:
     """Return the PSS and the RSS of this process and all its descendants together, in bytes.
 
-    Memory that several processes share counts once in the proportional set size (PSS), and in each
-    of them in the resident set size (RSS). The kernel walks all pages, about 10 ms for each 200 MB.
+    The proportional set size (PSS) counts shared memory once; the resident set size (RSS) counts it
+    in every process. The kernel walks all pages, which takes about 10 ms for each 200 MB.
     """
     found = [_read_rollup(pid) for pid in (getpid(), *list_descendants(getpid()))]
     return sum(each.get("Pss", 0) for each in found), sum(each.get("Rss", 0) for each in found)
 
 
 def _read_rollup(pid: int) -> dict[str, int]:
-    """Return the bytes of a process by the names in proc_pid_smaps(5); none if it has ended."""
+    """Return a process's bytes by their names in proc_pid_smaps(5); empty if it has ended."""
     with suppress(OSError):
         text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
         return {name: 1024 * int(kib) for name, kib in re.findall(r"(?m)^(\w+): +(\d+) kB", text)}
@@ -35,9 +35,9 @@ def _read_rollup(pid: int) -> dict[str, int]:
 
 
 def read_pss(pid: int) -> tuple[int, int]:
-    """Return the PSS of a process, and how much of it no file backs, in bytes; 0 if it has ended.
+    """Return a process's PSS, and the part without a file, in bytes; 0 if it has ended.
 
-    Pages of a mapped file are a cache, which the kernel empties when it needs memory.
+    The pages of mapped files are a cache, which the kernel can empty.
     """
     found = _read_rollup(pid)
     pss_bytes = found.get("Pss", 0)
@@ -45,7 +45,7 @@ def read_pss(pid: int) -> tuple[int, int]:
 
 
 def count_open_files(pid: int) -> int:
-    """Return how many descriptors a process has open, sockets and pipes too; 0 if it has ended."""
+    """Return the number of a process's open files, sockets and pipes; 0 if it has ended."""
     with suppress(psutil.Error):
         return psutil.Process(pid).num_fds()
     return 0
@@ -63,7 +63,7 @@ def list_shared_files() -> dict[str, int]:
 
 
 def is_shared_memory_used_elsewhere() -> bool:
-    """Return whether a process that does not descend from this one maps Python's shared memory."""
+    """Return whether an unrelated process maps Python's shared memory."""
     named = f"{SHARED_FOLDER}/{PYTHONS_PREFIX}"
     for pid in {*psutil.pids()} - {getpid(), *list_descendants(getpid())}:
         with suppress(OSError):  # It has ended, or is another user's.
@@ -75,18 +75,18 @@ def is_shared_memory_used_elsewhere() -> bool:
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     """Return the bytes that each loading process has read so far, by process id.
 
-    The kernel counts read calls (`rchar` of proc_pid_io(5)): also of files in the page cache and of
-    pipes, but not of files mapped into memory. A process with workers receives their batches
-    through a pipe, so it counts only where there are no workers.
+    The kernel counts read calls (`rchar` of proc_pid_io(5)), including those from the page cache
+    and from pipes, but not reads of mapped files. A process with workers gets their batches through
+    pipes, so this process counts only without workers.
     """
     read = {}
     for pid in workers or (getpid(),):
-        # It may have ended meanwhile; where the kernel does not count, psutil's method is missing.
+        # The process may have ended. psutil has no method if the kernel does not count.
         with suppress(psutil.Error, AttributeError):
             read[pid] = psutil.Process(pid).io_counters().read_chars
     return read
 
 
 def read_between(before: Mapping[int, int], after: Mapping[int, int]) -> int:
-    """Return the bytes read between two counts; a process may have started meanwhile."""
+    """Return the bytes read between two counts; processes may have started in between."""
     return sum(count - before.get(pid, 0) for pid, count in after.items())

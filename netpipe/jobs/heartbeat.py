@@ -1,29 +1,29 @@
-"""The calls by which a measurement tells its watchdog that it is alive."""
+"""The events that a measurement reports to its watchdog."""
 
 from collections.abc import Sequence
 from typing import Final
 
 
 class Watch:
-    """Receives the events of a measurement. This one ignores them; a watchdog acts on them."""
+    """Receives the events of a measurement and ignores them; a watchdog acts on them."""
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread asked for a batch at `since_s`; None: it has come, or never will.
+        """Note that this thread waits for a batch since `since_s`; None ends the wait.
 
-        It may take longer if the loader `starts` for it.
+        The start limit applies if the loader `starts`, else the batch limit.
         """
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
-        """Note the processes that load from now on."""
+        """Note the loader's worker processes."""
 
     def begin_rounds(self) -> None:
-        """Note that the start-up is over: the budget counts from now on, again if called again."""
+        """Note the end of the start-up; each call restarts the budget."""
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Note what is done from now on, for the user; never called inside a timed window.
+        """Note the phase that begins, for the user; not called inside a timed window.
 
-        The whole session takes `of_s` seconds, counted from the first call that gives them; 0: not
-        known yet.
+        `of_s` is the length of the whole session, counted from the first call that knows it; 0 if
+        it is not known yet.
         """
 
 

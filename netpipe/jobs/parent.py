@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,20 +14,25 @@ import psutil
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
+from netpipe.device.shared_storages import SHARED_STORAGES
 from netpipe.errors import HangError, OutOfTimeError, SessionError
 from netpipe.jobs.cleanup import end_child, list_started
 from netpipe.jobs.processes import describe_exit
 from netpipe.jobs.progress import OnProgress, ProgressReader
-from netpipe.jobs.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
-from netpipe.jobs.result_files import (
+from netpipe.jobs.request import (
+    FAREWELL_S,
+    REQUEST_VARIABLE,
+    SessionRequest,
     partial_result_file,
     progress_file,
     read_result,
     stacks_file,
 )
-from netpipe.jobs.shared_storages import SHARED_STORAGES
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.temporary_folders import temporary_folder
+
+CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.jobs.child")
+"""The command of a session on targets, which its request names."""
 
 _POLL_S = 0.05
 _LISTING_S = 1.0  # each takes about a millisecond of CPU time beside the measurement
@@ -42,8 +48,8 @@ class ProcessEnvironment:
     """The working directory and the environment variables of a process.
 
     Attributes:
-        folder: None: that of this process.
-        variables: They are added to those of this process, or replace them.
+        folder: None for this process's.
+        variables: Added to this process's variables, or replacing them.
     """
 
     folder: Path | None = None
@@ -61,7 +67,7 @@ class SessionLog:
         self._end = b""
 
     def cut(self) -> None:
-        """Empty a file that is too long, and keep its end."""
+        """Empty a file that is too long, but keep its end."""
         if os.fstat(self._file).st_size > _MAX_LOG_BYTES:
             self._end = self._read_end()
             os.ftruncate(self._file, 0)
@@ -91,12 +97,12 @@ def run_session(
     environment: ProcessEnvironment = _SAME_ENVIRONMENT,
     progress: OnProgress | None = None,
 ) -> Any:
-    """Run a session and return its result; nothing that it started outlives it.
+    """Run a session and return its result; no process that it started outlives it.
 
-    The request's `result` and `parent` are set here.
+    This sets the request's `result` and `parent`.
 
     Raises:
-        MisuseError: The loader, the step or the loop is not what it must be.
+        MisuseError: The loader, the step or the loop is unsuitable.
         SessionError: The process crashed, hung or ran out of time.
     """
     with open_session(command, request, environment, progress) as session:
@@ -111,9 +117,9 @@ def open_session(
     progress: OnProgress | None = None,
     inherited: Sequence[int] = (),
 ) -> "Iterator[Session]":
-    """Start a session, and end it with all that it started at the end of the context.
+    """Start a session as `run_session` does, and end it at the end of the context.
 
-    The process also inherits some open file descriptors. The rest is as in `run_session`.
+    The process also inherits open file descriptors.
     """
     with temporary_folder("session") as folder:
         request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
@@ -148,8 +154,7 @@ class Session:
     """The process of a session, as its parent sees it.
 
     Attributes:
-        started: The processes that it has started. They are kept because a process that has
-            crashed can no longer be asked.
+        started: The processes that it has started, which a crashed process no longer lists.
     """
 
     def __init__(
@@ -171,9 +176,9 @@ class Session:
         self._next_listing = 0.0
 
     def is_over(self) -> bool:
-        """Look after the process; return whether it ended, wrote its result or is out of time.
+        """Look after the process; return whether it is over. Call this many times a second.
 
-        To be called many times a second.
+        It is over when it has ended or is out of time, or a few seconds after it wrote its result.
 
         Raises:
             HangError: The process is stopped, and its watchdog with it.

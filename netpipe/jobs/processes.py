@@ -1,4 +1,4 @@
-"""The processes of a session, their CPU time, and that of everything else on the machine."""
+"""The processes of a session, their CPU time, and the CPU time of other programs."""
 
 import multiprocessing.process
 import os
@@ -32,47 +32,46 @@ _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 class ProcessTree:
     """This process and its current children, loader workers among them.
 
-    CPU time includes all descendants, also those that start later or have ended, but not children
-    in `without` and their descendants.
+    CPU time includes all descendants, also later and ended ones, except the children in `without`
+    and their descendants.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
         self._parents = list_descendants(os.getpid())
         counted = _without_subtrees(self._parents, self._without)
-        # A zombie has ended, and nobody has waited for it, as for an orphan's end.
+        # A zombie has ended, but its parent has not waited for it.
         self.pids = tuple(pid for pid in counted if _stat_fields(pid)[:1] != [b"Z"])
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
-        """The children without the helpers that Python's multiprocessing starts."""
+        """The children without the helpers of Python's multiprocessing."""
         return tuple(pid for pid in self.pids if not _is_running(pid, _HELPERS))
 
     @property
     def workers(self) -> int:
-        """How many children work, not counting the programs that they have started."""
+        """The number of working children, without the programs that they have started."""
         return len(self.worker_cpu_s())
 
     def worker_cpu_s(self) -> dict[int, float]:
-        """Return the CPU seconds that each of these children has used; 0 of one that has ended."""
+        """Return the CPU seconds of each of these children; 0 for one that has ended."""
         own = [pid for pid in self.worker_pids if self._parents[pid] not in self.worker_pids]
         return {pid: process_cpu_s(pid) for pid in own}
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds used so far, also by descendants that have ended."""
+        """Return the CPU seconds of this process and its descendants, with ended ones."""
         return time.process_time() + _DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:
-        """Return the CPU seconds that the children have used; an ended child counts 0."""
+        """Return the CPU seconds of the children; an ended child counts 0."""
         return sum(map(process_cpu_s, self.pids))
 
 
 class _Descendants:
-    """The CPU time of all processes that descend from this one.
+    """The CPU time of all descendants of this process.
 
-    The kernel adds the time of an ended process to the parent that waits for it. The time of an
-    orphan, and of a process whose parent ignores its children's ends, is lost to the kernel; of
-    those the last reading counts.
+    The kernel adds the time of an ended process to the parent that waits for it. Without such a
+    parent the kernel loses the time, and the last reading counts.
     """
 
     def __init__(self) -> None:
@@ -85,11 +84,11 @@ class _Descendants:
         self._last_s = self._lost_s = 0.0
 
     def cpu_s(self, without: frozenset[int]) -> float:
-        """Return the CPU seconds of all descendants but some children and their descendants."""
+        """Return the CPU seconds of all descendants except those in or below `without`."""
         with self._lock:
             parents, used_s, is_steady = _read_used()
             if sum(used_s.values()) < self._last_s:
-                # The kernel may leave a child out of its list while another one ends.
+                # The kernel's list may miss a child while another one ends.
                 parents, used_s, is_steady = _read_used()
             now_s = sum(used_s.values())
             if is_steady:
@@ -103,10 +102,10 @@ _DESCENDANTS = _Descendants()
 
 
 def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
-    """Return the parent and the CPU seconds of every descendant, and whether these are exact.
+    """Return every descendant's parent and CPU seconds, and whether the seconds are exact.
 
-    The seconds include those of ended children; under this process's pid are only these. They are
-    not exact if a process was waited for during the reading.
+    They include the seconds of ended children; this process has only these. They are not exact if
+    a process ended during the reading.
     """
     for _ in range(_MAX_READINGS):
         parents = list_descendants(os.getpid())
@@ -132,9 +131,9 @@ def list_descendants(pid: int) -> dict[int, int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    """Return the children of a process, zombies included, as its threads list them.
+    """Return the children of a process, with zombies, from the lists of its threads.
 
-    psutil reads every process of the host, which takes five times as long: too long beside a
+    psutil reads every process of the host and takes five times as long, which would disturb a
     loader that is watched until it is idle.
     """
     if not _THREADS_LIST_CHILDREN:
@@ -148,12 +147,12 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _stat_fields(pid: int) -> list[bytes]:
-    """Return the fields of a process from its state on (proc(5)); none when it is gone."""
+    """Return a process's fields from its state on (proc(5)); empty when it is gone."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
-    """Return the processes of a tree that are not in `without` and do not descend from it."""
+    """Return the processes of a tree that are neither in nor below `without`."""
     excluded = set(without)
     for pid, parent in tree.items():
         if parent in excluded:
@@ -238,8 +237,8 @@ def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
 def describe_crash(pid: int) -> str:
     """Return how a child of this process crashed: "by SIGKILL", "with code 3".
 
-    Whoever started the child can still wait for it. "" stands for a child that runs, that ended
-    without an error, or that somebody has waited for.
+    "" stands for a child that runs, that ended without an error, or that its parent has waited for.
+    The parent can still wait for a crashed child.
     """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -252,7 +251,7 @@ def describe_crash(pid: int) -> str:
 
 
 def describe_exit(code: int | None) -> str:
-    """Return how a process ended, by its exit code: "with code 3"; "" without an error."""
+    """Return how a process ended from its exit code: "with code 3"; "" without an error."""
     if not code or code > 0:
         return f"with code {code}" if code else ""
     advice = (
@@ -262,21 +261,21 @@ def describe_exit(code: int | None) -> str:
 
 
 class Worker(NamedTuple):
-    """A process that multiprocessing has started; `crash` is "" if it runs or ended normally."""
+    """A process of multiprocessing; `crash` is "" if it runs or ended normally."""
 
     pid: int
     crash: str
 
 
 def list_workers() -> list[Worker]:
-    """Return the processes of multiprocessing that nobody has joined, also ended ones."""
-    # `active_children` would forget the ended ones.
+    """Return the processes of multiprocessing that were not joined, with ended ones."""
+    # `active_children` would forget ended processes.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
     return [Worker(child.pid, describe_exit(child.exitcode)) for child in known if child.pid]
 
 
 def describe_activity(pid: int) -> str:
-    """Return what a process does, in words: "sleeping, 1.25 CPU seconds used"."""
+    """Return the state of a process in words: "sleeping, 1.25 CPU seconds used"."""
     try:
         process = psutil.Process(pid)
         times = process.cpu_times()
@@ -293,7 +292,7 @@ class HostCpu:
 
     Attributes:
         busy_s: Used by any program, or taken from this virtual machine.
-        total_s: Passed, over all CPUs.
+        total_s: Passed on all CPUs.
         own_s: Used by this process and its descendants.
     """
 
@@ -303,7 +302,7 @@ class HostCpu:
 
 
 def read_host_cpu() -> HostCpu:
-    """Read how much CPU time the host has spent until now."""
+    """Read the CPU time of the host."""
     times = psutil.cpu_times()
     total_s = sum(times) - times.guest - times.guest_nice
     return HostCpu(total_s - times.idle - times.iowait, total_s, ProcessTree().cpu_s())

@@ -1,7 +1,6 @@
 """A session's progress, which its process writes to a file and its parent reads.
 
-A file that is replaced whole needs no listener, survives the end of either side, and costs nothing
-when nobody reads it.
+The file needs no listener, survives the end of either side, and costs nothing without a reader.
 """
 
 import json
@@ -16,16 +15,16 @@ from netpipe.clock import Clock
 from netpipe.errors import InputError
 from netpipe.whole_file import write_whole
 
-# Drawing more often would take time from what is measured.
+# Drawing more often would disturb the measurement.
 _REPEAT_S: Final = 0.5
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a session does, and how much of its time is over.
+    """The current phase of a session, and the part of its time that is over.
 
     Attributes:
-        done_s: Seconds of `of_s` that are over; 0 while `of_s` is unknown.
+        done_s: Seconds of `of_s` that are over; 0 while `of_s` is not known.
     """
 
     doing: str
@@ -42,7 +41,7 @@ class Progress:
 _STARTING: Final = Progress("starting a process")
 
 OnProgress = Callable[[Progress], object]
-"""Called when a session enters a phase, and now and then in between."""
+"""Called when a session enters a phase, and twice a second after that."""
 
 
 class ProgressWriter:
@@ -58,7 +57,7 @@ class ProgressWriter:
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Write the phase that begins; see `Watch.enter_phase`."""
         now_s = self._clock()
-        # A folder that is full or gone is no reason to lose a measurement.
+        # A full disk must not end a measurement.
         with self._lock, suppress(InputError):
             if not self._of_s:
                 self._since_s = now_s
@@ -68,7 +67,7 @@ class ProgressWriter:
 
 
 class ProgressReader:
-    """Passes on the progress that a session writes to a file."""
+    """Reads a session's progress from its file, and reports it."""
 
     def __init__(self, file: Path, on_progress: OnProgress, clock: Clock) -> None:
         self._file = file
@@ -79,11 +78,11 @@ class ProgressReader:
         self._passed_on_s = 0.0
 
     def poll(self) -> None:
-        """Pass the progress on if it is new, or was not passed on for a while."""
+        """Report the progress if it is new, or if the last report is half a second old."""
         now_s = self._clock()
         try:
             text = self._file.read_text(encoding="utf-8")
-        except FileNotFoundError:  # the session has written nothing yet
+        except FileNotFoundError:  # The session has not written any yet.
             text = ""
         if text != self._text:
             self._text, self._read_s = text, now_s

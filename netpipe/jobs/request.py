@@ -1,50 +1,65 @@
-"""What a session is asked to do, as it travels in the variable NETPIPE_SESSION."""
+"""The request of a session, in the variable NETPIPE_SESSION, and the files of its result."""
 
 import json
-import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from math import inf
-from typing import Final, Self
+from pathlib import Path
+from typing import Any, Final
 
 from netpipe.device.emulated_names import parse_accelerator
-from netpipe.errors import InputError, MisuseError
-from netpipe.text_files import quote
+from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
+from netpipe.jobs.targets import Target
+from netpipe.whole_file import write_whole
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 OVERTIME_S: Final = 10.0
 """Seconds beyond its budget after which a measurement is ended."""
 START_UP_S: Final = 600.0
 """Seconds to load the model, and to compile and warm up its step: minutes on a GPU."""
+START_LIMIT_S: Final = 600.0
+"""Seconds until the first batch must be there, unless the user sets another limit."""
 FAREWELL_S: Final = 5.0
 """Seconds from a written result to the end of the process."""
+
+SCHEMA: Final = "netpipe.session/1"
+_ERRORS: Final = {
+    "misuse": MisuseError,
+    "hang": HangError,
+    "missing": NoSuchTestError,
+    "failed": SessionError,
+}
 
 _IMPORT_S: Final = 60.0
 
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """What every session needs to know; a job with settings of its own has a subclass.
+    """The settings of any session; a job's own settings are in a subclass.
 
     Attributes:
-        kind: The job: "measure", "lint", or another that its own command knows.
+        kind: The job, a key of `netpipe.jobs.registry.JOBS`.
+        targets: What the process imports, by role: loader, step, loop. A test's session has none,
+            because the test's fixtures make its factories.
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
         start_limit_s: Seconds until the first batch must be there, each time the loader starts.
         code_from: The checkout whose code is run; "" for any. See `check_origin`.
-        not_from: Other checkouts of its repository, from which no file may be loaded.
-        parent: The process that waits for the result; None when nobody does.
-        time_left_s: Seconds that the caller has left for this session. The parent enforces them,
-            and they are not sent to the child.
-        channel: The file descriptor of the connection to a parent that gives orders; -1: none.
+        not_from: Other checkouts of the repository; no file may be loaded from them.
+        parent: The process that waits for the result; None without one.
+        time_left_s: Seconds that the caller has left. The parent enforces the limit and does not
+            send it to the child.
+        channel: The file descriptor of the pipe for a parent's orders; -1 without one.
     """
 
     kind: str
+    targets: Mapping[str, Target] = field(default_factory=dict)
     result: str = ""
     accelerator: str = "auto"
     budget_s: float = 20.0
     batch_limit_s: float = 10.0
-    start_limit_s: float = 600.0
+    start_limit_s: float = START_LIMIT_S
     code_from: str = ""
     not_from: tuple[str, ...] = ()
     parent: int | None = None
@@ -54,6 +69,9 @@ class SessionRequest:
     def __post_init__(self) -> None:
         parse_accelerator(self.accelerator)
         object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
+        targets: Mapping[str, Any] = self.targets
+        made = {role: Target(**of) if isinstance(of, dict) else of for role, of in targets.items()}
+        object.__setattr__(self, "targets", made)
         for name in ("budget", "batch limit", "start limit"):
             limit_s: float = getattr(self, f"{name.replace(' ', '_')}_s")
             if not 0 < limit_s < inf:
@@ -61,29 +79,8 @@ class SessionRequest:
                     f"the {name} must be above 0 seconds, and finite; found {limit_s:g}"
                 )
 
-    @classmethod
-    def from_environment(cls) -> Self | None:
-        """Read this process's request; None when the process is not a session.
-
-        Another version of netpipe may have sent it, so unknown values are ignored.
-
-        Raises:
-            InputError: The variable holds something else; somebody has set it by hand.
-        """
-        text = os.environ.get(REQUEST_VARIABLE)
-        if not text:
-            return None
-        known = {field.name for field in fields(cls)}
-        try:
-            return cls(**{name: value for name, value in json.loads(text).items() if name in known})
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(
-                REQUEST_VARIABLE, "the variable", "be what netpipe gives its own processes",
-                quote(text), "Unset it",
-            ) from error  # fmt: skip
-
     def to_json(self) -> str:
-        """Write the values that differ from their defaults, which every version may know."""
+        """Write only values that differ from their defaults: another version may not know them."""
         defaults = asdict(type(self)(self.kind))
         values = {name: value for name, value in asdict(self).items() if value != defaults[name]}
         values.pop("time_left_s", None)
@@ -101,6 +98,54 @@ class SessionRequest:
 
     @property
     def _own_limit_s(self) -> float:
-        # A loader that ends is started again during the rounds.
+        # A loader that ends starts again during the rounds.
         around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + FAREWELL_S
         return around_s + self.budget_s + OVERTIME_S
+
+
+def partial_result_file(request: SessionRequest) -> Path:
+    """Return the file for an incomplete result."""
+    return Path(request.result).with_name("partial.json")
+
+
+def stacks_file(request: SessionRequest) -> Path:
+    """Return the file for the threads' stacks of a session that held the GIL until its limit."""
+    return Path(request.result).with_name("stacks.txt")
+
+
+def progress_file(request: SessionRequest) -> Path:
+    """Return the file for a session's progress."""
+    return Path(request.result).with_name("progress.json")
+
+
+def write_result(
+    request: SessionRequest, document: Mapping[str, object], *, is_whole: bool = True
+) -> None:
+    """Write a result under its key, or an `error_document`, completely or not at all.
+
+    An incomplete result (`is_whole` is false) counts only if no complete one follows.
+    """
+    result = Path(request.result) if is_whole else partial_result_file(request)
+    text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
+    write_whole(result, text, "session", lasts=False)
+
+
+def error_document(kind: str, message: str) -> dict[str, object]:
+    """Return the result of a failed session; the kind is one of `_ERRORS`."""
+    return {"error": {"kind": kind, "message": message}}
+
+
+def read_result(result: Path, key: str) -> Any:
+    """Return the result in a session's file.
+
+    Raises:
+        HarnessError: The session has failed, or the file does not hold a result.
+    """
+    try:
+        document = json.loads(result.read_text(encoding="utf-8"))
+        if "error" not in document:
+            return document[key]
+        failure = _ERRORS[document["error"]["kind"]](document["error"]["message"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionError(f"the session's result must be a {SCHEMA}; found {error!r}") from error
+    raise failure

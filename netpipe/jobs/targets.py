@@ -1,16 +1,20 @@
-"""Targets: `package.module:name` or `path/to/file.py:name`, and the callables behind them."""
+"""Targets name callables for another process; resolving them gives factories."""
 
 import importlib
 import re
+import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from netpipe.device.emulated_names import Flops
 from netpipe.errors import MisuseError
 from netpipe.paths import find_path_problem
 
@@ -24,31 +28,105 @@ _STANDARD_LIBRARY: Final = [
 ]
 
 
-def split(target: str) -> tuple[str, str]:
-    """Split a target into its module or file and its name; raise a MisuseError for other text."""
-    # A name may have arguments behind it, with colons of their own: see `netpipe.maxtext`.
-    found = re.match(r"[\w.]+(?=:\w+ )", target)
-    where = found[0] if found else target.rpartition(":")[0]
-    name = target[len(where) + 1 :]
-    constraint = "be package.module:name or path/to/file.py:name"
-    if where and name:
-        constraint = find_path_problem(where)
-    if constraint:
-        raise MisuseError(f"a target must {constraint}; found {target!r}")
-    return where, name
+@dataclass(frozen=True)
+class Target:
+    """A callable that a process imports.
+
+    Attributes:
+        where: A dotted module, or a file.
+        arguments: JSON values to call it with. Without any, the callable itself is the factory.
+        storage: The storage that the factory's loader is placed in; "" for none.
+    """
+
+    where: str
+    name: str
+    arguments: tuple[Any, ...] = ()
+    storage: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", tuple(self.arguments))  # JSON has lists only
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """Read `package.module:name`, which may have words behind it, or `path/to/file.py:name`.
+
+        Raises:
+            MisuseError: The text has another form.
+        """
+        with_words = re.fullmatch(r"([\w.]+):(\w+) (.+)", text)
+        where, name, words = with_words.groups() if with_words else ("", "", "")
+        if not with_words:
+            where, _, name = text.rpartition(":")
+        constraint = "be package.module:name or path/to/file.py:name"
+        if where and name:
+            constraint = find_path_problem(where)
+        try:
+            arguments = tuple(shlex.split(words))
+        except ValueError:
+            constraint = "close its quotes"
+        if constraint:
+            raise MisuseError(f"a target must {constraint}; found {text!r}")
+        return cls(where, name, arguments)
+
+    def __str__(self) -> str:
+        words = [shlex.join(map(str, self.arguments))] if self.arguments else []
+        return " ".join([f"{self.where}:{self.name}", *words])
 
 
-def resolve(target: str) -> Callable[..., Any]:
-    """Import a target and return the callable that it names.
+def name_targets(**named: Target | str | None) -> dict[str, Target]:
+    """Return the targets of a request by their roles: loader, step, loop; None is left out.
 
-    A file is imported under its own stem with its folder on `sys.path`, so that worker processes
-    can import it. The current folder is on `sys.path` too, although sessions start Python with
-    `-P`; it comes after the standard library, which it must not hide.
+    Raises:
+        MisuseError: A text is not a target.
+    """
+    return {
+        role: Target.parse(target) if isinstance(target, str) else target
+        for role, target in named.items()
+        if target is not None
+    }
+
+
+@dataclass(frozen=True)
+class Factories:
+    """The callables and settings that the user provides; netpipe adds the keyword-only ones.
+
+    Attributes:
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: The trainer's own loop; by default the harness's.
+        synthetic: Makes the batches that the step is timed on alone, at least two; by default the
+            loader's first ones.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        flops_per_step: As in `MeasureRequest`.
+        assumed_mfu: The MFU that the time of an emulated step follows from.
+        import_s: Seconds that importing the factories took; None in a test's session.
+    """
+
+    loader: Callable[[], Any]
+    step: Callable[[], Any] | None = None
+    loop: Callable[..., object] | None = None
+    synthetic: Callable[[], Any] | None = None
+    fingerprint: str = ""
+    flops_per_step: Flops = None
+    assumed_mfu: float | None = field(default=None, kw_only=True)
+    import_s: float | None = field(default=None, kw_only=True)
+
+    @property
+    def flops(self) -> Flops:
+        """`flops_per_step`; by default the attribute of `step` of this name."""
+        of_step: Flops = getattr(self.step, "flops_per_step", None)
+        return of_step if self.flops_per_step is None else self.flops_per_step
+
+
+def resolve(target: Target) -> Callable[..., Any]:
+    """Import a target and return its factory, without its storage.
+
+    A file is imported under its stem with its folder on `sys.path`, where worker processes find it
+    too. Python runs with `-P`, so the current folder is added after the standard library.
 
     Raises:
         MisuseError: There is no such file, module or name, or it is not callable.
     """
-    where, name = split(target)
+    where, name = target.where, target.name
     is_file = where.endswith(".py")
     _add_folder(Path.cwd(), "" if is_file else where.partition(".")[0])
     module = _module_of_file(Path(where)) if is_file else _module(where)
@@ -58,7 +136,11 @@ def resolve(target: str) -> Callable[..., Any]:
         raise MisuseError(f"{where}: name must be one of {known or 'none'}; found {name!r}")
     if not callable(found):
         raise MisuseError(f"{target}: must be callable; found {type(found).__name__}")
-    return found  # type: ignore[no-any-return]
+    if not target.arguments:
+        return found  # type: ignore[no-any-return]
+    # Importing MaxText, for instance, takes seconds, which do not belong to the loader's start.
+    getattr(found, "netpipe_prepare", lambda *_: None)(*target.arguments)
+    return partial(found, *target.arguments)
 
 
 def _module_of_file(path: Path) -> ModuleType:
@@ -67,7 +149,7 @@ def _module_of_file(path: Path) -> ModuleType:
     _add_folder(path.resolve().parent)
     try:
         found = find_spec(path.stem)
-    except (ImportError, ValueError):  # a stem with a dot is no module name
+    except (ImportError, ValueError):  # a stem with a dot
         found = None
     origin = found.origin if found and found.origin else "no file"
     if Path(origin).resolve() != path.resolve():
@@ -81,9 +163,8 @@ def _module_of_file(path: Path) -> ModuleType:
 def _add_folder(folder: Path, wanted: str = "") -> None:
     """Put a folder on `sys.path`, after the standard library, which its files must not hide.
 
-    Usually it comes before the installed packages, so that a checkout is measured and not an
-    installed copy of it. It comes last if one of its files has the name of an installed module,
-    such as `grain.py` or `datasets.py`; the module `wanted` may have such a name.
+    The folder comes before the installed packages, so that a checkout hides its installed copy. It
+    comes last if a file other than `wanted` has an installed module's name, such as `grain.py`.
     """
     if str(folder) in sys.path:
         return

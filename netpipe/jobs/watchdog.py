@@ -14,8 +14,10 @@ from netpipe.jobs.failure import HARNESS_MODULES, format_failure, format_frames
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.processes import Worker, describe_activity, describe_crash, list_workers
 from netpipe.jobs.progress import ProgressWriter
-from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest
-from netpipe.jobs.result_files import (
+from netpipe.jobs.request import (
+    OVERTIME_S,
+    START_UP_S,
+    SessionRequest,
     error_document,
     partial_result_file,
     progress_file,
@@ -23,13 +25,13 @@ from netpipe.jobs.result_files import (
     write_result,
 )
 
-# A loader that survives the loss of a worker gives a batch within this time, and while it starts
-# within the second one. A loader that does not survive it may report more itself.
+# A loader that survives the loss of a worker gives a batch within these limits, when it runs and
+# when it starts. Other loaders get time to report the loss themselves.
 _CRASH_GRACE_S = 0.5
 _START_CRASH_GRACE_S = 5.0
-# A start that takes longer is shown in the progress.
+# The progress shows starts that take longer.
 _SLOW_START_S = 2.0
-# When this thread is so late, something holds the GIL.
+# If this thread is later than this, something holds the GIL.
 _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
@@ -40,12 +42,12 @@ _AWAITED = {
     "netpipe.measuring.training.step_runner": "the step",
     "netpipe.measuring.training.emulated_step": "the step",
 }
-# Functions of `training_loop` that wait for a step.
+# These functions of `training_loop` wait for a step.
 _WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
 
 
 class Alarm(NamedTuple):
-    """Why a session has to be ended: the kind and the message of its error."""
+    """The kind and the message of the error for which a session must end."""
 
     kind: str
     message: str
@@ -56,7 +58,7 @@ class _Wait(NamedTuple):
 
     Attributes:
         start: The phase of the loader's start; "" when the loader runs.
-        others: The worker processes that existed before the start.
+        others: The workers that existed before the start.
     """
 
     since_s: float
@@ -73,9 +75,9 @@ class _Stage(NamedTuple):
 
 
 class Watchdog(Watch):
-    """Watches a measurement from its own thread, as a context manager.
+    """Watches a session from a thread of its own; a context manager.
 
-    Everything before `begin_rounds` may take `start_up_s`, not counting the loader's start.
+    The time before `begin_rounds`, without the loader's start, is limited to `start_up_s`.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class Watchdog(Watch):
         self._of_s = 0.0
         self._over = threading.Event()
         self._progress = ProgressWriter(progress_file(request), self._clock)
-        # pytest captures standard error into a file that is lost with the process.
+        # pytest captures standard error, which is lost with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._run, name="netpipe-watchdog", daemon=True)
         self._stage = _Stage("start-up", self._clock(), start_up_s, "its limit")
@@ -113,12 +115,12 @@ class Watchdog(Watch):
         threading.excepthook = self._hook
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread asks for a batch, or has got one."""
+        """Note that this thread waits for a batch, or has it."""
         thread = threading.get_ident()
         before = self._waits.get(thread)
         if since_s is None:
             if before is not None and before.start:
-                # A start has its own limit, so the stage's limit excludes it.
+                # A start has a limit of its own.
                 start_s = self._clock() - before.since_s
                 self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
                 self._end_without_gil()
@@ -127,7 +129,7 @@ class Watchdog(Watch):
         elif not starts:
             self._waits[thread] = _Wait(since_s, thread)
         elif before is not None and before.start:
-            # Making a loader and getting its first batch are one start.
+            # Making a loader and waiting for its first batch are one start.
             self._waits[thread] = before._replace(start="waiting for the first batch")
         else:
             start = "starting the loader again" if self._batches else "making the loader"
@@ -136,11 +138,11 @@ class Watchdog(Watch):
             self._end_without_gil(self._request.start_limit_s)
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
-        """Note the processes that load from now on."""
+        """Note the loader's workers."""
         self._workers = tuple(worker_pids)
 
     def begin_rounds(self) -> None:
-        """Count the budget from now on."""
+        """Start to count the budget."""
         budget_s = self._request.budget_s
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
         self._stage = _Stage("rounds", self._clock(), budget_s + OVERTIME_S, means)
@@ -152,7 +154,7 @@ class Watchdog(Watch):
         self._progress.enter_phase(phase, of_s, detail)
 
     def alarm(self) -> Alarm | None:
-        """Return why the session has to be ended now; None: it may go on."""
+        """Return the reason to end the session now; None without one."""
         now_s, request = self._clock(), self._request
         waits = sorted(self._waits.copy().values(), key=lambda wait: wait.since_s)
         for wait in waits:
@@ -171,7 +173,7 @@ class Watchdog(Watch):
         return None
 
     def _find_crash(self, wait: _Wait, now_s: float) -> Worker | None:
-        """Return a worker process without which the loader will give no batch."""
+        """Return a dead worker that the loader has not survived."""
         if wait.start:
             for worker in list_workers():
                 if worker.pid not in wait.others and worker.crash:
@@ -184,7 +186,7 @@ class Watchdog(Watch):
         return None
 
     def _end_without_gil(self, start_s: float = 0.0) -> None:
-        """Have a thread that needs no GIL end the process if this one does not get the GIL."""
+        """Let a thread that needs no GIL end the process if this thread does not get the GIL."""
         left_s = self._stage.since_s + self._stage.limit_s - self._clock()
         limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
@@ -242,7 +244,7 @@ class Watchdog(Watch):
 
 
 def _location(thread: int) -> str:
-    """Describe where a thread is: the user's frames on the way there, then the innermost frames."""
+    """Return the stack of a thread: the user's frames, then the innermost ones."""
     frame = _frame_of(thread)
     if frame is None:
         return "the thread that asked for it is gone"
@@ -254,7 +256,7 @@ def _frame_of(thread: int) -> FrameType | None:
 
 
 def _awaited(thread: int) -> str:
-    """Return whose code a thread runs, by its innermost frame of the harness."""
+    """Return what a thread waits for, from its innermost frame in the harness."""
     frame = _frame_of(thread)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name

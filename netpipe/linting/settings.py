@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
-from netpipe.linting.request import INTENTS, LintRequest
+from netpipe.linting.lint_request import INTENTS, LintRequest
 from netpipe.linting.rules import RULE_NAMES, split_silence
 from netpipe.text_files import quote, read_toml, shorten
 

@@ -51,6 +51,6 @@ def describe_warm_up(log: RoundLog, first: int) -> Finding:
         f"loading a batch took {format_seconds(cold_s)} in {len(cold)} rounds and "
         f"{format_seconds(warm_s)} in the {len(warm)} after them, as when a cache has been filled; "
         f"it changed between batches {cold[-1].first_batch} and {warm[0].first_batch}. All figures "
-        "are those of the later rounds: where training reads what no cache holds, measure with a "
+        "are those of the later rounds: if training reads data that no cache holds, measure with a "
         "cold cache and more data than the run reads",
     )

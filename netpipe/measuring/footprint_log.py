@@ -113,7 +113,7 @@ class FootprintLog:
         """Yield a finding for each kind that grows, or that there were too few readings."""
         if 0 < len(self._held) < _MIN_READINGS:
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; use a larger budget"
-            yield Finding("growth-not-judged", f"growth of what is held was not judged: {message}")
+            yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
         for kind, (name, least, way_out) in _FINDINGS.items() if self._held else ():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             later = self._growth(kind, since=len(self._held) // 2)

@@ -12,16 +12,16 @@ from netpipe.clock import Clock
 from netpipe.device.accelerators import peak_flops
 from netpipe.device.detection import measured_versions
 from netpipe.device.host import this_host
+from netpipe.device.shared_storages import list_shared_storages
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs import processes
 from netpipe.jobs.bounded_calls import call_in_thread
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
-from netpipe.jobs.shared_storages import list_shared_storages
+from netpipe.jobs.targets import Factories
 from netpipe.measuring.cache_warming import describe_warm_up, find_warm_round
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.rates import compute_rates, find_flops
-from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training.profiler_trace import NoTraceError, keep_trace
@@ -116,9 +116,7 @@ def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
         wait([reference], _REFERENCE_CLOSE_S)
         left = runner.footprints.find_left(runner.puller, runner.batch_bytes)
     else:
-        message = (
-            f"closing the loader took more than {_LAST_CLOSE_S:g} s: what it leaves is not known"
-        )
+        message = f"closing the loader took more than {_LAST_CLOSE_S:g} s, so leaks are not known"
         left = Finding("slow-close", message)
     if left:
         report(left)

@@ -13,13 +13,13 @@ from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs import processes
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.targets import Factories
 from netpipe.measuring import calibration
 from netpipe.measuring.cache_warming import find_warm_round
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
 from netpipe.measuring.pauses import Pauses
-from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import (
     MIN_LOAD_S,
     MIN_ROUNDS,
@@ -143,7 +143,7 @@ class RoundRunner:
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
-        watch.enter_phase("a closer look at what was seen", self._budget_s)
+        watch.enter_phase("a closer look after the rounds", self._budget_s)
         self._look_closer()
 
     def _calibrate(self) -> None:

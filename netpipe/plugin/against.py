@@ -8,15 +8,15 @@ from typing import Final
 
 import pytest
 
+from netpipe.duets.duet_request import DuetRequest
 from netpipe.duets.parent import Request, Side, name_failures
-from netpipe.duets.request import DuetRequest
 from netpipe.errors import InputError, NoSuchTestError
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide_in_duets
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.git import GitError, git
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.other_version import Version, open_version
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.sessions import Jobs, LongPhases, TimeLimit, limit_s

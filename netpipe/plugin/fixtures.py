@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -36,10 +35,18 @@ UNUSED: Final = pytest.StashKey[bool]()
 def activate(config: pytest.Config) -> None:
     """Register the plugin of a run, or of a session in its process, if it is not registered."""
     is_session = bool(os.environ.get(REQUEST_VARIABLE))
-    # By name: the import is slow, and the plugin of a run is above this package.
     name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
-    if not config.pluginmanager.has_plugin(name):
-        config.pluginmanager.register(import_module(name), name)
+    if config.pluginmanager.has_plugin(name):
+        return
+    # These imports are slow, and most runs of pytest need neither.
+    if is_session:
+        from netpipe.plugin import session_plugin
+
+        config.pluginmanager.register(session_plugin, name)
+    else:
+        from netpipe.plugin import run_plugin
+
+        config.pluginmanager.register(run_plugin, name)
 
 
 def run_of(config: pytest.Config) -> "Run":

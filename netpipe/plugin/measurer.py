@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate.comparison import MAX_SESSIONS
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.against import Against
 from netpipe.plugin.options import Options
 from netpipe.plugin.session_nodes import Subject
@@ -16,7 +16,6 @@ from netpipe.plugin.sessions import Jobs, LongPhases, TimeLimit, limit_s
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, ResumeRequest
-from netpipe.verdict import clear
 from netpipe.verdict.decision import judge
 from netpipe.work_counts.counting import WorkRequest
 
@@ -124,7 +123,7 @@ class Measurer:
         request = replace(
             self.options.request,
             accelerator=subject.accelerator,
-            decided_by=clear.RULE if self._may_end_early(subject) else "",
+            stopping_rule="clear" if self._may_end_early(subject) else "budget",
         )
         return replace(request, trace_name=subject.name) if request.trace else request
 

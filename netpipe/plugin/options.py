@@ -11,8 +11,9 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.request import START_LIMIT_S
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
 
@@ -34,7 +35,7 @@ _FLAGS: Final = {
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS",
         "seconds without a batch after which a loader counts as hanging"),
-    "start_limit": ("600", "SECONDS", "seconds until the first batch must be there"),
+    "start_limit": (f"{START_LIMIT_S:g}", "SECONDS", "seconds until the first batch must be there"),
     "intent": ("", "INTENT",
         "throughput or reproducible (else that of [tool.netpipe.lint] in pyproject.toml)"),
     "missing": ("warn", "POLICY", "warn or fail where there is no comparable baseline"),

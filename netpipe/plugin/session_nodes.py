@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from netpipe.measuring.request import Factories
+from netpipe.jobs.targets import Factories
 
 SUBJECT_FIXTURES: Final = tuple(
     f"netpipe_{field.name}" for field in fields(Factories) if not field.kw_only

@@ -8,14 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.jobs.child import run_job
 from netpipe.jobs.cleanup import adopt_orphans
-from netpipe.jobs.failure import format_failure
-from netpipe.jobs.request import REQUEST_VARIABLE, SessionRequest
-from netpipe.jobs.result_files import error_document, write_result
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.jobs.registry import read_request, run_job
+from netpipe.jobs.request import REQUEST_VARIABLE, error_document, write_result
+from netpipe.jobs.targets import Factories
 from netpipe.plugin.options import Options, as_usage_error
 from netpipe.plugin.session_nodes import SUBJECT_FIXTURES
 
@@ -34,10 +30,9 @@ _SWITCHED_OFF = {
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a malformed request, and switch off options before other plugins read them."""
     with as_usage_error():
-        request = SessionRequest.from_environment()
+        request = read_request()
     assert request is not None
-    is_known = request.kind in ("measure", "duet", "lint", "work", "resume")
-    if not is_known or not Path(request.result).name:
+    if not Path(request.result).name:
         raise pytest.UsageError(
             f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
         )
@@ -56,49 +51,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Report a missing test: another version may not have it."""
-    request = SessionRequest.from_environment()
+    request = read_request()
     if request is not None and not session.items and not session.testsfailed:
         write_result(request, error_document("missing", "there is no such test"))
 
 
 @pytest.fixture(autouse=True)
 def _netpipe_session(request: pytest.FixtureRequest) -> None:
-    """Measure or lint with the fixtures of this node, instead of running the test."""
-    try:
-        factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
-    except Exception as error:
-        if asked := SessionRequest.from_environment():
-            write_result(asked, error_document("failed", format_failure(error)))
-        raise
-    if storage := Options.from_config(request.config).storage:
-        from netpipe.storage.loaders import place
-
-        fingerprint = f"{factories.fingerprint} in {storage}"
-        placed = place(factories.loader, storage)
-        factories = replace(factories, loader=placed, fingerprint=fingerprint)
-    lint = LintRequest.from_environment()
-    if lint is not None and lint.kind == "lint":
-        from netpipe.linting.child import lint_loader
-
-        run_job(lint, lambda _: lint_loader(lint, factories.loader))
-    elif lint is not None and lint.kind == "work":
-        from netpipe.work_counts.child import count_factories
-        from netpipe.work_counts.counting import WorkRequest
-
-        if work := WorkRequest.from_environment():
-            run_job(work, lambda _: count_factories(work, factories))
-    elif lint is not None and lint.kind == "resume":
-        from netpipe.resuming.checking import ResumeRequest
-        from netpipe.resuming.child import run_loader
-
-        if resume := ResumeRequest.from_environment():
-            run_job(resume, lambda _: run_loader(resume, factories.loader))
-    elif lint is not None and lint.kind == "duet":
-        from netpipe.duets.child import take_part
-        from netpipe.duets.request import DuetRequest
-
-        if duet := DuetRequest.from_environment():
-            run_job(duet, partial(take_part, duet, factories))
-    elif measure := MeasureRequest.from_environment():
-        serve(measure, factories)
+    """Run the job of this session with the fixtures of this node, instead of the test."""
+    asked = read_request()
+    assert asked is not None
+    run_job(asked, partial(_make_factories, request))
     pytest.skip("this process measured for another one")
+
+
+def _make_factories(request: pytest.FixtureRequest) -> Factories:
+    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    storage = Options.from_config(request.config).storage
+    if not storage:
+        return factories
+    from netpipe.storage.loaders import place
+
+    fingerprint = f"{factories.fingerprint} in {storage}"
+    return replace(factories, loader=place(factories.loader, storage), fingerprint=fingerprint)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from io import StringIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,17 +52,21 @@ _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~
 
 def summary_lines(run: Run) -> Iterator[str]:
     """Yield the lines of the terminal's summary."""
+    for part in _parts(run):
+        yield from [part] if isinstance(part, str) else _render(part)
+
+
+def _parts(run: Run) -> Iterator[str | Table]:
     measurer = run.measurer
     yield from _order_lines(measurer)
     yield from _work_lines(measurer)
     if measurer.sessions:
-        yield from _render(verdict_table(last for *_, last in measurer.sessions.values()))
+        yield verdict_table(last for *_, last in measurer.sessions.values())
         yield from _verdict_lines(measurer)
     elif not (measurer.lints or measurer.profiles or measurer.resumes):
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.gate.compares:
-        for table in comparison_tables(run.gate):
-            yield from _render(table)
+        yield from comparison_tables(run.gate)
         yield from _comparison_lines(run.gate)
     elif (measurer.sessions or measurer.profiles) and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
@@ -241,22 +244,15 @@ def _command(level: str, message: str, path: str, title: str, line: int | None =
 
 def add_step_summary(run: Run, path: Path) -> None:
     """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
-    measurer, gate = run.measurer, run.gate
-    measured = [last for *_, last in measurer.sessions.values()]
-    lines = ["## netpipe"]
-    for table in (*[verdict_table(measured)] * bool(measured), *comparison_tables(gate)):
-        lines += _markdown(table)
-    for line in chain(
-        _order_lines(measurer),
-        _work_lines(measurer),
-        _verdict_lines(measurer),
-        _comparison_lines(gate) if gate.compares else (),
-        gate.notes,
-    ):
-        lines.append(f"- {_escape(line)}")
+    tables, lines = ["## netpipe"], list[str]()
+    for part in _parts(run):
+        if isinstance(part, str):
+            lines.append(f"- {_escape(part)}")
+        else:
+            tables += _markdown(part)
     try:
         with path.open("a", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
+            stream.write("\n".join([*tables, *lines]) + "\n")
     except OSError as error:
         raise InputError(path, "GITHUB_STEP_SUMMARY", "be writable", error.strerror) from error
 

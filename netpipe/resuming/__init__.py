@@ -1,1 +1,1 @@
-"""Exact resume: `checking.py` restores a loader's states in fresh processes, run by `child.py`."""
+"""Exact resume: `checking.py` restores a loader's states in fresh processes."""

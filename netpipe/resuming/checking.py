@@ -1,4 +1,4 @@
-"""Whether a loader goes on exactly from each of its states, restored in a fresh process."""
+"""Checks whether a loader goes on exactly from each of its states, in a fresh process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ class ResumeRequest(SessionRequest):
     """The settings of one run of a loader.
 
     Attributes:
-        batches: Where to stop it, if it does not end before.
+        batches: The number of batches to load, if the loader does not end before.
         states: The folder with a file for each state.
-        saved: After how many batches to save a state, which is its offset.
-        restored: The offset of the state to begin with; None: the run begins without one.
-        workers: Passed to a factory with a parameter of this name.
+        saved: The offsets, in batches, at which to save a state.
+        restored: The offset of the state to start from; None to start without one.
+        workers: Passed to a factory that has a parameter of this name.
     """
 
     kind: str = "resume"
@@ -37,7 +37,7 @@ class ResumeRequest(SessionRequest):
 
 @dataclass(frozen=True)
 class Restored:
-    """A state after `offset` batches, and the run that began with it.
+    """A state after `offset` batches, and the run that started from it.
 
     `netpipe/schemas/resume.1.json` describes its fields.
     """
@@ -64,7 +64,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class ResumeReport:
-    """What became of each state; `undecided` is why none was restored, empty if they were."""
+    """The result for each state; `undecided` says why no state was restored, or is empty."""
 
     batches: int
     ended: bool
@@ -73,7 +73,7 @@ class ResumeReport:
 
     @property
     def differs(self) -> bool:
-        """Whether batches after a state differ."""
+        """Whether batches after any state differ."""
         return any(state.difference for state in self.restored)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class ResumeReport:
 def check_resume(
     command: Sequence[str], request: ResumeRequest, progress: OnProgress | None = None
 ) -> ResumeReport:
-    """Run a loader twice without interruption, and then from each of its states.
+    """Run a loader twice without interruption, then from each of its states.
 
     The state in the middle is also restored with other numbers of workers.
 
@@ -126,7 +126,7 @@ def check_resume(
 
 
 def find_difference(expected: Sequence[str], found: Sequence[str], offset: int = 0) -> str:
-    """Say how digests from an offset on differ from those expected; "" if they do not."""
+    """Describe how digests from an offset on differ from the expected ones; "" if equal."""
     rest = expected[offset:]
     pairs = enumerate(zip_longest(rest, found), offset)
     batch = next((number for number, (one, other) in pairs if one != other), None)

@@ -1,7 +1,4 @@
-"""Places a loader in a storage: `--storage`, by replacing the sources of its Grain pipeline.
-
-As a target: `netpipe.storage.loaders:place object-store my_project/input.py:batches`.
-"""
+"""Places a loader in a storage: `--storage`, by replacing the sources of its Grain pipeline."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +8,6 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.grain_classes import replace_source
 from netpipe.grain_access.nodes import Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
-from netpipe.jobs.targets import resolve
 from netpipe.storage.profiles import parse_storage
 from netpipe.storage.stand_in import Placement, stand_in
 
@@ -58,12 +54,3 @@ def _replace_sources(made: Any, storage: str) -> None:
 def _is_stored(leaf: Node) -> bool:
     """Return whether a leaf may read from a storage. A list often has names, which a map reads."""
     return leaf.kind == "Source" and not str(leaf.parameters.get("source")).startswith("builtins.")
-
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    """Return the factory that a target names together with its storage and its own target."""
-    function, _, rest = name.partition(" ")
-    storage, _, target = rest.partition(" ")
-    if function != "place" or not target:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return place(resolve(target), storage)

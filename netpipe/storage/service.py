@@ -13,8 +13,8 @@ from statistics import NormalDist
 from typing import Final, TypeAlias
 from zlib import crc32
 
+from netpipe.device.shared_storages import list_shared_storages, share_storage
 from netpipe.errors import SessionError
-from netpipe.jobs.shared_storages import list_shared_storages, share_storage
 from netpipe.storage.profiles import StorageProfile, parse_storage
 
 _State: TypeAlias = "memoryview[float]"

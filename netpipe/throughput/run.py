@@ -8,8 +8,8 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from netpipe.clock import Clock
+from netpipe.duets.orders import read_orders
 from netpipe.errors import MisuseError
-from netpipe.jobs.child import read_orders
 from netpipe.jobs.footprint import bytes_read, read_between, read_memory
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.measuring.cpu_balance import CpuBalance

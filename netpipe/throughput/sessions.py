@@ -1,6 +1,5 @@
 """Throughput of loaders, measured in turns in fresh processes."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -8,13 +7,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from netpipe.duets.parent import Player, Side, open_sides, receive_all
+from netpipe.duets.parent import RemoteTimer, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
-from netpipe.jobs.parent import run_session
-from netpipe.jobs.request import SessionRequest
+from netpipe.jobs import targets
+from netpipe.jobs.parent import CHILD_COMMAND, run_session
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
+from netpipe.throughput.throughput_request import ThroughputRequest
 
 # Seconds for the imports, the first batch and the end of a session.
 _START_S: Final = 4.0
@@ -31,8 +31,8 @@ class Subject(Protocol):
         """Its name in messages."""
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of the session that measures it."""
+    def request_fields(self) -> dict[str, Any]:
+        """The fields of a request to measure it."""
 
     @property
     def data(self) -> Path | None:
@@ -71,10 +71,9 @@ class Target:
         return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of the session that measures it."""
-        given = [] if self.workers is None else ["--workers", str(self.workers)]
-        return ["--target", self.target, *given]
+    def request_fields(self) -> dict[str, Any]:
+        """The fields of a request to measure it."""
+        return {"targets": targets.name_targets(loader=self.target), "workers": self.workers}
 
     @property
     def settings(self) -> dict[str, str | int | None]:
@@ -131,26 +130,28 @@ def measure_duets(
 def _run_duet(
     subjects: tuple[Subject, Target], seconds: float, same_batches: int, number: int
 ) -> tuple[Tally, Tally]:
-    request, compared = _request(2 * seconds), ["--same-batches", str(same_batches)]
-    sides = [Side(each.label, [*_command(each, seconds), *compared], request) for each in subjects]
+    sides = [
+        Side(each.label, CHILD_COMMAND, _request(each, seconds, 2 * seconds, same_batches))
+        for each in subjects
+    ]
     turns = ceil(seconds / _TURN_S)
     orders = [*[("take_turn", seconds / turns)] * turns, ("tally",)]
-    with open_sides(sides) as players:
-        _require_same(*subjects, *receive_all(players))
+    with open_sides(sides) as timers:
+        _require_same(*subjects, *receive_all(timers))
         for turn, order in enumerate(orders, start=number):
-            answers = dict(_ask(players, order, turn))
-        ours, others = (answers[player] for player in players)
+            answers = dict(_ask(timers, order, turn))
+        ours, others = (answers[timer] for timer in timers)
     return ours, others
 
 
 def _ask(
-    players: Sequence[Player], order: tuple[Any, ...], turn: int
-) -> Iterator[tuple[Player, Any]]:
-    """Let each side obey in turn; the first one changes from turn to turn."""
-    for player in order_of_round(players, turn):
-        player.send(order)
-        (answer,) = receive_all([player])
-        yield player, answer
+    timers: Sequence[RemoteTimer], order: tuple[Any, ...], turn: int
+) -> Iterator[tuple[RemoteTimer, Any]]:
+    """Let one side after the other obey; which goes first changes."""
+    for timer in order_of_round(timers, turn):
+        timer.send(order)
+        (answer,) = receive_all([timer])
+        yield timer, answer
 
 
 def _require_same(
@@ -182,13 +183,13 @@ def expected_s(runs: int, seconds: float) -> float:
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
     """Measure a subject's steady state in a fresh process."""
-    return Tally(**run_session(_command(subject, seconds), _request(seconds)))
+    return Tally(**run_session(CHILD_COMMAND, _request(subject, seconds, seconds)))
 
 
-def _command(subject: Subject, seconds: float) -> list[str]:
-    command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
-    return [*command, *subject.words]
-
-
-def _request(seconds: float) -> SessionRequest:
-    return SessionRequest("throughput", budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
+def _request(
+    subject: Subject, seconds: float, pulled_s: float, same_batches: int = 0
+) -> ThroughputRequest:
+    budget_s = longest_s(pulled_s) + _SLOW_BATCHES_S
+    return ThroughputRequest(
+        seconds=seconds, same_batches=same_batches, budget_s=budget_s, **subject.request_fields
+    )

@@ -6,9 +6,6 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.host_causes import MIN_SYNC_PROBE
 from netpipe.verdict.kinds import VerdictKind
 
-RULE = f"{__name__}:is_clearly_healthy"
-"""The name of the rule for a request's `decided_by`."""
-
 # Load time over step time: half of what would be at risk, up to the end of the interval.
 _MAX_LOAD_OVER_STEP = 0.4
 # Whatever makes every 28th step late shows three times.

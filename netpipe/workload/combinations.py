@@ -1,12 +1,12 @@
 """Choices of the pipeline's settings, as `netpipe throughput` measures and compares them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netpipe.jobs.targets import Target
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
@@ -28,10 +28,10 @@ class Combination:
         return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
 
     @property
-    def words(self) -> list[str]:
-        """The arguments of the session that measures it."""
-        target, arguments = f"{__name__}:load", [str(self.data), asdict(self.pipeline)]
-        return ["--target", target, "--arguments", json.dumps(arguments)]
+    def request_fields(self) -> dict[str, Any]:
+        """The fields of a request to measure it."""
+        arguments = (str(self.data), asdict(self.pipeline))
+        return {"targets": {"loader": Target(__name__, "load", arguments)}}
 
     @property
     def settings(self) -> dict[str, str | int | None]:

@@ -3,7 +3,7 @@
 from unittest.mock import patch
 
 from netpipe.diagnosis import turns
-from netpipe.diagnosis.child import main
+from netpipe.jobs.child import main
 
 if __name__ == "__main__":
     with patch.object(turns, "max_duration_s", return_value=1e4):

@@ -6,6 +6,7 @@ from typing import Any
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Evidence
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Diagnosis,
@@ -16,10 +17,10 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
-from netpipe.diagnosis.request import InvestigationRequest
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.grain_access.nodes import Graph, Node
+from netpipe.jobs.targets import name_targets
 from netpipe.results.measurement import Interval
 from tests.measurements import HOST
 
@@ -190,4 +191,6 @@ def investigation_request(
 ) -> InvestigationRequest:
     """Return the request for an investigation of a loader that no other process can import."""
     fields = None if load_s is None else astuple(load_s)
-    return InvestigationRequest(target="a:b", wanted_s=budget_s, step_s=step_s, load_s=fields)
+    return InvestigationRequest(
+        targets=name_targets(loader="a:b"), wanted_s=budget_s, step_s=step_s, load_s=fields
+    )

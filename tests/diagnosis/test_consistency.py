@@ -15,7 +15,7 @@ from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Interven
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.diagnosis_tables import closing
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds

@@ -11,7 +11,8 @@ from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.diagnosis.diagnosis import Reads
 from netpipe.jobs.request import SessionRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.targets import name_targets
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
@@ -24,25 +25,21 @@ class Sessions:
     """Stand in for the sessions, and remember what they were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[list[str], Any]] = []
+        self.asked: list[SessionRequest] = []
 
-    def run_measurement(
-        self, command: list[str], request: MeasureRequest, **_: object
-    ) -> Measurement:
+    def run_measurement(self, _: object, request: MeasureRequest, **__: object) -> Measurement:
         """Measure."""
-        self.asked.append((command, request))
+        self.asked.append(request)
         return make_measurement()
 
-    def run_session(
-        self, command: list[str], request: SessionRequest, **_: object
-    ) -> Mapping[str, Any]:
+    def run_session(self, _: object, request: SessionRequest, **__: object) -> Mapping[str, Any]:
         """Lint, or look into the loader."""
-        self.asked.append((command, request))
+        self.asked.append(request)
         return LINT if request.kind == "lint" else FOUND
 
-    def of(self, kind: str) -> tuple[list[str], Any]:
-        """Return the command and the request of the only session of a kind."""
-        (asked,) = (request for request in self.asked if request[1].kind == kind)
+    def of(self, kind: str) -> Any:
+        """Return the request of the only session of a kind."""
+        (asked,) = (request for request in self.asked if request.kind == kind)
         return asked
 
 
@@ -57,17 +54,17 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
 
 def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     """Nothing is measured with a step, and no step is named to the session."""
-    asked = DiagnosisRequest("a:loader", None, None, replace(REQUEST, accelerator="auto"))
+    targets = name_targets(loader="a:loader")
+    asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator="auto"))
     assert not asked.has_step
     found = run_diagnosis(asked, {"rule": "why"}, "reproducible")
     assert found.measurement is None
-    command, request = sessions.of("diagnose")
+    request = sessions.of("diagnose")
     assert request.budget_s == 140.0  # all that it may take, for the session's own limit
-    assert command[1:] == ["-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
-    assert (request.target, request.wanted_s) == ("a:loader", 60.0)
+    assert (request.targets, request.wanted_s) == (targets, 60.0)
     assert (request.step_s, request.load_s) == (None, None)
     assert asked.max_duration_s == 140.0
-    _, lint = sessions.of("lint")
+    lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
 
@@ -79,13 +76,14 @@ def test_a_step_has_a_third_of_the_budget(
     sessions: Sessions, step: str | None, accelerator: str
 ) -> None:
     """It is measured first, and its time is known to who looks into the loader."""
-    asked = DiagnosisRequest("a:loader", step, "a:loop", replace(REQUEST, accelerator=accelerator))
+    targets = name_targets(loader="a:loader", step=step, loop="a:loop")
+    asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator=accelerator))
     found = run_diagnosis(asked, {}, "throughput")
     assert found.measurement == make_measurement()
-    command, request = sessions.of("measure")
+    request = sessions.of("measure")
     assert request.budget_s == pytest.approx(20.0)
-    assert command[-2:] == ["--loop", "a:loop"]
-    command, request = sessions.of("diagnose")
+    assert request.targets == targets
+    request = sessions.of("diagnose")
     assert request.budget_s == pytest.approx(100.0)
     load_s = make_measurement().load_s_per_batch
     sent = json.loads(request.to_json())
@@ -93,7 +91,7 @@ def test_a_step_has_a_third_of_the_budget(
     assert sent["step_s"] == 0.03
     assert sent["wanted_s"] == pytest.approx(40.0)
     assert asked.max_duration_s == pytest.approx(20.0 + 10.0 + 100.0)
-    assert ("a:step" in command) is (step is not None)
+    assert set(request.targets) == {"loader", "step"} & set(targets)
 
 
 def test_the_loaders_own_bottleneck_limits() -> None:

@@ -15,6 +15,7 @@ from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.grain_access.nodes import Graph
 from netpipe.jobs.heartbeat import UNWATCHED
+from netpipe.jobs.targets import Target
 from netpipe.measuring.loader_puller import LoaderFactory
 
 
@@ -22,7 +23,7 @@ def compare(loader: LoaderFactory) -> SideBlocks | None:
     """Compare the disk with the page cache in the fewest rounds."""
     schedule = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
     look = FirstLook(start_s=0.0, batch_s=0.1)
-    run = SingleThreadRun(loader, "a:b", Graph(), True, look, schedule, UNWATCHED, [])
+    run = SingleThreadRun(loader, Target("a", "b"), Graph(), True, look, schedule, UNWATCHED, [])
     return run.compare_disk_with_cache()
 
 

@@ -21,6 +21,7 @@ from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.errors import SessionError
 from netpipe.grain_access.loader_variants import single_thread_variant
 from netpipe.jobs.heartbeat import UNWATCHED
+from netpipe.jobs.targets import Target
 from netpipe.measuring.loader_puller import block_s
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, node, stage_time
@@ -42,7 +43,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 def test_it_pulls_on_request() -> None:
     """It does so repeatedly, and output of the user's code does no harm."""
-    with SecondProcess(TARGET.format("printing")) as second:
+    with SecondProcess(Target.parse(TARGET.format("printing"))) as second:
         pid = second._process.pid or 0
         for _ in range(2):
             pulled = second.start_pulling(0.0)()
@@ -53,7 +54,7 @@ def test_it_pulls_on_request() -> None:
 
 def test_a_request_does_not_wait() -> None:
     """The function that it returns waits."""
-    with SecondProcess(TARGET.format("plain")) as second:
+    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         wait = second.start_pulling(0.0)
         assert wait().batches == 2
 
@@ -61,7 +62,7 @@ def test_a_request_does_not_wait() -> None:
 def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process may pull for longer than was asked for, because batches come in bursts."""
     limits_s: list[float] = []
-    second = SecondProcess("unused")
+    second = SecondProcess(Target("unused", ""))
     monkeypatch.setattr(second, "_pipe", Mock(), raising=False)
     monkeypatch.setattr(second, "_receive", limits_s.append)
     second.start_pulling(3.0)()
@@ -70,7 +71,7 @@ def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     """The process then ends without an error."""
-    with SecondProcess(TARGET.format("plain")) as second:
+    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         process = second._process
         second.start_pulling(0.0)
         assert second._pipe.poll(30.0)
@@ -89,7 +90,7 @@ def test_the_users_module_may_set_the_start_method(
         "import multiprocessing as mp\nmp.set_start_method('fork')\nmake = [1].copy\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with SecondProcess("sets_start_method:make") as second:
+    with SecondProcess(Target.parse("sets_start_method:make")) as second:
         assert second.start_pulling(0.0)().batches == 2
 
 
@@ -104,14 +105,14 @@ def test_the_users_module_may_set_the_start_method(
 def test_a_loader_that_does_not_start_gives_its_error(loader: str, why: str) -> None:
     """The error is one line, and the process is ended."""
     with pytest.raises(SessionError, match=f"^a second process .* failed: {why}"):
-        SecondProcess(TARGET.format(loader)).__enter__()
+        SecondProcess(Target.parse(TARGET.format(loader))).__enter__()
 
 
 def test_a_loader_that_fails_later_gives_its_error() -> None:
     """The waiting function raises it."""
     failed = "failed: .* 5 batches: OSError: disk gone"
     with (
-        SecondProcess(TARGET.format("raising_late")) as second,
+        SecondProcess(Target.parse(TARGET.format("raising_late"))) as second,
         pytest.raises(SessionError, match=failed),
     ):
         second.start_pulling(1e5)()
@@ -119,7 +120,7 @@ def test_a_loader_that_fails_later_gives_its_error() -> None:
 
 def test_a_process_that_has_ended_is_an_error() -> None:
     """A request does not fail, and waiting for its result does."""
-    with SecondProcess(TARGET.format("plain")) as second:
+    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         psutil.Process(second._process.pid).kill()
         second._process.join()
         with pytest.raises(SessionError, match=r"ended$"):
@@ -129,7 +130,7 @@ def test_a_process_that_has_ended_is_an_error() -> None:
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not go on beside the other measurements."""
     monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
-    with SecondProcess(TARGET.format("plain")) as second:
+    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         pid = second._process.pid or 0
         psutil.Process(pid).suspend()
         with pytest.raises(SessionError, match=r"0\.1 s$"):
@@ -142,7 +143,14 @@ def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlo
     single_thread, graph = single_thread_variant(loader)
     no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
     run = SingleThreadRun(
-        single_thread, TARGET.format(name), graph, True, FirstLook(0.0, 0.0), no_time, UNWATCHED, []
+        single_thread,
+        Target.parse(TARGET.format(name)),
+        graph,
+        True,
+        FirstLook(0.0, 0.0),
+        no_time,
+        UNWATCHED,
+        [],
     )
     return run.measure_scaling(times)
 

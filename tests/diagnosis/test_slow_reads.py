@@ -20,6 +20,7 @@ from netpipe.diagnosis.what_if import READS, Change, MeasuredLoader
 from netpipe.grain_access.loader_variants import count_threads, single_thread_variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.jobs.heartbeat import UNWATCHED
+from netpipe.jobs.targets import Target
 from netpipe.storage import stand_in
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, investigation_request, node, stage_time
@@ -44,7 +45,9 @@ def run_of(loader: Any = loaders.plain, *, is_rebuilt: bool = True) -> SingleThr
     single_thread, graph = single_thread_variant(loader)
     clock = MonotonicClock()
     look, schedule = FirstLook(0.0, BATCH_S), Schedule(clock, 60.0, UNWATCHED, clock())
-    return SingleThreadRun(single_thread, "a:b", graph, is_rebuilt, look, schedule, UNWATCHED, [])
+    return SingleThreadRun(
+        single_thread, Target("a", "b"), graph, is_rebuilt, look, schedule, UNWATCHED, []
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from netpipe.diagnosis.start_up import Notes, observe_start
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.heartbeat import UNWATCHED
-from netpipe.measuring.request import Factories
+from netpipe.jobs.targets import Factories
 from netpipe.results.start_up import START_PARTS, StartUp
 from tests.diagnosis import loaders
 

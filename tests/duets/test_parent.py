@@ -10,12 +10,13 @@ import psutil
 import pytest
 
 from netpipe.duets import parent
+from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.duets.parent import Side, run_duet
-from netpipe.duets.request import BlockSize, DuetRequest
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE
-from perf_tests.studies.gate_power.live_side import side_command
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.targets import name_targets
 from tests.duets import duet_targets
 from tests.jobs.child_programs import wait_until_gone
 
@@ -25,8 +26,8 @@ REQUEST = DuetRequest(budget_s=2.0)
 
 def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Side[Any]:
     """Make a side of targets of the tests."""
-    command = side_command(f"{FILE}:{loader}", step and f"{FILE}:{step}")
-    return Side(name, command, replace(REQUEST, **settings))
+    targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
+    return Side(name, CHILD_COMMAND, replace(REQUEST, targets=targets, **settings))
 
 
 def run(base: str, now: str, step: str | None = None, **settings: Any) -> Duet:
@@ -72,12 +73,12 @@ def test_steps_take_turns(quantity: str) -> None:
 
 
 def test_a_step_on_the_cpu_shares_its_cores() -> None:
-    """What the loader and the step take from each other is known to whoever decides."""
+    """The decision knows that the loader and the step share cores."""
     assert run("quick", "quick", "step", quantity="step_s").shares_cores
 
 
 def test_short_epochs_are_timed_within_them() -> None:
-    """Starting a loader is not loading: of two batches, what is timed is no start."""
+    """A loader's start is not timed."""
     duet = run("slow_start", "slow_start")
     assert max(duet.now["load_s_per_batch"]) < 0.05
 
@@ -91,7 +92,7 @@ def test_the_session_that_fails_is_named() -> None:
 
 
 def test_a_version_that_knows_no_duets_is_named() -> None:
-    """A process that ends without a greeting, as an older netpipe's does, is no hang."""
+    """A process of an older netpipe ends without a description, which is not a hang."""
     old = Side(
         "v1", [sys.executable, "-c", "print('unknown session'); raise SystemExit(4)"], REQUEST
     )
@@ -100,7 +101,7 @@ def test_a_version_that_knows_no_duets_is_named() -> None:
 
 
 def test_one_that_ends_early_without_an_error_is_named() -> None:
-    """A result is no reason to go on without that side."""
+    """The duet does not go on without that side."""
     program = (
         "import json, os; file = json.loads(os.environ['NETPIPE_SESSION'])['result']; "
         "open(file, 'w').write(json.dumps({'schema': 'netpipe.session/1', 'duet': {}}))"
@@ -111,7 +112,7 @@ def test_one_that_ends_early_without_an_error_is_named() -> None:
 
 
 def test_nothing_outlives_a_killed_parent() -> None:
-    """Both sides wait for orders, and end when nobody is left to give any."""
+    """Both sides end when the parent is gone."""
     program = (
         "from tests.duets.test_parent import side, run_duet\n"
         "run_duet(side('base', 'quick', budget_s=60.0), side('now', 'quick', budget_s=60.0))\n"
@@ -125,8 +126,8 @@ def test_nothing_outlives_a_killed_parent() -> None:
         wait_until_gone(child.pid)
 
 
-class _Player:
-    """A side that has its answers ready, and writes down when it is told to time a block."""
+class _RemoteTimer:
+    """A side with prepared answers, which notes its orders."""
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
         self._name, self._told, self._answers = name, told, list(answers)
@@ -145,17 +146,17 @@ class _Player:
         return self._answers.pop(0)
 
 
-def players(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
+def timers(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
     """Make two sides with an answer each."""
-    return [cast(Any, _Player("base", told, base)), cast(Any, _Player("now", told, now))]
+    return [cast(Any, _RemoteTimer("base", told, base)), cast(Any, _RemoteTimer("now", told, now))]
 
 
 def test_the_loaders_time_is_that_in_which_both_pull() -> None:
-    """A slower side would be alone, with all cores, after the other has ended its block."""
+    """Batches that one side pulls alone do not count."""
     told: list[str] = []
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
     now = {"load_cpu_ratio": 0.003, "stamps_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
-    before, after = parent._pull_together(players(told, base, now), BlockSize(6), 0)
+    before, after = parent._pull_together(timers(told, base, now), BlockSize(6), 0)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base 6", "now 6", "base answers", "now answers"]
@@ -165,20 +166,20 @@ def test_blocks_that_did_not_overlap_do_not_count() -> None:
     """One side has started its loader again while the other one pulled."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [2.5, 3.5, 4.5]}
-    assert parent._pull_together(players([], base, now), BlockSize(3), 0) == ({}, {})
+    assert parent._pull_together(timers([], base, now), BlockSize(3), 0) == ({}, {})
 
 
 def test_one_that_is_much_faster_counts_whole() -> None:
     """It has given its block before the other one has given the batches that are skipped."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
-    before, after = parent._pull_together(players([], base, now), BlockSize(2, skipped=1), 0)
+    before, after = parent._pull_together(timers([], base, now), BlockSize(2, skipped=1), 0)
     assert before["load_s_per_batch"] == pytest.approx(0.01)
     assert after["load_s_per_batch"] == pytest.approx(1.0)
 
 
 def test_who_is_told_first_changes() -> None:
-    """In every second slice the order is the other one, at once or in turns."""
+    """The order alternates between slices."""
     told: list[str] = []
-    parent._take_turns(players(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
+    parent._take_turns(timers(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
     assert told == ["now 3", "now answers", "base 3", "base answers"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from netpipe.errors import InputError
 from netpipe.gate import waivers
 from netpipe.jobs.code_origin import _project_name
-from netpipe.linting.request import INTENTS
+from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.settings import read_lint_settings
 from netpipe.workload.config import load_config
 from netpipe.worktrees import parse_dependencies

@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 
 REQUEST = MeasureRequest(accelerator="emulated:5ms", budget_s=1.5)
 LINT = LintRequest()

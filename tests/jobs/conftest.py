@@ -1,4 +1,4 @@
-"""What the tests of sessions share."""
+"""Fixtures of the tests of sessions."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Loaders and steps that sessions of the tests name as their targets."""
+"""Loaders and steps that the tests' sessions have as targets."""
 
 import threading
 from collections.abc import Iterator
@@ -57,5 +57,5 @@ def no_loader() -> int:
 
 
 def bad_step() -> int:
-    """Give something that is no step."""
+    """Give something other than a step."""
     return 3

@@ -15,7 +15,7 @@ AMPLE_S = 60.0
 
 
 def test_a_result_is_returned() -> None:
-    """What the call returns is returned."""
+    """The result of the call is returned."""
     assert call_within(lambda: 3, AMPLE_S) == 3
 
 

@@ -1,4 +1,4 @@
-"""Which origins of loaded code are accepted, and which are refused."""
+"""Accepted and refused origins of loaded code."""
 
 import importlib
 import json
@@ -14,8 +14,9 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.jobs.code_origin import check_origin
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.targets import Factories
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.jobs.session_targets import tiny_loader
 from tests.repository import commit_files, init
 from tests.root_process import ROOT
@@ -68,7 +69,7 @@ def test_a_session_without_a_checkout_may_load_any_code(tmp_path: Path) -> None:
 
 
 def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
-    """A session that measured code of a checkout it was not to use writes no measurement."""
+    """A session that ran code of a forbidden checkout writes no measurement."""
     request = MeasureRequest(
         result=str(tmp_path / "result.json"),
         accelerator="emulated:1ms",
@@ -76,7 +77,7 @@ def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
         code_from=str(init(tmp_path)),
         not_from=(str(ROOT),),
     )
-    serve(request, Factories(tiny_loader))
+    run_job(request, lambda: Factories(tiny_loader))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
     assert f"{tmp_path}; found" in error["message"]
@@ -232,7 +233,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
     owner: str,
     is_refused: bool,
 ) -> None:
-    """A package of another distribution is no copy, even if its name is in the checkout."""
+    """A package of another distribution is not a copy, even if the checkout has its name."""
     vendored = "third_party/grain_4"
     project = '[project]\nname = "My.Project"\n'
     commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
@@ -279,7 +280,7 @@ def test_a_session_checks_its_code_before_it_measures(
         accelerator="emulated:1ms",
         code_from=str(checkout),
     )
-    serve(request, Factories(lambda: pytest.fail("measured")))
+    run_job(request, lambda: Factories(lambda: pytest.fail("measured")))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
     assert "inner_4 must" in error["message"]

@@ -9,7 +9,7 @@ import pytest
 
 import netpipe
 from netpipe.errors import LoaderFailedError
-from netpipe.jobs.failure import format_failure, format_frames
+from netpipe.jobs.failure import HARNESS_FOLDERS, format_failure, format_frames
 
 
 def caught(function: Callable[[], object]) -> Exception:
@@ -94,3 +94,8 @@ def test_an_exception_without_a_text_is_named() -> None:
 def test_a_long_text_is_cut() -> None:
     """A text of megabytes does not fill the terminal."""
     assert len(format_failure(ValueError("x" * 3_000_000))) < 20_000
+
+
+def test_the_packages_of_the_harness_exist() -> None:
+    """A renamed package would count as the user's code."""
+    assert all(Path(place).exists() for place in HARNESS_FOLDERS)

@@ -1,4 +1,4 @@
-"""Which processes belong to a session that they have left."""
+"""Processes that left a session still belong to it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from netpipe.jobs.cleanup import _follows
 from netpipe.jobs.request import REQUEST_VARIABLE
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 
 RESULT = "/tmp/größe/result.json"  # no file is made
 NO_PROCESS = 0

@@ -75,7 +75,7 @@ def test_pages_of_files_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_an_ended_process_holds_nothing() -> None:
-    """It has no memory and no open files, and asking for them is no error."""
+    """It has no memory and no open files, and reading them raises nothing."""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     assert (read_pss(ended.pid), count_open_files(ended.pid)) == ((0, 0), 0)

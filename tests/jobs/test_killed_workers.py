@@ -1,4 +1,4 @@
-"""What a session's processes leave in /dev/shm when they are killed."""
+"""Killed processes of a session leave nothing in /dev/shm."""
 
 import subprocess
 import sys

@@ -16,7 +16,7 @@ from tests.jobs.child_programs import LINT, REQUEST, child
 
 
 def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
-    """A session sees what is kept there between runs, and what it adds stays."""
+    """A session sees files from earlier runs, and its own files stay."""
     (temporary / "prepared").mkdir()
     source = (
         "import tempfile\n"
@@ -30,7 +30,7 @@ def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
 
 TRACED = """
 from netpipe.jobs.cleanup import end_this_session
-from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.registry import read_request
 from netpipe.measuring.training.profiler_trace import load_overlap_fraction
 
 def end():
@@ -57,10 +57,8 @@ def test_a_trace_of_a_killed_child_is_removed(temporary: Path) -> None:
 
 
 def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
-    """One that nobody waits for removes its trace itself."""
-    command = child(
-        temporary, TRACED.replace("END", "end_this_session(SessionRequest.from_environment())")
-    )
+    """An abandoned process removes its own trace."""
+    command = child(temporary, TRACED.replace("END", "end_this_session(read_request())"))
     request = replace(REQUEST, result=str(temporary / "result.json"), parent=1)
     subprocess.run(command, env=parent._variables(os.environ, request), check=False)
     assert_a_trace_was_removed(temporary)

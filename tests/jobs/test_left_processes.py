@@ -29,8 +29,7 @@ def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None
 
 
 ESCAPE = """
-from netpipe.jobs.child import run_job
-from netpipe.jobs.request import SessionRequest
+from netpipe.jobs import registry
 
 def escape():
     end, start = os.pipe()
@@ -43,14 +42,15 @@ def escape():
     os.wait()
     return int(os.read(end, 20))
 
-def job(_):
+def job(*_):
     pid = escape()
     (here / "part").write_text(str(pid))
     (here / "part").rename(here / "pid")
     END
     return {"lint": {"pid": pid}}
 
-run_job(SessionRequest.from_environment(), job)
+registry._run = job
+registry.run_job(registry.read_request(), lambda: None)
 """
 
 
@@ -67,7 +67,7 @@ def test_a_daemon_without_a_trace_of_the_session_is_killed(
 def test_a_daemon_of_a_child_that_crashes_is_killed(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the child was seen to have started is killed though the child cannot do it."""
+    """The parent kills the processes that it saw, because the child cannot."""
 
     def list_started(pid: int) -> set[psutil.Process]:
         found = cleanup.list_started(pid)
@@ -87,7 +87,7 @@ def test_a_daemon_of_a_child_that_crashes_is_killed(
 
 
 def test_processes_that_no_session_started_live_on(here: Path) -> None:
-    """A process of this one, and one that left it before, are not touched."""
+    """Processes of the parent, and of an earlier session, live on."""
     escape = ESCAPE.partition("def job")[0]
     daemon = child(here, f"{escape}(here / 'left').write_text(str(escape()))")
     known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
@@ -104,7 +104,7 @@ def test_processes_that_no_session_started_live_on(here: Path) -> None:
 
 
 STOPPED = """
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 from netpipe.jobs.parent import run_session
 
 run_session([sys.executable, "-c", sys.argv[1]], LintRequest())
@@ -112,7 +112,7 @@ run_session([sys.executable, "-c", sys.argv[1]], LintRequest())
 
 
 def test_a_session_that_its_killed_parent_had_stopped_ends(here: Path) -> None:
-    """A session is stopped while its processes are killed, and does not stay so for ever."""
+    """A session that was stopped to be killed resumes when its parent dies."""
     [_, _, source] = child(here, ESCAPE.replace("END", "time.sleep(1000)"))
     known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
     with subprocess.Popen([*child(here, STOPPED), source], env=known) as waiting:
@@ -203,7 +203,7 @@ def test_an_ended_command_leaves_no_session(
 def test_an_ended_pytest_leaves_no_session(
     here: Path, ended_by: signal.Signals, returncode: int
 ) -> None:
-    """A session that pytest started ends as well when nobody waits for it any more."""
+    """A session that pytest started ends with pytest."""
     target = here / "test_left_alone.py"
     target.write_text(LEFT_ALONE.replace("AT_IMPORT", "") + LEFT_ALONE_TEST)
     words = f"pytest {target} --rootdir={here} -p no:cacheprovider"

@@ -1,4 +1,4 @@
-"""The output of a session's process: its size on disk, and what is shown of it."""
+"""The output of a session's process: its size on disk, and the lines shown."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_log_without_end_stays_small(stream: BinaryIO, tmp_path: Path) -> None
 
 
 def test_a_long_log_that_nobody_has_cut_is_not_read_whole(stream: BinaryIO) -> None:
-    """One line of megabytes is shortened too, and bytes that are no text are shown as such."""
+    """A line of megabytes is shortened, and bytes that are not text are replaced."""
     log = SessionLog(stream)
     stream.write(b"\xff" * (2 << 20))
     assert log.shown_lines() == ["\N{REPLACEMENT CHARACTER}" * (1 << 14)]

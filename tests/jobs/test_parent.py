@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,22 @@ from netpipe.device.host import this_host
 from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs import request as request_module
-from netpipe.jobs.parent import run_measurement, run_session
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
+from netpipe.jobs.targets import name_targets
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.measurement import Measurement
 from tests.jobs.child_programs import LINT, REQUEST, child, wait_until_gone
 from tests.jobs.session_targets import tiny_loader
 from tests.measurements import make_measurement
 
 TARGETS = Path(__file__).with_name("session_targets.py")
+
+
+def measure(loader: str, **limits: float) -> Measurement:
+    """Measure a target in a session."""
+    request = replace(REQUEST, targets=name_targets(loader=loader), **limits)  # type: ignore[arg-type]
+    return run_measurement(CHILD_COMMAND, request)
 
 
 def test_a_child_gives_a_measurement(here: Path) -> None:
@@ -51,7 +57,7 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
 ) -> None:
     """Its session runs on the CPU; with `auto` the user's own setting stands."""
     base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
-    base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
+    base["TMPDIR"] = "/tmp/mine"  # the user's own folder
     base["NETPIPE_STORAGES"] = "object-store /proc/1/fd/7"  # of this process, not of the session
     request = MeasureRequest(result="/some/where/result.json", accelerator=accelerator)
     found = parent._variables(base, request)
@@ -101,19 +107,6 @@ def test_a_child_that_was_stopped_for_a_moment_goes_on(
     monkeypatch.setattr(parent, "_LISTING_S", 0.0)
     monkeypatch.setattr(psutil.Process, "status", lambda _: next(looks, psutil.STATUS_SLEEPING))
     assert run_session(child(here, "time.sleep(0.3); answer(lint={})"), LINT) == {}
-
-
-def test_the_log_of_a_child_is_cut(here: Path) -> None:
-    """The log of a loader that prints without end cannot fill a disk; its end is shown."""
-    source = (
-        "os.write(1, b'x\\n' * (1 << 20))\n"
-        "while os.fstat(1).st_size > 1 << 20: time.sleep(0.01)\n"
-        "print('last words', flush=True)\n"
-        "sys.exit(3)"
-    )
-    with pytest.raises(SessionError, match="ended with code 3") as caught:
-        run_measurement(child(here, source), replace(REQUEST, time_left_s=30.0))
-    assert str(caught.value).splitlines()[-2:] == ["x", "last words"]
 
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,30 +180,22 @@ def test_an_error_keeps_its_type_and_its_message(here: Path, kind: str, error: A
     assert type(caught.value) is error
 
 
-def test_the_command_names_its_targets() -> None:
-    """A step and a loop that are left out are left out of the command."""
-    start = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", "a:b"]
-    assert child_command("a:b", None, None) == start
-    assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
-
-
 def test_a_target_that_is_not_there_is_misuse() -> None:
     """The child's error about a target reaches the caller with its type."""
     with pytest.raises(MisuseError, match=r"absent\.py: .*found none"):
-        run_measurement(child_command("absent.py:loader", None, None), REQUEST)
+        measure("absent.py:loader")
 
 
 def test_a_loader_that_hangs_is_ended_and_named() -> None:
     """The error has the number of batches before, and the line of the loader."""
-    request = MeasureRequest(accelerator="emulated:5ms", batch_limit_s=0.5)
     with pytest.raises(HangError, match=r"0\.5 s after 2 batches") as caught:
-        run_measurement(child_command(f"{TARGETS}:hanging_loader", None, None), request)
+        measure(f"{TARGETS}:hanging_loader", batch_limit_s=0.5)
     assert "hanging_loader" in str(caught.value)
 
 
 def test_a_session_measures_from_end_to_end() -> None:
     """A loader and an emulated accelerator give a whole measurement, as many rounds of each."""
-    found = run_measurement(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
+    found = measure(f"{TARGETS}:tiny_loader")
     assert (found.device.key, found.device.platform) == ("emulated-5ms", "emulated")
     assert found.host == this_host()
     assert found.batch_bytes == next(tiny_loader())["x"].nbytes

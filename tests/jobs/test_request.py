@@ -1,18 +1,25 @@
 """Requests: what they refuse, how long their sessions may take, and what travels to a child."""
 
 import json
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, get_type_hints
 
 import pytest
 
 from netpipe.errors import MisuseError
+from netpipe.jobs.registry import JOBS, read_request
 from netpipe.jobs.request import SessionRequest
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.targets import Factories, Target
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.resuming.checking import ResumeRequest
+from netpipe.throughput.throughput_request import ThroughputRequest
 
 REQUESTS = [
-    SessionRequest("diagnose", result="result.json", parent=7),
+    ResumeRequest(result="result.json", parent=7, saved=[1]),
+    ThroughputRequest(targets={"loader": Target("a.b", "c", ("d", {"e": [1]}), "network-disk")}),
     MeasureRequest(accelerator="emulated:5ms", budget_s=1.5, not_from=("/one", "/two")),
     LintRequest(intent="reproducible", silences={"no-workers": "small data"}, proves=True),
 ]
@@ -24,7 +31,7 @@ def test_a_request_survives_its_way_to_the_child(
 ) -> None:
     """The child reads what the parent wrote, but for the time that only the parent enforces."""
     monkeypatch.setenv("NETPIPE_SESSION", replace(request_, time_left_s=3.0).to_json())
-    assert type(request_).from_environment() == request_
+    assert read_request() == request_
 
 
 def test_only_values_that_differ_from_their_defaults_are_sent() -> None:
@@ -39,14 +46,13 @@ def test_only_values_that_differ_from_their_defaults_are_sent() -> None:
 def test_unknown_values_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of another version of netpipe may hold fields that this one does not know."""
     monkeypatch.setenv("NETPIPE_SESSION", json.dumps({"kind": "measure", "mfu": 0.5, "new": 1}))
-    assert MeasureRequest.from_environment() == MeasureRequest(mfu=0.5)
-    assert SessionRequest.from_environment() == SessionRequest("measure")
+    assert read_request() == MeasureRequest(mfu=0.5)
 
 
 def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was not started as a session has none."""
     monkeypatch.delenv("NETPIPE_SESSION", raising=False)
-    assert SessionRequest.from_environment() is None
+    assert read_request() is None
 
 
 def test_the_limit_of_a_session_follows_from_its_job() -> None:
@@ -84,3 +90,11 @@ def test_a_value_outside_its_range_is_refused(
     """The request is checked before a process is started."""
     with pytest.raises(MisuseError, match=words):
         request_type(kind="measure", **values)
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_every_job_exists(kind: str) -> None:
+    """Its request has its kind, and its function takes the request, factories and an exit stack."""
+    request_type, function = map(resolve_name, JOBS[kind])
+    assert request_type().kind == kind
+    assert list(get_type_hints(function).values())[:3] == [request_type, Factories, ExitStack]

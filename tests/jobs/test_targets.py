@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.jobs.targets import resolve, split
+from netpipe.jobs.targets import Target, resolve
 
 SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
 
@@ -34,19 +34,19 @@ def test_a_module_and_a_name() -> None:
     """A dotted module is imported and its callable returned."""
     import collections.abc
 
-    assert resolve("collections.abc:Iterator") is collections.abc.Iterator
+    assert resolve(Target.parse("collections.abc:Iterator")) is collections.abc.Iterator
 
 
 def test_a_file_and_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is found from the current folder, and its callable returned."""
     write(tmp_path, "stranger_pipeline.py")
     monkeypatch.chdir(tmp_path)
-    assert resolve("stranger_pipeline.py:loader")() == [1, 2]
+    assert resolve(Target.parse("stranger_pipeline.py:loader"))() == [1, 2]
 
 
 def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
     """A file is imported under its own stem, and its folder is where workers look too."""
-    found = resolve(f"{write(tmp_path, 'stranger_workers.py')}:loader")
+    found = resolve(Target.parse(f"{write(tmp_path, 'stranger_workers.py')}:loader"))
     assert found.__module__ == "stranger_workers"
     assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
     assert sys.path.index(str(tmp_path)) < sys.path.index(sysconfig.get_path("purelib"))
@@ -54,34 +54,39 @@ def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "where", "name"),
+    ("text", "target"),
     [
         (
-            "pipelines.text:loader my.yml files=gs://a",
-            "pipelines.text",
-            "loader my.yml files=gs://a",
+            "a.b:loader 'my run.yml' out=gs://a",
+            Target("a.b", "loader", ("my run.yml", "out=gs://a")),
         ),
-        ("a:b/pipe.py:loader", "a:b/pipe.py", "loader"),
-        ("my folder/pipe.py:loader", "my folder/pipe.py", "loader"),
+        ("a:b/pipe.py:loader", Target("a:b/pipe.py", "loader")),
+        ("my folder/pipe.py:loader", Target("my folder/pipe.py", "loader")),
     ],
 )
-def test_the_colon_before_the_name_is_found(target: str, where: str, name: str) -> None:
-    """Neither one in the name of a folder, nor one in a factory's arguments."""
-    assert split(target) == (where, name)
+def test_a_target_is_read(text: str, target: Target) -> None:
+    """Neither a colon in the name of a folder, nor one in an argument, ends the module or file."""
+    assert Target.parse(text) == target
+    assert Target.parse(str(target)) == target
+
+
+def test_a_target_with_arguments_is_called_with_them() -> None:
+    """The factory calls the target with its arguments."""
+    assert resolve(Target("json", "loads", ("[1]",)))() == [1]
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     """A target's module finds the modules beside it."""
     write(tmp_path, "stranger_helper.py")
     write(tmp_path, "stranger_main.py", "from stranger_helper import loader\n")
-    assert resolve(f"{tmp_path}/stranger_main.py:loader")() == [1, 2]
+    assert resolve(Target.parse(f"{tmp_path}/stranger_main.py:loader"))() == [1, 2]
 
 
-@pytest.mark.parametrize("target", ["", "loader", "module:", ":loader", "file.py"])
+@pytest.mark.parametrize("target", ["", "loader", "module:", ":loader", "file.py", "a:b 'c"])
 def test_a_target_has_two_parts(target: str) -> None:
     """A text of another form is refused."""
     with pytest.raises(MisuseError, match=rf"found {target!r}"):
-        resolve(target)
+        resolve(Target.parse(target))
 
 
 @pytest.mark.parametrize(
@@ -97,35 +102,35 @@ def test_a_target_has_two_parts(target: str) -> None:
 def test_a_target_must_be_there(target: str, words: str) -> None:
     """The error names the file, module or name that is missing or of a wrong kind."""
     with pytest.raises(MisuseError, match=words):
-        resolve(target)
+        resolve(Target.parse(target))
 
 
 def test_a_name_beside_the_wanted_one_is_offered(tmp_path: Path) -> None:
     """A misspelt name comes back with those that the file has."""
     path = write(tmp_path, "stranger_names.py")
     with pytest.raises(MisuseError, match=r"limit, loader; .*'unloader'"):
-        resolve(f"{path}:unloader")
+        resolve(Target.parse(f"{path}:unloader"))
 
 
 def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:
     """A file named like a loaded module is refused: workers would import the other one."""
     path = write(tmp_path, "json.py")
     with pytest.raises(MisuseError, match=r"json\.py: .* Rename"):
-        resolve(f"{path}:loader")
+        resolve(Target.parse(f"{path}:loader"))
 
 
 def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
     """A stem with a dot cannot be imported: the file is to be renamed."""
     path = write(tmp_path, "stranger.config.py")
     with pytest.raises(MisuseError, match=r"stranger\.config .*Rename"):
-        resolve(f"{path}:loader")
+        resolve(Target.parse(f"{path}:loader"))
 
 
 def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path) -> None:
     """Then the installed module is the one that is imported."""
     write(tmp_path, "stranger_first.py")
     write(tmp_path, "grain.py")
-    resolve(f"{tmp_path}/stranger_first.py:loader")
+    resolve(Target.parse(f"{tmp_path}/stranger_first.py:loader"))
     assert sys.path[-1] == str(tmp_path)
 
 
@@ -134,4 +139,4 @@ def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, mis
     """A missing import inside the target is reported as such, even when the names are alike."""
     path = write(tmp_path, "stranger_broken.py", f"import {missing}\n")
     with pytest.raises(ModuleNotFoundError, match=f"'{missing}'"):
-        resolve(f"{path}:loader")
+        resolve(Target.parse(f"{path}:loader"))

@@ -18,11 +18,10 @@ from netpipe.jobs import watchdog
 from netpipe.jobs.parent import run_measurement
 from netpipe.jobs.processes import Worker
 from netpipe.jobs.progress import Progress, ProgressReader
-from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest
-from netpipe.jobs.result_files import progress_file, write_result
+from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest, progress_file, write_result
+from netpipe.jobs.targets import name_targets
 from netpipe.jobs.watchdog import Alarm, Watchdog
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.training import training_loop
 from tests.fakes import FakeClock
 from tests.jobs import session_targets
@@ -180,7 +179,7 @@ def test_an_alarm_keeps_a_partial_result(
 ) -> None:
     """A result from before the hang stays, and the session still ends."""
 
-    class Left(Exception):  # noqa: N818  # it is no error
+    class Left(Exception):  # noqa: N818  # not an error
         pass
 
     def leave(_: SessionRequest) -> None:
@@ -196,7 +195,7 @@ def test_an_alarm_keeps_a_partial_result(
 
 
 def test_a_hang_has_the_line_and_the_workers(dog: Watchdog, clock: FakeClock) -> None:
-    """The message has the line that waits, and every worker process with what it does."""
+    """The message has the waiting line, and the state of every worker process."""
     with subprocess.Popen(["sleep", "1000"]) as worker:
         dog.note_workers((worker.pid,))
         dog.note_wait(clock())
@@ -341,8 +340,7 @@ def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:
 TARGETS = Path(session_targets.__file__)
 HASTY = """
 import sys
-from netpipe.measuring import child
-from netpipe.jobs import watchdog
+from netpipe.jobs import child, watchdog
 watchdog.OVERTIME_S = 1.0
 watchdog._GIL_GRACE_S = 0.5
 child.main()
@@ -376,10 +374,10 @@ def hasty(tmp_path: Path) -> Callable[..., None]:
     (tmp_path / "hasty_loops.py").write_text(LOOPS)
 
     def run(loop: str, before: str = "") -> None:
-        targets = (f"{TARGETS}:tiny_loader", None, f"{tmp_path}/hasty_loops.py:{loop}")
-        command = [sys.executable, "-c", before + HASTY, *child_command(*targets)[4:]]
-        request = MeasureRequest(accelerator="emulated:5ms", budget_s=0.5)
-        run_measurement(command, request)
+        loops = f"{tmp_path}/hasty_loops.py"
+        targets = name_targets(loader=f"{TARGETS}:tiny_loader", loop=f"{loops}:{loop}")
+        request = MeasureRequest(targets=targets, accelerator="emulated:5ms", budget_s=0.5)
+        run_measurement([sys.executable, "-c", before + HASTY], request)
 
     return run
 

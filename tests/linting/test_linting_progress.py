@@ -1,5 +1,6 @@
 """The phases that a session of lint announces, with their seconds."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import grain
@@ -7,14 +8,15 @@ import pytest
 
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.targets import Factories
 from netpipe.linting import reads
-from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.variant_comparison import (
     UNCHANGED,
     ElementBlock,
     VariantComparison,
 )
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
 
 BUILDS = "building the pipeline"
@@ -55,5 +57,5 @@ def test_slow_phases_are_announced(
     request = LintRequest(
         result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
-    lint_loader(request, loader)
+    lint_loader(request, Factories(loader), ExitStack())
     assert [phase for phase in announced if not phase[0].startswith("measuring")] == expected

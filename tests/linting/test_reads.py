@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import PurePosixPath
 from types import SimpleNamespace
@@ -15,15 +16,16 @@ import pytest
 from netpipe.errors import MisuseError
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
+from netpipe.jobs.targets import Factories
 from netpipe.linting import reads
-from netpipe.linting.child import lint_loader
 from netpipe.linting.experiments.variant_comparison import (
     UNCHANGED,
     ElementBlock,
     VariantComparison,
 )
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.reads import find_reads, measure_batch, measure_reads
-from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import Reads
 from netpipe.measuring.interleaving import Interleaved
 from tests.fakes import FakeClock
@@ -325,7 +327,7 @@ def test_lint_measures_a_batch_of_large_buffers(tmp_path: Any) -> None:
         arrays = grain.MapDataset.source(Arrays([])).to_iter_dataset()
         return in_three(arrays.batch(8))
 
-    findings = lint_loader(request, make_loader)["lint"]["findings"]
+    findings = lint_loader(request, Factories(make_loader), ExitStack())["lint"]["findings"]
     (message,) = (each["message"] for each in findings if each["rule"] == "buffers-exceed-memory")
     assert re.search(
         r"3 workers x 2 x \(50 \+ 1\) = 306 batches.* with 32\.\d kB for each", message
@@ -352,7 +354,7 @@ def try_lint(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
     monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
     request = LintRequest(result=str(tmp_path / "result.json"), tries=True)
     return lambda *pipeline, **settings: lint_loader(
-        request, partial(maxtext, *pipeline, **settings)
+        request, Factories(partial(maxtext, *pipeline, **settings)), ExitStack()
     )["lint"]
 
 

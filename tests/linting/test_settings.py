@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.linting.request import LintRequest
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.settings import read_lint_settings
 
 

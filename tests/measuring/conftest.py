@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.targets import Factories
 from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.protocol import measure
-from netpipe.measuring.request import Factories
 from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from tests.fakes import FakeClock, FakeProcesses

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.child import device_and_subject
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.jobs.targets import Factories
+from netpipe.measuring.measure_job import device_and_subject
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.results.measurement import Device
 from tests.jobs.session_targets import tiny_loader

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.jobs.parent import run_measurement
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
+from netpipe.jobs.targets import name_targets
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.jobs import leaking_loaders
 from tests.jobs.leaking_loaders import KEPT_BYTES, OWN_FOLDER
@@ -25,9 +25,10 @@ def _own_shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
     """Measure a loader until growth is judged; return its footprint's findings too."""
     for budget_s in (4.0, 16.0, 64.0):
-        request = MeasureRequest(accelerator="emulated:5ms", budget_s=budget_s)
-        found = run_measurement(child_command(f"{FILE}:{loader}", None, None), request)
-        # On a busy machine, few rounds fit in the smallest budget.
+        targets = name_targets(loader=f"{FILE}:{loader}")
+        request = MeasureRequest(targets=targets, accelerator="emulated:5ms", budget_s=budget_s)
+        found = run_measurement(CHILD_COMMAND, request)
+        # On a busy machine, few rounds fit into the smallest budget.
         if not any(each.name == "growth-not-judged" for each in found.findings):
             break
     messages = {each.name: each.message for each in found.findings if each.name in FINDINGS}

@@ -13,8 +13,8 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.parent import run_measurement, run_session
 from netpipe.jobs.progress import Progress, ProgressReader, ProgressWriter
 from netpipe.jobs.request import SessionRequest
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.request import MeasureRequest
+from netpipe.linting.lint_request import LintRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.fakes import FakeClock
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
@@ -23,9 +23,9 @@ CHILD = """\
 import json, os, pathlib, time
 from netpipe.clock import MonotonicClock
 from netpipe.jobs.progress import ProgressWriter
-from netpipe.jobs.request import SessionRequest
-from netpipe.jobs.result_files import progress_file, write_result
-request = SessionRequest.from_environment()
+from netpipe.jobs.registry import read_request
+from netpipe.jobs.request import progress_file, write_result
+request = read_request()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 def wait_until_seen(what):
     deadline = time.monotonic() + 30
@@ -131,13 +131,13 @@ def command(here: Path, rest: str) -> list[str]:
     return [sys.executable, "-c", CHILD.format(here=str(here)) + rest]
 
 
-@pytest.mark.parametrize("kind", ["measure", "lint", "other"])
+@pytest.mark.parametrize("kind", ["measure", "lint", "duet"])
 def test_progress_arrives_while_the_session_runs(
     tmp_path: Path, recorder: Recorder, kind: str
 ) -> None:
     """The parent gets every phase, in order, before the result."""
     made = make_measurement()
-    document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
+    document = {"measurement": made.to_document(), "lint": {"a": 1}, "duet": {"b": 2}}
     rest = (
         "doing('first'); wait_until_seen('first')\n"
         "doing('second', 600.0); wait_until_seen('second')\n"

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.jobs.result_files import partial_result_file
-from netpipe.measuring.child import serve
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.request import partial_result_file
+from netpipe.jobs.targets import Factories
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.rates import count_by_xla
-from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.training.step_runner import StepRunner, count_batch
 from netpipe.results.measurement import Device
 from tests.fakes import FakeClock
@@ -204,7 +205,7 @@ def test_a_measurement_is_written_before_its_step_is_analysed(
 
     monkeypatch.setattr("netpipe.device.detection.local_device", lambda _: GPU)
     monkeypatch.setattr("netpipe.measuring.protocol.find_flops", note_result)
-    serve(request, Factories(lambda: repeat({"x": X}), lambda: (W, matmul)))
+    run_job(request, lambda: Factories(lambda: repeat({"x": X}), lambda: (W, matmul)))
     [found] = before
     assert found["not_known"]["mfu"] == "XLA's analysis of the step did not end"
 

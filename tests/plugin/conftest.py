@@ -1,6 +1,6 @@
 """The project that the tests of the plugin run in this process."""
 
-import jax  # noqa: F401  # It can be imported once only, and a run in this process forgets imports.
+import jax  # noqa: F401  # It can be imported only once, and a run in this process forgets its imports.
 import pytest
 import scipy.stats  # noqa: F401  # It can be imported once only, too.
 

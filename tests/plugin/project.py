@@ -38,7 +38,7 @@ filterwarnings = default
 addopts = -p no:hypothesispytest
 """
 
-# Asking the machine and git takes half a second, and nothing here depends on the answer.
+# Querying the machine and git takes half a second.
 CONFTEST = """
     import pytest
 
@@ -71,7 +71,7 @@ NO_STALL = """
 
 
 def line_with(result: pytest.RunResult, *values: str) -> str:
-    """Return the first line of a run's output that holds all of these values; fail without one."""
+    """Return the first line of a run's output with all of these values; fail without one."""
     for line in (*result.outlines, *result.errlines):
         if all(value in line for value in values):
             return line
@@ -79,20 +79,20 @@ def line_with(result: pytest.RunResult, *values: str) -> str:
 
 
 def lost(result: pytest.RunResult) -> set[str]:
-    """Return the benchmarks that a run names as held by the baseline and produced by no test."""
+    """Return the benchmarks that a run lists as lost."""
     before = "in the baseline, but no test produced it: "
     return {line.removeprefix(before) for line in result.outlines if line.startswith(before)}
 
 
 def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run within this one not take itself for a worker of this one's pytest-xdist."""
+    """Remove the variables by which a run within this one would take itself for a worker."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
 
 
 @dataclass
 class Project:
-    """Somebody's folder of performance tests, run in this process.
+    """A folder of performance tests that runs in this process.
 
     Attributes:
         pytester: Its folder, and pytest in it.
@@ -143,7 +143,7 @@ class Project:
 
     def measured(
         self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
-        progress: object = None,  # noqa: ARG002  # nothing takes long
+        progress: object = None,  # noqa: ARG002  # not used
     ) -> Measurement:  # fmt: skip
         """Stand in for a session that measures."""
         self._note(command, request, place)
@@ -160,7 +160,7 @@ class Project:
 
     def linted(
         self, command: Sequence[str], request: SessionRequest,
-        progress: object = None,  # noqa: ARG002  # nothing takes long
+        progress: object = None,  # noqa: ARG002  # not used
     ) -> dict[str, Any]:  # fmt: skip
         """Stand in for a session that reads the order."""
         self._note(command, request)
@@ -168,7 +168,7 @@ class Project:
 
     def counted(
         self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
-        progress: object = None,  # noqa: ARG002  # nothing takes long
+        progress: object = None,  # noqa: ARG002  # not used
     ) -> WorkProfile:  # fmt: skip
         """Stand in for the sessions that count work."""
         self._note(command, request, place)
@@ -190,13 +190,13 @@ class Project:
         return self.pytester.runpytest_inprocess(*arguments, plugins=[self])
 
     def compare(self, *arguments: str) -> pytest.RunResult:
-        """Run pytest on the project and hold it against its baseline."""
+        """Run pytest on the project and compare it with its baseline."""
         return self.run(*arguments, "--benchmark-compare")
 
     def record(self, *sessions: Measurement) -> None:
-        """Record a baseline that has each of these thrice, then forget what was started for it.
+        """Record a baseline with each of these three times, then forget its sessions.
 
-        Of fewer than three sessions nobody knows how far they spread.
+        Fewer than three sessions do not show their spread.
         """
         before, self.sessions = self.sessions, [*(sessions or [recorded()])] * 3
         count = str(len(self.sessions))

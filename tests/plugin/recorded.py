@@ -1,4 +1,4 @@
-"""Measurements as sessions could have recorded them, so that nothing is measured here."""
+"""Measurements that sessions could have recorded."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def recorded(
     load_cpu_ratio: float = 2.0,
     device: Device = CPU,
 ) -> Measurement:
-    """Give a measurement of so many equal rounds: healthy, unless the times say otherwise."""
+    """Return a measurement of equal rounds, which is healthy with the default times."""
     return Measurement(
         device=device,
         host=HOST,
@@ -61,7 +61,7 @@ def recorded(
 
 
 def make_duet(quantity: str, base: Measurement, now: Measurement, slices: int = SLICES) -> Duet:
-    """Give a duet whose slices are all equal to the figures of two sessions."""
+    """Return a duet whose slices all have the figures of two sessions."""
 
     def equal_slices(session: Measurement) -> dict[str, tuple[float, ...]]:
         timed = (metric for metric in GATED[quantity] if metric not in ONCE)
@@ -76,22 +76,22 @@ def make_duet(quantity: str, base: Measurement, now: Measurement, slices: int = 
 
 
 def loader_bound() -> Measurement:
-    """Give a measurement whose loader takes twice the time of the step."""
+    """Return a measurement whose loader takes twice the time of the step."""
     return recorded(load_s=0.060, train_s=0.060)
 
 
 def costlier() -> Measurement:
-    """Give a measurement whose loader needs a little more CPU than it may at once."""
+    """Return a measurement whose loader takes slightly more CPU time than the bound allows."""
     return recorded(load_cpu_ratio=2.12)
 
 
 def costly() -> Measurement:
-    """Give a measurement whose loader needs half as much CPU again as usual, and is healthy."""
+    """Return a healthy measurement whose loader takes half as much CPU time again."""
     return recorded(load_cpu_ratio=3.0)
 
 
 def open_question() -> Measurement:
-    """Give a measurement that is too short to tell anything."""
+    """Return a measurement that is inconclusive."""
     return replace(recorded(), drained=False)
 
 

@@ -1,10 +1,9 @@
-"""Which accelerator a test is measured against: by flag, by marker, several in turn."""
+"""The accelerator of a test: from a flag or a marker, one or several."""
 
 from dataclasses import replace
 
 from netpipe.results.statistics import median_interval
-from netpipe.verdict import clear
-from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded
 
 MARKED = """
@@ -28,7 +27,7 @@ def test_several_accelerators_parametrize_a_test(project: Project) -> None:
 
 
 def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
-    """The name in brackets that a test has got is printed as it is, not as markup."""
+    """The parameter in a test's name is printed literally, not as markup."""
     result = project.compare("--netpipe-accelerator", "auto,emulated:5ms")
     result.stdout.fnmatch_lines_random(
         ["*test_load_time[[]auto]*NO_BASELINE*", "*test_load_time[[]emulated:5ms]*NO_BASELINE*"]
@@ -36,7 +35,7 @@ def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
 
 
 def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
-    """The table has tokens/s and MFU; a line below says why one is not known, or what is needed."""
+    """The table has tokens/s and MFU; lines below say why one is unknown, and workers needed."""
     not_known = {"mfu": "no peak is known for cpu-testing-4"}
     project.sessions = [
         replace(recorded(), tokens_per_s=median_interval([52345.0] * 6), not_known=not_known)
@@ -52,7 +51,7 @@ def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
 
 
 def test_a_marker_chooses_the_accelerator(project: Project) -> None:
-    """A test that names its accelerator is measured against that one, whatever the flag says."""
+    """The accelerator of a marker goes before that of the flag."""
     project.has(MARKED)
     result = project.run("--netpipe-accelerator", "auto,emulated:5ms")
     result.assert_outcomes(passed=1)
@@ -60,17 +59,31 @@ def test_a_marker_chooses_the_accelerator(project: Project) -> None:
 
 
 def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
-    """A marker's accelerator that cannot be read fails its test in one sentence."""
+    """A wrong accelerator in a marker fails its test with one sentence."""
     project.has(MARKED.replace("7ms", "fast"))
     result = project.run()
     result.assert_outcomes(errors=1)
     line_with(result, "accelerator", "emulated:<time>", "emulated:fast")
 
 
+def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
+    """Nothing is compared here, so the verdict is all that counts, benchmark or not."""
+    project.run().assert_outcomes(passed=1)
+    assert [request.stopping_rule for request in project.requests] == ["clear"]
+
+
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
-    """Those that are compared or recorded; an emulated one that only a verdict needs is short."""
+    """A compared session uses the whole budget; an emulated one for a verdict alone ends early."""
     project.has(LOAD_TIME + MARKED)
     project.record()
     project.compare().assert_outcomes(passed=2)
-    rules = {request.accelerator: request.decided_by for request in project.requests}
-    assert rules == {"auto": "", "emulated:7ms": clear.RULE}
+    rules = {request.accelerator: request.stopping_rule for request in project.requests}
+    assert rules == {"auto": "budget", "emulated:7ms": "clear"}
+
+
+def test_a_short_session_is_not_compared(project: Project) -> None:
+    """A benchmark that comes after a verdict of the same subject has a session of its own."""
+    project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
+    emulated = ("--netpipe-accelerator", "emulated:7ms")
+    project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]

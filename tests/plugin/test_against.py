@@ -57,7 +57,7 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
 def test_the_command_that_repeats_it_names_the_ref(
     versioned: Project, flag: tuple[str, ...]
 ) -> None:
-    """Without the ref it would compare with a baseline, which may be missing, and pass."""
+    """Without the ref it would compare with a baseline, or with nothing."""
     versioned.sessions = side_by_side(recorded(), costly())
     again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
     assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
@@ -72,7 +72,7 @@ def test_both_versions_are_timed_at_once(versioned: Project) -> None:
 
 
 def test_an_open_question_takes_more_duets(versioned: Project) -> None:
-    """Five duets that do not agree are inconclusive: a skipped test, or a failed one if asked."""
+    """Five duets that disagree are inconclusive: the test is skipped, or fails if asked."""
     measured = [recorded()]
     for ratio in (1.2, 0.9, 1.1, 1.15, 0.9):
         measured += [recorded(), recorded(load_cpu_ratio=2 * ratio)]
@@ -104,7 +104,7 @@ def test_each_quantity_has_its_own_duets(versioned: Project) -> None:
 
 
 def test_each_version_must_run_its_own_code(versioned: Project) -> None:
-    """A session is told which checkout its code comes from, and from which none may."""
+    """A session's request names the checkout of its code, and the checkouts to refuse."""
     versioned.run(*AGAINST)
     here = str(versioned.pytester.path)
     _, base, now, *_ = versioned.requests
@@ -139,7 +139,7 @@ def test_nothing_is_left(versioned: Project) -> None:
 
 
 def test_an_interrupted_run_leaves_nothing(base_raises: Callable[[BaseException], Project]) -> None:
-    """Ctrl-C while the other version is measured: its worktree is gone all the same."""
+    """The worktree is gone after Ctrl-C in a session of the other version."""
     project = base_raises(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         project.run(*AGAINST)
@@ -147,7 +147,7 @@ def test_an_interrupted_run_leaves_nothing(base_raises: Callable[[BaseException]
 
 
 def test_a_ref_that_is_not_there_is_a_usage_error(versioned: Project) -> None:
-    """One sentence, before anything is measured."""
+    """The run ends with one sentence before anything is measured."""
     result = versioned.run("--netpipe-against", "nowhere")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = f"*--netpipe-against: REF *{versioned.pytester.path}; found 'nowhere'*"
@@ -158,7 +158,7 @@ def test_a_ref_that_is_not_there_is_a_usage_error(versioned: Project) -> None:
 def test_a_folder_outside_git_is_a_usage_error(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One sentence, before anything is measured."""
+    """The run ends with one sentence before anything is measured."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.pytester.path.parent))
     result = project.run(*AGAINST)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -185,7 +185,7 @@ def base_raises(versioned: Project) -> Callable[[BaseException], Project]:
 def test_a_test_that_the_ref_lacks_has_no_base(
     base_raises: Callable[[BaseException], Project],
 ) -> None:
-    """It says so in one sentence and passes, or fails where the flags say so."""
+    """The run says so in one sentence and passes, or fails if the flags say so."""
     project = base_raises(NoSuchTestError("no such test"))
     reason = "NO_BASELINE against HEAD: HEAD has no test test_perf.py::test_load_time"
     result = project.run(*AGAINST)
@@ -197,7 +197,7 @@ def test_a_test_that_the_ref_lacks_has_no_base(
 
 
 def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
-    """They pass, and say that nothing was judged; nothing of the ref is run, or fails the run."""
+    """They pass with a note, and nothing of the ref is run."""
     work = "def test_work(netpipe_work): netpipe_work.compare()"
     project.has(f"{LOAD_TIME}\n    {work}")
     own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
@@ -219,7 +219,7 @@ def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
 def test_tests_under_another_name_are_not_the_first(
     base_raises: Callable[[BaseException], Project],
 ) -> None:
-    """A renamed test is judged by nothing, which fails the run."""
+    """A renamed test is not judged, which fails the run."""
     result = base_raises(NoSuchTestError("no such test")).run(*AGAINST)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     line_with(result, "no metric was judged")
@@ -228,7 +228,7 @@ def test_tests_under_another_name_are_not_the_first(
 def test_tests_that_git_ignores_are_not_the_first(
     base_raises: Callable[[BaseException], Project],
 ) -> None:
-    """No version of them is in git, so later changes could not be compared with them either."""
+    """Later changes could not be compared with them either."""
     project = base_raises(NoSuchTestError("no such test"))
     git(project.pytester.path, "rm", "--quiet", "--cached", "-r", ".")
     commit_files(project.pytester.path, {".gitignore": "*.py"})
@@ -251,14 +251,14 @@ def test_without_a_base_the_baseline_decides(
 def test_a_failing_session_of_the_ref_is_named(
     base_raises: Callable[[BaseException], Project],
 ) -> None:
-    """The failure says whose session it was; the second benchmark does not wait for it again."""
+    """The failure names the ref."""
     result = base_raises(SessionError("it crashed")).run(*AGAINST)
     result.assert_outcomes(failed=1)
     line_with(result, "session of HEAD", "it crashed")
 
 
 def test_other_data_have_no_base(versioned: Project) -> None:
-    """A ref that measures other data is not compared with, and no more than one duet is spent."""
+    """One duet is enough to find out that the ref measures other data."""
     other = replace(recorded(), fingerprint="other")
     versioned.sessions = side_by_side(other, recorded())
     result = versioned.run(*AGAINST)
@@ -270,7 +270,7 @@ def test_other_data_have_no_base(versioned: Project) -> None:
 def slow_sessions(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Iterable[float]], None]:
-    """Let each session take so many seconds of a clock that nothing else moves."""
+    """Set the seconds that each session takes on a clock that nothing else moves."""
 
     def let(seconds: Iterable[float]) -> None:
         clock, coming = FakeClock(), iter(seconds)
@@ -288,7 +288,7 @@ def slow_sessions(
 def test_duets_end_with_their_time(
     versioned: Project, slow_sessions: Callable[[Iterable[float]], None]
 ) -> None:
-    """Duets that slow sessions leave no time for are not measured; what is open is no PASS."""
+    """No duet starts without time for it, and an open result is INCONCLUSIVE."""
     slow_sessions(repeat(700.0))
     result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
     result.assert_outcomes(skipped=1)
@@ -300,7 +300,7 @@ def test_duets_end_with_their_time(
 def test_a_comparison_ends_with_its_time(
     project: Project, slow_sessions: Callable[[Iterable[float]], None]
 ) -> None:
-    """An open comparison is INCONCLUSIVE where there is no time for another session."""
+    """An open comparison is INCONCLUSIVE if no time is left for another session."""
     project.record()
     project.sessions = [costly()]
     slow_sessions([800.0])

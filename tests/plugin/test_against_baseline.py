@@ -39,7 +39,7 @@ class Versions:
         self.commit()
 
     def commit(self) -> str:
-        """Commit all that is there, and let recordings name that commit."""
+        """Commit all files, and let recordings name that commit."""
         sha = commit_files(self.project.pytester.path, {})
         self.recorded_at(sha)
         return sha
@@ -79,7 +79,7 @@ def versions(project: Project, monkeypatch: pytest.MonkeyPatch) -> Versions:
 
 
 def test_a_regression_that_came_in_small_steps_is_not_cleared(versions: Versions) -> None:
-    """3.00 times the baseline fails, though the commit before is as slow: its own commit is not."""
+    """A step 3.00 times the baseline's fails, because the baseline's commit is still fast."""
     versions.record(slower(1.0))
     versions.commit()
     versions.now, versions.base = slower(3.0), slower(1.0)
@@ -90,7 +90,7 @@ def test_a_regression_that_came_in_small_steps_is_not_cleared(versions: Versions
 
 
 def test_the_ref_is_the_commit_of_the_baseline(versions: Versions) -> None:
-    """The version beside this one is the one that was recorded, whatever came after it."""
+    """The other version is the commit of the latest baseline."""
     versions.record(slower(1.0))
     at = versions.commit()
     versions.record(slower(1.0), "second")
@@ -102,7 +102,7 @@ def test_the_ref_is_the_commit_of_the_baseline(versions: Versions) -> None:
 
 
 def test_a_changed_machine_fails_no_run(versions: Versions) -> None:
-    """Where the baseline's own commit is as slow now, the machine changed, and the run passes."""
+    """The run passes if the baseline's own commit is as slow now."""
     versions.record(slower(1.0))
     versions.commit()
     versions.now = versions.base = slower(3.0)
@@ -126,17 +126,6 @@ def test_small_steps_fail_at_the_drift_bound(versions: Versions, step: int) -> N
         line_with(result, "REGRESSED:", "step_s", "1.12 x", FIRST)
 
 
-def test_a_local_run_needs_one_flag(versions: Versions) -> None:
-    """The workflow's flag alone compares with the baseline's commit, baseline or not."""
-    versions.record(slower(1.0))
-    versions.commit()
-    versions.now = slower(1.5)
-    result = versions.project.run(*AGAINST_BASELINE)
-    result.assert_outcomes(failed=1)
-    line_with(result, "timed tests", "86 min")
-    line_with(result, "REGRESSED against", "step_s", "1.50 x")
-
-
 def test_a_commit_that_is_not_here_clears_nothing(versions: Versions) -> None:
     """A baseline whose commit was rebased away, or not fetched, ends the run with an error."""
     versions.recorded_at("0123456789abcdef0123456789abcdef01234567")
@@ -147,7 +136,7 @@ def test_a_commit_that_is_not_here_clears_nothing(versions: Versions) -> None:
 
 
 def test_uncommitted_changes_clear_nothing(versions: Versions) -> None:
-    """A baseline of a changed working tree measured no commit, so none can be measured again."""
+    """A baseline of a changed working tree has no commit to measure again."""
     versions.recorded_at(versions.commit(), dirty=True)
     versions.record(slower(1.0))
     result = versions.confirm()
@@ -177,7 +166,7 @@ def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) 
 
 
 def test_the_commit_needs_no_pytest_benchmark(versions: Versions) -> None:
-    """The baseline names the commit to measure, though there is no table to show it in."""
+    """The baseline names the commit to measure, also without pytest-benchmark's table."""
     versions.record(slower(1.0))
     versions.project.has(NO_STALL)
     versions.project.pytester.makeconftest("")  # The project's own has hooks of that plugin.

@@ -1,4 +1,4 @@
-"""Recording a baseline: only when everything was fine, and so that other tools can read it."""
+"""Recording a baseline: only after valid verdicts, and in a format that other tools read."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ FAILING = """
 
 
 def test_a_baseline_has_the_next_number(project: Project) -> None:
-    """A second recording replaces nothing: it gets the next number."""
+    """A second recording gets the next number."""
     project.record()
     project.run("--netpipe-record", "second", "--netpipe-sessions", "1")
     assert project.baselines == [
@@ -26,7 +26,7 @@ def test_a_baseline_has_the_next_number(project: Project) -> None:
 
 
 def test_a_recording_is_not_compared(project: Project) -> None:
-    """A run that becomes the baseline is held against none: it may be slower, and is recorded."""
+    """A slower run is recorded too."""
     project.record()
     project.sessions = [costly()]
     result = project.compare("--netpipe-record", "slower", "--netpipe-sessions", "1")
@@ -35,7 +35,7 @@ def test_a_recording_is_not_compared(project: Project) -> None:
 
 
 def test_a_baseline_holds_one_median_for_each_session(project: Project) -> None:
-    """As many sessions are run as asked, and `stats.data` has the median of each."""
+    """The requested number of sessions is run, and `stats.data` has the median of each."""
     project.sessions = [recorded(load_s=0.009), recorded(load_s=0.010), recorded(load_s=0.012)]
     project.run("--netpipe-record", "first", "--netpipe-sessions", "3")
     document = project.read_json("baselines/cpu-testing-4/0001_first.json")
@@ -80,7 +80,7 @@ def test_a_run_that_cannot_be_a_baseline_records_nothing(
 
 
 def test_an_interrupted_recording_says_so(project: Project) -> None:
-    """It is not said that a test failed."""
+    """The reason is the interruption, not a failed test."""
 
     def interrupted(*_: object, **__: object) -> None:
         pytest.exit("enough")

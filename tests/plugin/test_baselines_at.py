@@ -28,7 +28,7 @@ def pulled(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def approving(pulled: Project) -> Project:
-    """One that became slower, and brings a baseline that accepts it."""
+    """A slower pull request with a baseline that accepts it."""
     pulled.record(costlier())
     commit(pulled.pytester.path)
     pulled.sessions = [costlier()]
@@ -64,7 +64,7 @@ def test_a_baseline_that_is_gone_still_counts(pulled: Project) -> None:
 
 
 def test_a_baseline_of_the_same_name_is_named(pulled: Project) -> None:
-    """Recording anew over what was accepted is a change like any other."""
+    """A replaced baseline is a change too."""
     (pulled.pytester.path / "baselines" / "cpu-testing-4" / "0001_first.json").unlink()
     pulled.record(costly())
     pulled.sessions = [costly()]
@@ -82,7 +82,7 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
 
 
 def test_the_change_is_json_too(approving: Project) -> None:
-    """With commit, files and figures."""
+    """The document has the commit, the files and the figures."""
     approving.compare("--netpipe-json", "run.json")
     accepted = approving.read_json("run.json")["accepted"]
     assert accepted["commit"] == git(approving.pytester.path, "rev-parse", "main")
@@ -95,7 +95,7 @@ def test_the_change_is_json_too(approving: Project) -> None:
 def test_github_gets_a_changed_baseline(
     approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A warning at the file, and both tables in the step summary."""
+    """The file gets a warning, and the step summary has both tables."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     result = approving.compare()
@@ -107,7 +107,7 @@ def test_github_gets_a_changed_baseline(
 
 
 def test_a_history_that_is_cut_off_is_a_usage_error(pulled: Project) -> None:
-    """Before anything is measured, with what to fetch."""
+    """The message says which history to fetch, before anything is measured."""
     git(pulled.pytester.path, "update-ref", "-d", "refs/remotes/origin/main")
     result = pulled.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR

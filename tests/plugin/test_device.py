@@ -1,4 +1,4 @@
-"""The device that a run is for."""
+"""--netpipe-device."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.plugin.recorded import H200
 
 
 def test_the_wrong_device_is_a_usage_error(project: Project) -> None:
-    """On another device the run ends at once; one sentence says what is wanted and what is here."""
+    """A run on another device ends at once, with one sentence that names both devices."""
     result = project.compare("--netpipe-device", "h200")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line]
@@ -19,7 +19,7 @@ def test_the_wrong_device_is_a_usage_error(project: Project) -> None:
 
 @pytest.mark.parametrize("wanted", ["h200", "h200-x1"])
 def test_the_right_device_is_measured(project: Project, wanted: str) -> None:
-    """A device key and its family both let the run go on."""
+    """A device key and its family both match."""
     project.device = H200
     result = project.run("--netpipe-device", wanted)
     result.assert_outcomes(passed=1)

@@ -1,4 +1,4 @@
-"""Benchmarks that cannot run: the run fails and says why, it never passes."""
+"""Benchmarks that cannot run fail the run."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ DISABLED = "benchmarks are disabled (--benchmark-disable): nothing was measured*
 
 
 def test_a_disabled_benchmark_fails(project: Project) -> None:
-    """Where pytest-benchmark measures nothing, the benchmark fails and says what to run."""
+    """A disabled benchmark fails with the command to run instead."""
     result = project.compare("--benchmark-disable")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
@@ -35,7 +35,7 @@ ORDER = "def test_order(netpipe_lint): assert netpipe_lint"
     ],
 )
 def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None:
-    """Other tests that measure or read do not stand in for the benchmarks that addopts left out."""
+    """Tests of other kinds do not stand in for the benchmarks that addopts left out."""
     project.record()
     project.has(f"\n    import pytest\n    pytestmark = pytest.mark.slow\n{LOAD_TIME}")
     project.has(NO_STALL, "test_waits_stall")
@@ -57,7 +57,7 @@ def test_last_failed_that_skips_the_benchmarks_fails(project: Project) -> None:
 
 @pytest.mark.parametrize("text", [NO_STALL, ORDER, "def test_plain(): pass"])
 def test_a_project_without_benchmarks_has_nothing_to_compare(project: Project, text: str) -> None:
-    """Where no benchmark is, chosen or stored, --benchmark-compare asks for nothing."""
+    """--benchmark-compare passes without benchmarks in the project and its baselines."""
     project.has(text)
     assert project.compare().ret == pytest.ExitCode.OK
 
@@ -66,7 +66,7 @@ def test_a_project_without_benchmarks_has_nothing_to_compare(project: Project, t
 def test_a_chosen_file_without_benchmarks_has_nothing_to_compare(
     project: Project, text: str
 ) -> None:
-    """Where a missing baseline fails, a file that measures or reads and compares nothing passes."""
+    """With --netpipe-missing fail, a file without benchmarks passes."""
     project.record()
     project.has(text, "test_other")
     result = project.compare("test_other.py", "--netpipe-missing=fail")
@@ -74,7 +74,7 @@ def test_a_chosen_file_without_benchmarks_has_nothing_to_compare(
 
 
 def test_a_deselected_comparison_with_the_baselines_commit_fails(project: Project) -> None:
-    """--netpipe-against baseline asks for a comparison, though no version was checked out yet."""
+    """The run was to compare with --netpipe-against baseline."""
     project.record()
     project.has(ORDER, "test_reads_order")
     result = project.run("--netpipe-against=baseline", "-k", "order")
@@ -85,7 +85,7 @@ def test_a_deselected_comparison_with_the_baselines_commit_fails(project: Projec
 def test_where_missing_fails_something_must_be_judged(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A metric that is reported only fails no test, but a run that judged no other one."""
+    """A metric that is reported only passes its test, and fails a run without any other."""
     reported = replace(metrics.STEP, is_judged_on_shared_cores=False)
     monkeypatch.setitem(metrics.GATED, "step_s", (reported,))
     project.has(LOAD_TIME.replace("load_s_per_batch", "step_s"), "test_step")
@@ -100,13 +100,13 @@ def test_where_missing_fails_something_must_be_judged(
 
 
 def test_looking_is_no_failure(project: Project) -> None:
-    """A run that was only to list its tests is not blamed for measuring nothing."""
+    """A run that lists its tests passes."""
     result = project.compare("--collect-only")
     assert result.ret == pytest.ExitCode.OK
 
 
 def test_a_test_that_puts_nothing_fails(project: Project) -> None:
-    """A test that asks for the benchmark and benchmarks nothing has failed."""
+    """A test that requests the benchmark and benchmarks nothing fails."""
     project.has("def test_load_time(netpipe_benchmark): pass")
     result = project.compare()
     result.assert_outcomes(failed=1)
@@ -114,7 +114,7 @@ def test_a_test_that_puts_nothing_fails(project: Project) -> None:
 
 
 def test_an_unknown_quantity_is_named(project: Project) -> None:
-    """A quantity that is none of those measured is refused with those that are."""
+    """The message lists the quantities."""
     project.has("def test_load_time(netpipe_benchmark): netpipe_benchmark('speed')")
     result = project.compare()
     line_with(result, "load_s_per_batch", "step_s", "train_s_per_step", "'speed'")

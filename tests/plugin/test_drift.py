@@ -1,4 +1,4 @@
-"""Small steps that add up, from the oldest baseline that a run can be compared with."""
+"""Drift: small steps since the oldest comparable baseline."""
 
 import re
 from dataclasses import replace
@@ -10,7 +10,7 @@ from tests.plugin.recorded import recorded
 
 
 def has_note(result: pytest.RunResult) -> bool:
-    """Whether a line says that small steps of the ratio were not added up, for lack of a base."""
+    """Return whether a line says that small steps of the ratio were not added up."""
     note = "small steps .*no earlier baseline.* load_cpu_ratio, "
     return any(re.match(note, line) for line in result.outlines)
 
@@ -30,7 +30,7 @@ def test_other_data_at_first_hide_no_drift(project: Project) -> None:
 
 @pytest.mark.parametrize("fingerprint", ["other data", ""])
 def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerprint: str) -> None:
-    """Whether the only baselines before the latest are of other data, or there are none."""
+    """The note appears with earlier baselines of other data, and without any."""
     if fingerprint:
         project.record(replace(recorded(), fingerprint=fingerprint))
     project.record()
@@ -42,7 +42,7 @@ def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerpri
 
 
 def test_with_an_earlier_baseline_there_is_no_note(project: Project) -> None:
-    """A second baseline of the same data is what the next runs are added up from."""
+    """The first of two baselines of the same data is the oldest comparable one."""
     project.record()
     project.record()
     assert not has_note(project.compare())

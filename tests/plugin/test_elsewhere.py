@@ -1,8 +1,8 @@
-"""A project that uses pytest-benchmark alone: netpipe, installed beside it, changes nothing."""
+"""A project that uses pytest-benchmark alone, with netpipe installed."""
 
 import pytest
 
-from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.project import LOAD_TIME, Project
 
 PLAIN = """
     def test_plain(benchmark):
@@ -15,31 +15,6 @@ def plain(project: Project) -> Project:
     """A project with a benchmark of pytest-benchmark's own and none of netpipe's."""
     project.has(PLAIN)
     return project
-
-
-def test_its_comparison_is_left_alone(plain: Project) -> None:
-    """--benchmark-compare compares with what --benchmark-save stored, in pytest-benchmark's way."""
-    plain.run("--benchmark-save", "mine")
-    result = plain.compare()
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines_random(["test_plain (NOW) *", "test_plain (0001_mine) *"])
-    result.stdout.no_fnmatch_line("*netpipe ===*")
-
-
-def test_a_run_can_be_chosen(plain: Project) -> None:
-    """--benchmark-compare with a number compares with that run."""
-    plain.run("--benchmark-save", "mine")
-    plain.run("--benchmark-save", "newer")
-    result = plain.run("--benchmark-compare", "0001")
-    result.stdout.fnmatch_lines_random(["test_plain (NOW) *", "test_plain (0001_mine) *"])
-    result.stdout.no_fnmatch_line("*newer*")
-
-
-def test_its_warning_is_its_own(plain: Project) -> None:
-    """With nothing stored, pytest-benchmark warns as it always does."""
-    result = plain.compare()
-    assert result.ret == pytest.ExitCode.OK
-    line_with(result, "PytestBenchmarkWarning", "compare")
 
 
 def test_no_device_is_looked_for(plain: Project) -> None:

@@ -76,7 +76,7 @@ def test_the_figures_come_first_then_why_then_how() -> None:
 
 
 def test_the_first_line_fits_the_short_summary() -> None:
-    """Outcome, metric, factor, baseline and bound stand in 100 characters, whatever the metric."""
+    """Outcome, metric, factor, baseline and bound fit into 100 characters for each metric."""
     long = [
         render_failure([failed(waiting, quantity)], (FIRST, LATEST), COMMAND).splitlines()[0]
         for quantity, waiting in {
@@ -159,7 +159,7 @@ def test_the_verdict_says_what_to_do() -> None:
 
 @pytest.fixture
 def failing(project: Project) -> Project:
-    """A project whose loader costs half as much again as its baseline says."""
+    """A project whose loader takes half as much CPU time again as its baseline."""
     project.record()
     project.sessions = [costly()]
     return project

@@ -1,4 +1,4 @@
-"""A session that fails: its message arrives, once."""
+"""Sessions that fail."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
 
 
 def test_a_hanging_loader_is_waited_for_once(project: Project) -> None:
-    """Every test of a subject whose session failed says why, and no second session is started."""
+    """Each test of the subject fails with the reason, without a second session."""
     started: list[Sequence[str]] = []
 
     def hang(command: Sequence[str], request: SessionRequest, **_: object) -> Measurement:
@@ -45,7 +45,7 @@ def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
 
 
 def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(project: Project) -> None:
-    """Where nothing was compared because measuring failed, the summary allows for that."""
+    """The summary allows for benchmarks that failed to be measured."""
     project.record()
     project.fails(HangError("no batch"))
     result = project.compare()

@@ -1,4 +1,4 @@
-"""Baseline files that cannot be used or written: said before measuring, and nothing is lost."""
+"""Baseline files that cannot be read or written."""
 
 from collections.abc import Callable
 from fnmatch import fnmatch
@@ -77,7 +77,7 @@ def _link_nowhere(path: Path) -> None:
 def test_what_cannot_be_used_ends_the_run(
     baselined: Project, folder: Path, spoil: Callable[[Path], None], values: str
 ) -> None:
-    """One sentence names the file; nothing is measured, and nothing passes for no baseline."""
+    """One sentence names the file before anything is measured."""
     spoil(folder / FIRST)
     result = baselined.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -88,7 +88,7 @@ def test_what_cannot_be_used_ends_the_run(
 
 @pytest.mark.parametrize("number", ["0001", "0002"])
 def test_every_baseline_must_be_whole(baselined: Project, folder: Path, number: str) -> None:
-    """Any of them may hold what small steps are added up from, or a benchmark that no other has."""
+    """Any baseline may be the oldest comparable one, or the only one with a benchmark."""
     baselined.record()
     baselined.record()
     damaged = FIRST.replace("0001", number)
@@ -103,7 +103,7 @@ def test_every_baseline_must_be_whole(baselined: Project, folder: Path, number: 
 def test_a_recording_that_cannot_be_written_is_refused(
     baselined: Project, folder: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is measured, whether or not its folder would have to be made."""
+    """The run ends before anything is measured, whether or not the folder exists."""
     make_read_only(monkeypatch, folder.parent)
     result = baselined.run(*RECORD, f"--netpipe-accelerator={'emulated:5ms' if is_new else 'auto'}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -115,7 +115,7 @@ def test_a_recording_that_cannot_be_written_is_refused(
 def test_a_recording_that_fits_no_longer_is_kept(
     baselined: Project, folder: Path, temporary: Path
 ) -> None:
-    """The run fails, the earlier baseline is untouched, and the file that is named is whole."""
+    """The run fails, keeps the earlier baseline, and names a complete file elsewhere."""
     before = (folder / FIRST).read_bytes()
     with pytest.MonkeyPatch.context() as monkeypatch:
         fill(monkeypatch, folder)
@@ -133,7 +133,7 @@ def test_a_recording_that_fits_no_longer_is_kept(
 def test_one_device_that_is_refused_is_no_others_loss(
     baselined: Project, folder: Path, temporary: Path
 ) -> None:
-    """What can be written is, and the message tells of both."""
+    """The other device's baseline is written, and the message names both."""
     (folder / "h200-x1").write_text("not a folder")
     baselined.sessions = [recorded(device=H200), recorded()]
     result = baselined.run(*RECORD, "--netpipe-accelerator=emulated:5ms,auto")
@@ -141,3 +141,18 @@ def test_one_device_that_is_refused_is_no_others_loss(
     assert SECOND in baselined.baselines
     (kept,) = temporary.glob("*/0001_second.json")
     line_with(result, "no baseline", "/h200-x1: ", str(kept), "recorded ", SECOND)
+
+
+def test_two_baselines_of_one_number_are_a_usage_error(baselined: Project, folder: Path) -> None:
+    """Both files are named, as two branches make them."""
+    (folder / KEY / "0001_other.json").write_text((folder / FIRST).read_text())
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR", "0001_first.json", "0001_other.json")
+
+
+def test_a_damaged_baseline_of_another_device_is_not_read(baselined: Project, folder: Path) -> None:
+    """Only the baselines of this device are read."""
+    (folder / FIRST).write_text("")
+    (folder / KEY).rename(folder / "h200-x1")
+    assert baselined.compare().ret == pytest.ExitCode.OK

@@ -1,4 +1,4 @@
-"""The example of somebody else's pipeline: it leans on what a stranger has, and on nothing more."""
+"""The example of another project's pipeline."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def test_it_uses_the_assertions_alone() -> None:
-    """Of netpipe, the example imports its assertions and neither its data nor its step."""
+    """The example imports only the assertions of netpipe."""
     ours = {name for path in FOREIGN.glob("*.py") for name in imports(path) if "netpipe" in name}
     assert ours == {"netpipe.testing"}
 
@@ -29,7 +29,7 @@ def test_it_uses_the_assertions_alone() -> None:
 def test_its_tests_are_found_in_a_folder_of_their_own(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copied elsewhere, the example's settings and fixtures are enough to collect its tests."""
+    """The tests of a copy of the example can be collected."""
     leave_xdist(monkeypatch)
     for path in FOREIGN.glob("*.*"):
         (pytester.path / path.name).write_text(path.read_text(encoding="utf-8"))

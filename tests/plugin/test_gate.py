@@ -1,4 +1,4 @@
-"""The gate of a run, without pytest: what it compares, misses, and finds superfluous."""
+"""The gate of a run, without pytest."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.plugin.against import dismiss_machine_alarm
 from netpipe.plugin.gate import Gate, Selection
-from netpipe.plugin.gate_results import WORK, GateResult
+from netpipe.plugin.gate_results import WORK, GateResult, find_worst
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import Options
 from netpipe.plugin.session_nodes import Subject
@@ -169,3 +169,20 @@ def test_duets_with_the_commit_of_a_baseline_dismiss_its_alarm(
     both = [GateResult(TEST, "step_s", found, recorded()) for found in (alarm, beside)]
     found = dismiss_machine_alarm(both[0], both[1:], "abc", [replace(stored(), **changes)])
     assert found.comparison.outcome is outcome
+
+
+WORST_FIRST = [
+    "REGRESSED", "INCONCLUSIVE", "NO_BASELINE", "waived", "IMPROVED", "PASS", "NOT_COMPARED"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(len(WORST_FIRST)))
+def test_the_worst_result_decides(place: int) -> None:
+    """A waived regression hides no other one, and is hidden by nothing that passes."""
+
+    def make(name: str) -> GateResult:
+        made = result("step_s", Outcome("REGRESSED" if name == "waived" else name))
+        return replace(made, waiver=WAIVER if name == "waived" else None)
+
+    worst, *others = map(make, WORST_FIRST[place:])
+    assert find_worst([*others, worst]) is worst

@@ -1,4 +1,4 @@
-"""What GitHub is told: annotations for failures, and the step summary."""
+"""GitHub Actions: annotations for failures, and the step summary."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ def commands(result: pytest.RunResult) -> list[str]:
 
 
 def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
-    """One annotation, with the test's file, line and name, and all of its message on one line."""
+    """One annotation has the test's file, line and name, and the whole message on one line."""
     (command,) = commands(regressed.compare())
     where, message = command.removeprefix("::error ").split("::", 1)
     assert where == "file=test_perf.py,line=1,title=test_load_time"
@@ -44,7 +44,7 @@ def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
 
 
 def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> None:
-    """One annotation and one item of the summary for each metric, though the run passes."""
+    """Each metric has an annotation and an item of the summary, and the run passes."""
     project.record()
     project.sessions = [replace(recorded(), fingerprint="other data")]
     result = project.compare()
@@ -62,14 +62,14 @@ def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> 
 def test_the_summary_says_that_nothing_was_compared(
     project: Project, summary: Path, flag: str
 ) -> None:
-    """What fails a run without failing a test stands there too."""
+    """The summary says why a run failed without a failed test."""
     project.record()
     project.compare(flag)
     assert "- nothing was compared" in summary.read_text()
 
 
 def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:
-    """GitHub's escapes: of lines and percent signs, in a name of commas and colons too."""
+    """Line breaks and percent signs are escaped, and in names commas and colons too."""
     project.has(
         """
         import pytest
@@ -85,14 +85,14 @@ def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) ->
 
 
 def test_other_tests_are_not_ours_to_tell_of(project: Project, summary: Path) -> None:
-    """A test that nothing of netpipe is in is no annotation of netpipe's."""
+    """A failed test without netpipe gets no annotation."""
     project.has("def test_plain(): assert False")
     assert commands(project.run()) == []
     assert not summary.exists()
 
 
 def test_the_step_summary_holds_the_tables(regressed: Project, summary: Path) -> None:
-    """What the terminal says, as Markdown behind what other steps wrote."""
+    """The tables of the terminal are appended as Markdown."""
     summary.write_text("before\n")
     regressed.compare()
     lines = summary.read_text().splitlines()
@@ -107,7 +107,7 @@ def test_the_step_summary_holds_the_tables(regressed: Project, summary: Path) ->
 def test_a_summary_that_cannot_be_written_is_a_warning(
     project: Project, summary: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """The run passes or fails as it would without it, and the warning names the variable."""
+    """The exit code stays the same, and a warning names the variable."""
     path = summary.parent / place
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     result = project.run()

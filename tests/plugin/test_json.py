@@ -26,7 +26,7 @@ def test_the_document_has_everything(project: Project) -> None:
 
 
 def test_a_document_that_cannot_be_written_is_a_usage_error(project: Project) -> None:
-    """It is found out before anything is measured."""
+    """The run ends before anything is measured."""
     result = project.run("--netpipe-json", "nowhere/run.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "ERROR: nowhere/run.json", "--netpipe-json", "No such file")
@@ -34,7 +34,7 @@ def test_a_document_that_cannot_be_written_is_a_usage_error(project: Project) ->
 
 
 def test_a_document_that_can_no_longer_be_written_fails(project: Project) -> None:
-    """Its folder is gone when the run ends: its name is given, and no traceback."""
+    """The run fails with the name of the file, without a traceback."""
     (project.pytester.path / "results").mkdir()
     project.has("import os\ndef test_it(netpipe_benchmark): os.rmdir('results')")
     result = project.run("--netpipe-json", "results/run.json")
@@ -44,7 +44,7 @@ def test_a_document_that_can_no_longer_be_written_fails(project: Project) -> Non
 
 
 def test_benchmark_json_has_our_figures(project: Project) -> None:
-    """--benchmark-json holds one duration a round, and verdict and ratios beside it."""
+    """--benchmark-json has a duration for each round, the verdict and the ratios."""
     project.run("--benchmark-json", "bench.json")
     (benchmark,) = project.read_json("bench.json")["benchmarks"]
     assert benchmark["stats"]["data"] == pytest.approx([0.010] * 10)

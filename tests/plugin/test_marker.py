@@ -42,7 +42,7 @@ def test_the_limits_without_a_marker(project: Project) -> None:
 
 @pytest.mark.parametrize(("headroom", "outcome"), [(2.9, "passed"), (3.1, "failed")])
 def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> None:
-    """A measured headroom of 3 passes a limit below it and fails one above, with both figures."""
+    """A headroom of 3 passes a lower limit and fails a higher one, with both figures."""
     project.has(HEADROOM.format(headroom=headroom))
     result = project.run()
     result.assert_outcomes(**{outcome: 1})
@@ -55,7 +55,7 @@ def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> Non
 def test_a_limit_of_memory_decides(
     project: Project, limit: str, outcome: str, expectation: str
 ) -> None:
-    """A peak of 400 MB exceeds a lower limit, in whatever expectation takes the limits."""
+    """A peak of 400 MB exceeds a lower limit in each expectation with limits."""
     test = HEADROOM.replace("expect_loading_below_step", expectation)
     project.has(test.replace("headroom={headroom}", f"peak_pss_bytes={limit}"))
     result = project.run()
@@ -66,7 +66,7 @@ def test_a_limit_of_memory_decides(
 
 @pytest.mark.parametrize("flags", ["", "-n1"])
 def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
-    """A marker with a misspelt limit ends the run, naming the test and the words there are."""
+    """A marker with a misspelt limit ends the run; the message names the test and all limits."""
     marker = "import pytest\n@pytest.mark.netpipe(footroom=2)"
     project.has(f"{marker}\ndef test_x(netpipe_measurement): pass\n")
     result = project.run(*flags.split())
@@ -76,7 +76,7 @@ def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
 
 
 def test_a_limit_without_a_name_is_a_usage_error(project: Project) -> None:
-    """A marker with a bare value ends the run: nobody could tell which limit it is."""
+    """A marker with a positional argument ends the run."""
     project.has("import pytest\n@pytest.mark.netpipe(1.25)\ndef test_x(): pass\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR

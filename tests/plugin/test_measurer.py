@@ -1,4 +1,4 @@
-"""The measurer of a run, without pytest: what it measures again, and what it never repeats."""
+"""The measurer of a run, without pytest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What the baselines of a device held: the like of what was measured now, the oldest first."""
+"""The history of a metric in the comparable baselines."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from tests.plugin.recorded import HOST, recorded
 
 
 def history(project: Project) -> dict[str, list[float]]:
-    """The values of each metric in the baselines, as the run's document has them."""
+    """Return the history of each metric in the run's document."""
     project.compare("--netpipe-json", "run.json")
     document: dict[str, Any] = project.read_json("run.json")
     return {
@@ -19,7 +19,7 @@ def history(project: Project) -> dict[str, list[float]]:
 
 
 def test_every_baseline_of_the_device_is_there(project: Project) -> None:
-    """The median over its sessions, under its name, the oldest first."""
+    """Each baseline has its name and the median over its sessions, the oldest first."""
     for ratio in (1.9, 2.0):
         project.record(recorded(load_cpu_ratio=ratio))
     assert history(project)["load_cpu_ratio"] == [1.9, 2.0]
@@ -36,7 +36,7 @@ def test_other_data_are_not_the_like(project: Project) -> None:
 
 
 def test_times_of_another_host_are_not_the_like(project: Project) -> None:
-    """Its ratios of the step to the loop are, its seconds are not."""
+    """Ratios of the step to the loop are in the history, times are not."""
     project.has(
         """
         def test_load_time(netpipe_benchmark):
@@ -51,7 +51,7 @@ def test_times_of_another_host_are_not_the_like(project: Project) -> None:
 
 
 def on(host: Host) -> Measurement:
-    """A measurement on a host."""
+    """Return a measurement on a host."""
     return replace(recorded(), host=host)
 
 

@@ -1,4 +1,4 @@
-"""No baseline, or none to compare with: said plainly, and a failure where that is asked for."""
+"""Benchmarks without a comparable baseline."""
 
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -26,7 +26,7 @@ ELSEWHERE = replace(HOST, memory_bytes=HOST.memory_bytes // 2)
 def test_no_baseline_passes_or_fails(
     project: Project, policy: str, outcome: str, code: int
 ) -> None:
-    """A device without a baseline is named, with how to record one, and fails where asked."""
+    """The summary names the device and the flag that records one; the test fails if asked."""
     result = project.compare("--netpipe-missing", policy)
     assert result.ret == code
     result.assert_outcomes(**{outcome: 1})
@@ -91,7 +91,7 @@ def test_a_first_baseline_takes_one_command(project: Project) -> None:
 def test_what_cannot_be_compared_is_no_pass(
     project: Project, measured: Measurement, why_not: str
 ) -> None:
-    """A benchmark none of whose metrics was judged says why wherever outcomes are, and may fail."""
+    """The reason is in the table, JSON and JUnit, and the test fails if asked."""
     project.record()
     project.sessions = [measured]
     result = project.compare("--netpipe-json=run.json", "--junitxml=run.xml")
@@ -114,7 +114,7 @@ def test_what_cannot_be_compared_is_no_pass(
 
 
 def test_a_metric_that_was_judged_keeps_its_outcome(project: Project) -> None:
-    """What another reference calibrated is listed beside the wall time that decides."""
+    """A metric with another calibration is listed beside the wall time that decides."""
     project.record()
     project.sessions = [replace(costly(), calibration="reference-loader/1, 2 workers")]
     result = project.compare("--netpipe-missing", "fail")
@@ -124,7 +124,7 @@ def test_a_metric_that_was_judged_keeps_its_outcome(project: Project) -> None:
 
 
 def test_a_baseline_without_memory_still_judges_the_times(project: Project) -> None:
-    """What an older baseline does not have is NOT_COMPARED with the reason; the rest decides."""
+    """A metric that an older baseline lacks is NOT_COMPARED; the others decide."""
     older = replace(recorded(), peak_pss_bytes=None, growth_bytes_per_batch=None)
     project.record(older)
     result = project.compare("--netpipe-missing", "fail", "--netpipe-json=run.json")

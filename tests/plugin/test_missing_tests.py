@@ -1,4 +1,4 @@
-"""A session whose test is not there: another version need not have every test of this one."""
+"""Sessions of a test that does not exist, as in another version."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.errors import NoSuchTestError, SessionError
 from netpipe.jobs.parent import ProcessEnvironment, run_measurement
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.root_process import ROOT
 
 
@@ -32,7 +32,7 @@ def run(place: ProcessEnvironment, node: str) -> None:
 
 @pytest.mark.parametrize("node", ["test_there.py::test_one", "test_nowhere.py::test_one"])
 def test_a_test_that_is_not_there_is_missing(place: ProcessEnvironment, node: str) -> None:
-    """A test, or its file, that is not there is told from a session that failed."""
+    """A missing test or file has an error of its own."""
     with pytest.raises(NoSuchTestError):
         run(place, node)
 

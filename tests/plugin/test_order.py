@@ -1,4 +1,4 @@
-"""What the end of a run says of the order of its pipelines."""
+"""The order of pipelines in the summary of a run."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ TWO_LOADERS = """
 
 
 def lint(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a session says of a pipeline."""
+    """Return the lint of a pipeline."""
     return {**LINT, "graph": GRAPH, "findings": list(findings), **more}
 
 
 def test_an_error_is_a_failure_with_its_line(project: Project) -> None:
-    """The message has the rule, the line of code, the cost and the mend; so has the summary."""
+    """The message has the rule, the line of code, the cost and the fix."""
     project.has(
         """
         from netpipe.testing import expect_order
@@ -54,7 +54,7 @@ def test_an_error_is_a_failure_with_its_line(project: Project) -> None:
 
 
 def test_what_is_silenced_is_listed(project: Project) -> None:
-    """With its reason."""
+    """The summary has its reason."""
     project.has("def test_order(netpipe_lint): pass")
     project.lint = lint(silenced=[{**ERROR, "reason": "we know"}])
     line_with(project.run(), "silenced", "nested-mp-prefetch", "we know")

@@ -1,4 +1,4 @@
-"""Text from outside in the output of a run: on the terminal, in GitHub's log, in JUnit's XML."""
+"""Text of users in the output of a run: on the terminal, in GitHub's log, in JUnit's XML."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,7 +24,7 @@ ORDER = "def test_order(netpipe_lint): pass"
 
 @pytest.fixture
 def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """GitHub's step summary, for runs that take themselves for its steps."""
+    """Set the variables of GitHub Actions; return the path of the step summary."""
     path = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
@@ -32,12 +32,12 @@ def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def forged(lines: list[str]) -> list[str]:
-    """Return the lines that GitHub would take for commands that netpipe did not give."""
+    """Return the lines that GitHub would take for commands."""
     return [line for line in lines if line.strip().startswith("::error::")]
 
 
 def test_the_error_of_a_loader_is_printable(project: Project, summary: Path) -> None:
-    """In the failure, its annotation, the step summary and the XML, which stays well-formed."""
+    """It is printable in the failure, the annotation, the step summary and the XML."""
     project.fails(SessionError(f"ValueError: {HOSTILE}"))
     result = project.run("--junitxml=junit.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -52,7 +52,7 @@ def test_the_error_of_a_loader_is_printable(project: Project, summary: Path) -> 
 
 
 def test_a_finding_is_printable(project: Project, summary: Path) -> None:
-    """The text of a lint is the pipeline's own: names, lines and reprs of its stages."""
+    """A lint contains names, lines and reprs of the user's stages."""
     project.has(ORDER)
     project.lint = {**LINT, "findings": [FINDING]}
     result = project.run("--netpipe-report=page.html")
@@ -68,7 +68,7 @@ def test_a_finding_is_printable(project: Project, summary: Path) -> None:
 def test_a_note_during_a_run_is_printable(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a session does is named with the user's own target."""
+    """A progress message may contain the user's target."""
     monkeypatch.setattr(Run, "report_limit", lambda run: run.measurer.report_progress(HOSTILE))
     result = project.run()
     assert "netpipe: a�]0;title�b" in str(result.stdout)
@@ -76,7 +76,7 @@ def test_a_note_during_a_run_is_printable(
 
 
 def test_a_waiver_is_printable(project: Project, summary: Path) -> None:
-    """So is the text of files: here, that of a waiver that has to be deleted."""
+    """The message about a waiver contains text of its file."""
     project.record()
     file = project.pytester.path / "baselines" / "waivers.toml"
     file.write_text(

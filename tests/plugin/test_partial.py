@@ -1,4 +1,4 @@
-"""Recordings of some benchmarks, which take none of the others out of the gate."""
+"""Recordings of some benchmarks do not remove the others from the gate."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def partly(project: Project) -> Project:
 
 
 def record(project: Project, *arguments: str) -> None:
-    """Record what such a run benchmarks."""
+    """Record the benchmarks of a run with these arguments."""
     result = project.run("--netpipe-record=second", "--netpipe-sessions=3", *arguments)
     assert result.ret == pytest.ExitCode.OK
     project.requests.clear()
@@ -37,7 +37,7 @@ def benchmarks(project: Project, file: str) -> dict[str, list[int]]:
 
 
 def test_what_was_not_recorded_again_is_held_against_the_older_one(partly: Project) -> None:
-    """A slowdown of a benchmark that only an older baseline holds fails, and the file is named."""
+    """A slowdown against an older baseline fails, and the file is named."""
     partly.sessions = [costly()]
     result = partly.compare("test_other.py")
     result.assert_outcomes(failed=1)
@@ -47,7 +47,7 @@ def test_what_was_not_recorded_again_is_held_against_the_older_one(partly: Proje
 
 @pytest.mark.parametrize("deselect", [("-k", "perf"), ("--ignore=test_other.py",)], ids=" ".join)
 def test_a_recording_of_a_choice_drops_nothing(project: Project, deselect: tuple[str, ...]) -> None:
-    """Neither what was deselected nor what was ignored counts as gone."""
+    """Deselected and ignored tests do not count as removed."""
     project.has(LOAD_TIME, "test_other")
     project.record()
     record(project, *deselect)
@@ -56,7 +56,7 @@ def test_a_recording_of_a_choice_drops_nothing(project: Project, deselect: tuple
 
 
 def test_recording_without_the_test_lets_the_benchmark_go(partly: Project) -> None:
-    """A recording that covers the deleted test says that it was gone, and it is missed no more."""
+    """A recording that covers the deleted test ends its benchmark."""
     (partly.pytester.path / "test_other.py").unlink()
     record(partly)
     assert benchmarks(partly, "0003_second.json")[OTHER] == []
@@ -70,7 +70,7 @@ def test_recording_without_the_test_lets_the_benchmark_go(partly: Project) -> No
 def test_a_changed_baseline_names_what_it_lacks(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a pull request, a benchmark that was not recorded again stands in the message."""
+    """The message about a changed baseline names the benchmarks that it lacks."""
     from tests.repository import commit, git, init
 
     project.has(LOAD_TIME, "test_other")

@@ -32,7 +32,7 @@ def test_an_ini_key_asks_for_the_page(project: Project) -> None:
 
 
 def test_a_run_that_fails_has_a_page(project: Project) -> None:
-    """It is then that it is wanted."""
+    """A failed run writes its page too."""
     project.sessions = [loader_bound()]
     project.has(NO_STALL)
     result = project.run("--netpipe-report", "run.html")
@@ -41,7 +41,7 @@ def test_a_run_that_fails_has_a_page(project: Project) -> None:
 
 
 def test_a_page_that_cannot_be_written_is_a_usage_error(project: Project) -> None:
-    """It is found out before anything is measured."""
+    """The run ends before anything is measured."""
     result = project.run("--netpipe-report", "absent/run.html")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "ERROR: absent/run.html", "--netpipe-report")
@@ -49,7 +49,7 @@ def test_a_page_that_cannot_be_written_is_a_usage_error(project: Project) -> Non
 
 
 def test_a_session_writes_no_page(project: Project) -> None:
-    """The run's own flags are not the sessions', however they are written."""
+    """Sessions do not get the flag in either spelling."""
     project.run("--netpipe-report", "run.html")
     project.run("--netpipe-report=run.html")
     assert len(project.commands) == 2

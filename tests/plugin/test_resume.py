@@ -1,4 +1,4 @@
-"""Tests of exact resume, and what a run with them says."""
+"""Tests of exact resume and of complete epochs."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -35,7 +35,7 @@ SKIPPING = """
 
 
 def test_an_exact_resume_passes() -> None:
-    """When every state goes on exactly."""
+    """An exact report passes."""
     expect_exact_resume(ResumeReport(12, True, "", [EXACT]))
 
 
@@ -49,7 +49,7 @@ def test_a_difference_fails() -> None:
 
 @pytest.mark.parametrize("why", ["it gives other batches each time", ""])
 def test_what_is_undecided_does_not_pass(why: str) -> None:
-    """Nor does a report of nothing that was restored."""
+    """An undecided report and one without a restored state are inconclusive."""
     with pytest.raises(InconclusiveError, match=f"undecided: {why}"):
         expect_exact_resume(ResumeReport(12, True, why))
 
@@ -67,7 +67,7 @@ def test_tests_share_one_check(
     outcomes: dict[str, int],
     words: list[str],
 ) -> None:
-    """Its sessions run the node of the first of them, with the limits of the run."""
+    """Two tests share one check, with the limits of the run."""
     requests: list[ResumeRequest] = []
 
     def check(command: Sequence[str], request: ResumeRequest, _: object) -> ResumeReport:
@@ -87,7 +87,7 @@ def test_tests_share_one_check(
 def test_a_session_runs_the_loader_of_the_fixture(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fresh processes take the fixture's factory, here of a loader that skips a batch."""
+    """A loader of the fixture that skips a batch fails."""
     leave_xdist(monkeypatch)
     pytester.makeini(INI)
     pytester.makepyfile(loaders=Path(resume_targets.__file__).read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def shard(*numbers: int) -> list[dict[str, np.ndarray]]:
 
 
 def test_a_complete_epoch() -> None:
-    """Each element is on one shard, and each shard has as many batches."""
+    """Each element is on one shard, and all shards have the same number of batches."""
     expect_complete_epoch([shard(0, 3, 1, 4), shard(2, 5, 6, 7)], 8)
     expect_complete_epoch(iter([iter(shard(0, 1))]), 2)
 
@@ -122,7 +122,7 @@ def test_a_complete_epoch() -> None:
 def test_two_shards_become_others(
     restored: list[list[dict[str, np.ndarray]]], found: str | None
 ) -> None:
-    """Batches that came before count; they need not be as many on each shard as afterwards."""
+    """Batches from before the restart count, from any number of shards."""
     before = [*shard(0, 1), *shard(2, 3)]
     with pytest.raises(PipelineElementsError, match=found) if found else nullcontext():
         expect_complete_epoch(restored, 10, before=before)
@@ -146,7 +146,7 @@ def test_an_incomplete_epoch(shards: list[list[dict[str, np.ndarray]]], found: s
 
 
 def test_elements_have_names() -> None:
-    """Rows may be equal if their names differ, and the other way round; padding has none."""
+    """Elements are told apart by their names if a key is given."""
     same = [{"id": np.array([1, 2, 0]), "row": np.ones((3, 2))}]
 
     def name(batch: dict[str, np.ndarray]) -> list[int]:

@@ -1,10 +1,10 @@
-"""The time that the sessions of a subject have together, and what is said of slow ones."""
+"""The time that the sessions of a subject share, and messages about slow ones."""
 
 import pytest
 
 from netpipe.errors import OutOfTimeError
 from netpipe.jobs.progress import Progress
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.sessions import LongPhases, TimeLimit, limit_s
 from tests.fakes import FakeClock
 
@@ -36,7 +36,7 @@ def test_each_session_has_what_is_left() -> None:
 
 
 def test_a_phase_that_takes_long_is_said_now_and_then() -> None:
-    """Where nobody knows how long it takes; what takes a known time is not said."""
+    """A phase of unknown length is reported from time to time; one of known length is not."""
     clock, said = FakeClock(), list[str]()
     hear = LongPhases(said.append, clock)
     for second in range(40):

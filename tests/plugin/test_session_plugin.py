@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.jobs.registry import run_job
 from tests.plugin.project import INI, LOAD_TIME, Project, line_with
 
 MARKED = f"\n    import pytest\n    pytestmark = pytest.mark.perf\n{LOAD_TIME}"
@@ -40,9 +41,7 @@ Serve = Callable[..., pytest.RunResult]
 def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Serve:
     """Return a function that runs a project's tests, then its last session in this process."""
     module = "netpipe.plugin.session_plugin"
-    monkeypatch.setattr(f"{module}.serve", lambda *_: print("the test was measured"))  # noqa: T201
-    monkeypatch.setattr(f"{module}.Factories", lambda *_: None)
-    monkeypatch.setattr(f"{module}.SUBJECT_FIXTURES", ())
+    monkeypatch.setattr(f"{module}.run_job", lambda *_: print("the test was measured"))  # noqa: T201
 
     def serve(*flags: str) -> pytest.RunResult:
         project.run(*flags)
@@ -70,7 +69,7 @@ def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_session_finds_the_test_of_its_run(
     project: Project, session: Serve, addopts: str, flags: str
 ) -> None:
-    """What addopts would leave out without the flags of the run is measured all the same."""
+    """The flags of the run win over addopts that would leave the test out."""
     project.pytester.makeini(f"{INI.rstrip()} {addopts}\nmarkers = perf\n")
     project.pytester.path.joinpath("test_perf.py").unlink()
     folder = project.pytester.mkdir("perf")
@@ -103,7 +102,7 @@ def test_a_deselected_test_is_served(project: Project, session: Serve) -> None:
 
 
 def test_a_name_with_two_slashes_is_found(project: Project, session: Serve) -> None:
-    """The name of a parametrized test is no path: gs://bucket stays what it is."""
+    """The name of a parametrized test, such as gs://bucket, is not changed like a path."""
     project.has("""
         import pytest
 
@@ -160,6 +159,7 @@ def test_a_fixture_that_fails_is_described_as_a_loader_that_fails(
 ) -> None:
     """A pipeline that a fixture makes is answered in the first line, without pytest's output."""
     monkeypatch.setattr("netpipe.plugin.session_plugin.SUBJECT_FIXTURES", ("pipeline",))
+    monkeypatch.setattr("netpipe.plugin.session_plugin.run_job", run_job)
     project.has(PREFETCHING + LOAD_TIME)
     session()
     error = json.loads((tmp_path / "result.json").read_text())["error"]

@@ -1,4 +1,4 @@
-"""Real sessions, from the test that asks for one to the verdict: nothing is recorded here."""
+"""Real sessions, from the test to the verdict."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which tests share a measurement: those that see the same fixtures."""
+"""Tests with the same fixtures share a measurement."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_loop_of_a_class_is_measured_by_itself(project: Project) -> None:
 
 
 def test_an_order_is_read_once(project: Project) -> None:
-    """Tests of the same loader share what a session read of its order."""
+    """Tests of the same loader share one lint."""
     project.has(
         """
     def test_one(netpipe_lint):
@@ -92,7 +92,7 @@ NO_SELECTION = ("-m", "", "-k", "")
 def test_a_session_gets_the_flags_that_change_what_it_measures(
     project: Project, given: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
-    """A session gets the flags that change what is measured, and none that belong to the run."""
+    """A session gets the flags that affect the measurement, and none of the run's own."""
     project.compare("test_perf.py", *given)
     (command,) = project.commands
     root = project.pytester.path
@@ -136,7 +136,7 @@ DELAYS = """
 
 
 def test_what_a_loader_depends_on_tells_it_from_others(project: Project) -> None:
-    """A module that overrides a fixture which the loader asks for gets its own measurement."""
+    """A module that overrides a fixture of the loader gets its own measurement."""
     project.pytester.makeconftest(DEPENDENT)
     project.has(OTHER_DELAY + NO_STALL, "test_other")
     project.run().assert_outcomes(passed=2)
@@ -144,14 +144,14 @@ def test_what_a_loader_depends_on_tells_it_from_others(project: Project) -> None
 
 
 def test_parameters_of_the_test_alone_share_a_measurement(project: Project) -> None:
-    """A parameter that no fixture of the subject asks for changes nothing that is measured."""
+    """A parameter that no fixture of the subject requests does not affect the measurement."""
     project.has(QUANTITIES)
     project.run().assert_outcomes(passed=2)
     assert len(project.requests) == 1
 
 
 def test_parameters_of_the_loader_do_not(project: Project) -> None:
-    """A parameter that the loader asks for is measured value by value."""
+    """Each value of a parameter that the loader requests is measured."""
     project.pytester.makeconftest(DEPENDENT)
     project.has(DELAYS)
     project.run().assert_outcomes(passed=2)

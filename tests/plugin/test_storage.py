@@ -1,4 +1,4 @@
-"""`--netpipe-storage`: which storage the sessions of a run read from, and how results say so."""
+"""`--netpipe-storage`: the storage that sessions read from, and its mark on results."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.measuring.request import Factories
+from netpipe.jobs.targets import Factories
 from netpipe.plugin import session_plugin
 from tests.plugin.project import NO_STALL, Project, line_with
 from tests.plugin.recorded import recorded
@@ -43,7 +43,7 @@ LOADER = """
 def served(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Callable[[], Any]:
     """Return a function that runs a test, and returns the factories that its session measures."""
     seen: list[Factories] = []
-    monkeypatch.setattr(session_plugin, "serve", lambda _, factories: seen.append(factories))
+    monkeypatch.setattr(session_plugin, "run_job", lambda _, make: seen.append(make()))
 
     def serve() -> Factories:
         project.pytester.makeconftest(LOADER)
@@ -59,14 +59,14 @@ def served(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
 
 
 def test_a_session_places_its_loader(served: Callable[[], Factories]) -> None:
-    """The fingerprint names the storage, so that only like is compared with like."""
+    """The fingerprint names the storage."""
     factories = served()
     assert factories.loader.netpipe_storage == "remote"  # type: ignore[attr-defined]
     assert factories.fingerprint == "the same data in network-disk"
 
 
 def test_another_storage_is_not_compared(project: Project) -> None:
-    """A baseline of the data as they lie says nothing about a storage."""
+    """A baseline without a storage is not comparable."""
     project.record()
     project.sessions = [PLACED]
     result = project.compare(STORAGE)
@@ -74,7 +74,7 @@ def test_another_storage_is_not_compared(project: Project) -> None:
 
 
 def test_a_storage_is_not_recorded(project: Project) -> None:
-    """Its times are derived."""
+    """A recording refuses the flag, because the times are derived."""
     result = project.run(STORAGE, "--netpipe-record", "first")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "--netpipe-storage", "times are derived", "network-disk")
@@ -82,7 +82,7 @@ def test_a_storage_is_not_recorded(project: Project) -> None:
 
 
 def test_an_unknown_storage_is_a_usage_error(project: Project) -> None:
-    """The message lists those that there are."""
+    """The message lists the storages."""
     result = project.run("--netpipe-storage", "bucket")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     line_with(result, "storage must be one of local-nvme", "found 'bucket'")

@@ -1,4 +1,4 @@
-"""The loader, the step and the loop: made in a session's process alone, and asked for clearly."""
+"""The loader, the step and the loop are made in the processes of sessions alone."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""--netpipe-trace DIR: every measurement's trace, called after its test."""
+"""--netpipe-trace DIR keeps a trace of each measurement."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tests.plugin.recorded import recorded
 
 
 def test_every_measurement_is_asked_for_its_trace(project: Project) -> None:
-    """In one folder, from where pytest was started, each named after the test that asked first."""
+    """Each trace is named after the first test of its measurement."""
     project.has("def test_a(netpipe_measurement): pass\ndef test_b(netpipe_measurement): pass")
     project.run("--netpipe-trace", "traces")
     folder = project.pytester.path / "traces"
@@ -20,7 +20,7 @@ def test_every_measurement_is_asked_for_its_trace(project: Project) -> None:
 
 
 def test_the_trace_is_listed(project: Project) -> None:
-    """The summary says where it is, and what opens it."""
+    """The summary has its path."""
     project.has("def test_a(netpipe_measurement): pass")
     project.sessions = [replace(recorded(), trace="/traces/cpu_test-a.trace.json.gz")]
     result = project.run("--netpipe-trace", "traces")
@@ -28,7 +28,7 @@ def test_the_trace_is_listed(project: Project) -> None:
 
 
 def test_no_trace_is_asked_for_by_default(project: Project) -> None:
-    """It takes seconds, and megabytes."""
+    """Sessions write no trace without the flag."""
     project.has("def test_a(netpipe_measurement): pass")
     result = project.run()
     assert [request.trace for request in project.requests] == [""]
@@ -36,7 +36,7 @@ def test_no_trace_is_asked_for_by_default(project: Project) -> None:
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_usage_error(project: Project) -> None:
-    """Nothing is measured."""
+    """The run ends before anything is measured."""
     project.has("def test_a(netpipe_measurement): pass")
     (project.pytester.path / "traces").touch()
     result = project.run("--netpipe-trace", "traces")

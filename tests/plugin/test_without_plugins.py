@@ -9,7 +9,7 @@ OTHERS = ("cacheprovider", "terminal", "junitxml", "xdist", "logging", "capture"
 
 @pytest.mark.parametrize("name", [*OTHERS, " -p no:".join(OTHERS)])
 def test_a_benchmark_needs_no_other_plugin(project: Project, name: str) -> None:
-    """Without any one of these plugins, and without all of them, a benchmark is measured."""
+    """A benchmark is measured without any one of these plugins, and without all of them."""
     result = project.run(*f"-p no:{name}".split(), "--netpipe-json=run.json")
     assert result.ret == pytest.ExitCode.OK
     assert project.read_json("run.json")["measurements"]
@@ -38,7 +38,7 @@ def test_a_measurement_needs_no_pytest_benchmark(project: Project, flags: str) -
 
 @pytest.mark.parametrize("flag", ["--fixtures", "--fixtures-per-test", "--co", "--markers"])
 def test_listing_writes_and_says_nothing(project: Project, flag: str) -> None:
-    """What only lists tests or fixtures writes no file, and has no summary of netpipe."""
+    """A run that lists tests or fixtures writes no file and no summary of netpipe."""
     result = project.compare(flag, "--netpipe-json=run.json")
     assert result.ret == pytest.ExitCode.OK
     assert not (project.pytester.path / "run.json").exists()
@@ -55,7 +55,7 @@ def test_listing_writes_and_says_nothing(project: Project, flag: str) -> None:
     ],
 )
 def test_a_run_that_cannot_start_ends_as_usual(project: Project, conftest: str, code: int) -> None:
-    """A conftest that fails has pytest's own exit code, also beside outputs and a comparison."""
+    """The exit code of a failing conftest is pytest's own."""
     project.has(conftest, "conftest")
     flags = ("--benchmark-compare", "--netpipe-json=run.json", "--netpipe-missing=fail")
     result = project.pytester.runpytest_inprocess(*flags, no_reraise_ctrlc=True)
@@ -64,7 +64,7 @@ def test_a_run_that_cannot_start_ends_as_usual(project: Project, conftest: str, 
 
 
 def test_a_test_may_request_a_fixture_by_name(project: Project) -> None:
-    """The first use of netpipe in a run may be in the middle of a test."""
+    """A fixture requested in the middle of a test activates netpipe."""
     project.has("def test_late(request): request.getfixturevalue('netpipe_measurement')")
     result = project.run()
     result.assert_outcomes(passed=1)
@@ -73,7 +73,7 @@ def test_a_test_may_request_a_fixture_by_name(project: Project) -> None:
 
 @pytest.mark.parametrize("flags", ["", "-n1"])
 def test_a_bad_table_of_the_project_is_a_usage_error(project: Project, flags: str) -> None:
-    """Also where the first test that needs netpipe reads it, in a worker or not."""
+    """A wrong table ends the run, with and without workers."""
     project.pytester.makepyprojecttoml("[tool.netpipe.lint]\nintent = 'speed'\n")
     result = project.run(*flags.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -81,7 +81,7 @@ def test_a_bad_table_of_the_project_is_a_usage_error(project: Project, flags: st
 
 
 def test_an_output_of_pytest_on_a_full_disk_does_not_hide_the_verdict(project: Project) -> None:
-    """A JUnit file that cannot be written fails the run; the verdict is there all the same."""
+    """A JUnit file that cannot be written fails the run, which still prints the verdict."""
     result = project.run("--junitxml=/dev/full")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     line_with(result, "an output of another plugin", "No space left")

@@ -71,7 +71,7 @@ def test_more_work_fails_and_names_its_cause(working: Project) -> None:
 
 @pytest.mark.parametrize(("bound", "passed"), [(12.0, 1), (11.0, 0)])
 def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int) -> None:
-    """As far as the waiver's bound goes."""
+    """A rise up to the waiver's bound passes."""
     waivers = working.pytester.path / "baselines" / "waivers.toml"
     waivers.write_text(WAIVER.format(bound=bound))
     working.profiles = [MORE_SENT]
@@ -85,7 +85,7 @@ def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int)
 def test_other_versions_have_no_baseline(
     working: Project, arguments: tuple[str, ...], outcomes: dict[str, int]
 ) -> None:
-    """It is NO_BASELINE, which fails where a missing baseline fails."""
+    """The outcome is NO_BASELINE, which fails with --netpipe-missing fail."""
     working.profiles = [make_profile(versions={"python": "3.13.1"})]
     result = working.compare(*arguments)
     result.assert_outcomes(**outcomes)
@@ -121,7 +121,7 @@ def test_another_version_is_counted_too(working: Project) -> None:
 
 
 def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> None:
-    """The test is new: that is said, and fails a run that judged nothing."""
+    """The outcome is NO_BASELINE, and a run that judged nothing fails."""
     commit_files(working.pytester.path, {})
     count = working.counted
 
@@ -137,7 +137,7 @@ def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> 
 
 
 def test_a_judged_pair_needs_no_baseline(working: Project) -> None:
-    """Where the other version was compared with, a missing baseline does not fail the test."""
+    """A comparison with the other version is enough to pass."""
     commit_files(working.pytester.path, {})
     working.profiles = [make_profile(versions={"python": "3.13.1"})]
     result = working.compare("--netpipe-against", "HEAD", "--netpipe-missing", "fail")
@@ -158,7 +158,7 @@ def test_work_does_not_stand_in_for_times(working: Project) -> None:
 
 
 def test_a_removed_test_of_work_is_missed(working: Project) -> None:
-    """The baseline holds it, and no test of the run produced it."""
+    """A benchmark of work without a test is listed as lost."""
     working.has(f"{dedent(TEST)}{dedent(TEST).replace('test_work', 'test_other')}")
     working.run("--netpipe-record", "both")
     working.has(TEST)

@@ -1,4 +1,4 @@
-"""The workflows: what continuous integration compares, run by the workflows' own commands."""
+"""The comparisons of continuous integration, run by the commands of the workflows."""
 
 from pathlib import Path
 
@@ -31,13 +31,13 @@ def clone(tmp_path: Path) -> Path:
 
 
 def flags(clone: Path, **variables: str) -> list[str]:
-    """What ci.yml hands to the performance tests."""
+    """Return the flags that ci.yml passes to the performance tests."""
     (found,) = run_with("flags_of_ci", GATE, clone, variables)
     return found
 
 
 def test_a_pull_request_is_compared_with_its_merge_base(clone: Path) -> None:
-    """Whatever main has become since, the branch is measured against what it branched off from."""
+    """Later commits on main do not count."""
     git(clone, "switch", "--quiet", "change")
     found = flags(clone, GITHUB_EVENT_NAME="pull_request", GITHUB_BASE_REF="main", BEFORE="")
     first = git(clone, "rev-parse", "main^")
@@ -121,14 +121,14 @@ def test_a_regression_fails_without_a_baseline(versioned: Project) -> None:
 
 
 def test_an_equal_version_passes_without_a_baseline(versioned: Project) -> None:
-    """A comparison with the version before is enough, where the machine has no baseline."""
+    """A comparison with the version before is enough on a machine without a baseline."""
     result = run_as_ci(versioned)
     result.assert_outcomes(passed=1)
     line_with(result, "load_cpu_ratio", "1.00 x", "PASS against HEAD^")
 
 
 def test_a_run_that_compared_nothing_fails(versioned: Project) -> None:
-    """Neither a baseline nor the test in the version before: that is not to pass unseen."""
+    """A run without a baseline and without the test in the version before fails."""
     measured = versioned.measured
 
     def no_base(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Beside pytest-xdist: correctness in its workers, whatever is timed alone, in one call."""
+"""With pytest-xdist, timed tests run alone after the workers."""
 
 import pytest
 
@@ -21,7 +21,7 @@ TIMED_ALONE = """
 
 @pytest.mark.parametrize("flags", [("-n2",), ("-n2", "--dist=loadfile"), ("-n1", "--dist=each")])
 def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None:
-    """One call runs both, each where it belongs, and counts all of them."""
+    """One run counts the tests of workers and the timed ones."""
     project.has(WHERE, "test_correct")
     project.has(TIMED_ALONE)
     result = project.run(*flags)
@@ -94,7 +94,7 @@ def test_timed_tests_share_fixtures(project: Project) -> None:
 
 
 def test_no_warning_comes_of_workers(project: Project) -> None:
-    """What pytest-benchmark warns of where there are workers does not hold for timed tests."""
+    """pytest-benchmark does not warn about workers."""
     project.pytester.makeini(INI.replace("filterwarnings = default\n", STRICT))
     result = project.compare("-n2")
     assert result.ret == pytest.ExitCode.OK
@@ -103,7 +103,7 @@ def test_no_warning_comes_of_workers(project: Project) -> None:
 
 
 def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> None:
-    """The process above collects what is timed, not all again."""
+    """The error of a broken file appears once."""
     project.has("import absent", "test_broken")
     result = project.run("-n1", "--continue-on-collection-errors")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -120,7 +120,7 @@ def test_only_benchmarks_go_without_workers(project: Project) -> None:
 
 @pytest.mark.parametrize("ask", ["netpipe_measurement", "netpipe_lint"])
 def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
-    """One that asks by name while it runs got into a worker: it fails and says what to do."""
+    """A test that requests a fixture dynamically fails in a worker, with the remedy."""
     project.has(f"def test_hidden(request): request.getfixturevalue({ask!r})")
     result = project.compare("-n1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -129,7 +129,7 @@ def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
 
 
 def test_a_worker_skips_what_is_inconclusive(project: Project) -> None:
-    """An assertion on a stored measurement runs in a worker, and leaves its test open there."""
+    """An inconclusive assertion skips its test in a worker too."""
     project.has("""
         from netpipe.errors import InconclusiveError
 

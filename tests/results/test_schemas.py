@@ -15,8 +15,9 @@ import netpipe
 from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.duets import Duet
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.targets import Factories
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.against import Against
 from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.gate_results import GateResult
@@ -170,7 +171,7 @@ def test_a_sessions_result_is_described(
     """A session writes a measurement or an error, and never both or neither."""
     result = tmp_path / "result.json"
     request = MeasureRequest(result=str(result), accelerator="emulated:1ms", budget_s=0.2)
-    serve(request, Factories(loader))
+    run_job(request, lambda: Factories(loader))
     document = json.loads(result.read_text())
     assert set(document) == {"schema", key}
     check("session", document)

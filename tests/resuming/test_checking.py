@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
-from netpipe.measuring.targets import targets_command
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.targets import Factories, name_targets
 from netpipe.resuming import checking
 from netpipe.resuming.checking import ResumeReport, ResumeRequest, check_resume, find_difference
-from netpipe.resuming.child import run_loader
+from netpipe.resuming.resume_job import run_loader
 from tests.resuming import resume_targets
 
 Check = Callable[[Callable[..., Any]], ResumeReport]
@@ -24,7 +26,11 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Check:
 
     def run(factories: Sequence[Any], request: ResumeRequest, *_: object) -> Any:
         try:
-            found = run_loader(replace(request, result=str(tmp_path / "result")), factories[0])
+            found = run_loader(
+                replace(request, result=str(tmp_path / "result")),
+                Factories(factories[0]),
+                ExitStack(),
+            )
         except ValueError as error:
             raise SessionError(str(error)) from error
         return json.loads(json.dumps(found["resume"]))
@@ -128,13 +134,14 @@ def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
     assert "from batch 6 on with 0 workers: repeated: batch 3 came in place of" in str(report)
 
 
-def _command(factory: str) -> list[str]:
-    return targets_command("netpipe.resuming.child", f"{resume_targets.__file__}:{factory}")
+def _check(factory: str) -> ResumeReport:
+    targets = name_targets(loader=f"{resume_targets.__file__}:{factory}")
+    return check_resume(CHILD_COMMAND, ResumeRequest(targets=targets))
 
 
 def test_an_order_that_depends_on_the_hash_seed_is_undecided() -> None:
     """The two uninterrupted runs have different seeds, so they differ."""
-    report = check_resume(_command("hash_seeded"), ResumeRequest())
+    report = _check("hash_seeded")
     assert "other batches each time" in report.undecided
     assert not report.differs
 
@@ -144,7 +151,7 @@ def test_each_state_is_restored_in_a_process_of_its_own(
 ) -> None:
     """Two uninterrupted runs and each restored one are different processes."""
     monkeypatch.setenv("PROCESSES", str(tmp_path / "processes"))
-    report = check_resume(_command("one_process_each"), ResumeRequest())
+    report = _check("one_process_each")
     assert not report.differs
     assert len(set((tmp_path / "processes").read_text().split())) == 2 + len(report.restored)
 

@@ -16,7 +16,8 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.loader_variants import takes_workers
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.worker_start import let_grain_start_workers
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.registry import make_factory
+from netpipe.jobs.targets import Target
 from netpipe.storage.loaders import place
 from netpipe.storage.service import _CACHED_BYTES, share
 from netpipe.storage.stand_in import StandIn
@@ -25,7 +26,6 @@ from netpipe.workload.preparation.synthetic import generate
 from tests.storage import sources
 
 FAST = "local-nvme,latency=1us,tail=0s"
-HELD = "netpipe.storage.loaders:place {} tests.storage.sources:{}"
 
 
 def sources_of(made: Any) -> list[Any]:
@@ -114,24 +114,12 @@ def test_an_unknown_storage_is_refused_at_once() -> None:
         place(sources.batches, "bucket")
 
 
-def test_a_target_names_a_storage_and_a_target() -> None:
-    """Its own target may have arguments of its own, and spaces."""
-    assert resolve(HELD.format(FAST, "plain")).__wrapped__ is sources.plain  # type: ignore[attr-defined]
-    nested = HELD.format(FAST, "plain").replace("tests", "netpipe.storage.loaders:place x tests")
+def test_a_target_is_placed_in_its_storage() -> None:
+    """A target with an unknown storage is refused."""
+    target = Target("tests.storage.sources", "plain", storage=FAST)
+    assert make_factory(target).__wrapped__ is sources.plain  # type: ignore[attr-defined]
     with pytest.raises(MisuseError, match=r"storage must be one of .*; found 'x'"):
-        resolve(nested)
-
-
-@pytest.mark.parametrize(
-    "target", ["netpipe.storage.loaders:place", "netpipe.storage.loaders:places a b"]
-)
-def test_half_a_target_is_refused(target: str) -> None:
-    """A storage without a loader places nothing."""
-    if target.endswith("place"):
-        assert resolve(target) is place
-    else:
-        with pytest.raises(MisuseError, match="found 'places a b'"):
-            resolve(target)
+        make_factory(replace(target, storage="x"))
 
 
 def test_this_repositorys_pipeline_is_placed(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from netpipe.device.shared_storages import list_shared_storages
 from netpipe.errors import SessionError
-from netpipe.jobs.shared_storages import list_shared_storages
 from netpipe.storage import service as service_module
 from netpipe.storage.profiles import parse_storage
 from netpipe.storage.service import Service, share

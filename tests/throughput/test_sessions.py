@@ -9,11 +9,12 @@ import pytest
 
 from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.jobs import parent
-from netpipe.jobs.request import SessionRequest
-from netpipe.jobs.result_files import SCHEMA
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.request import SCHEMA, SessionRequest
 from netpipe.results import documents
 from netpipe.throughput import sessions
 from netpipe.throughput.sessions import Target, expected_s, measure_duets, measure_in_turns
+from netpipe.throughput.throughput_request import ThroughputRequest
 from tests.jobs import session_targets
 from tests.throughput.tallies import make_tally
 
@@ -24,11 +25,11 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """A B, B A: each gets its own runs, in the order of the rounds."""
     asked: list[str] = []
 
-    def answer(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
-        assert command[1:6] == ["-P", "-m", "netpipe.throughput.child", "--seconds", "3.0"]
-        assert request.kind == "throughput"
+    def answer(command: Sequence[str], request: ThroughputRequest) -> dict[str, Any]:
+        assert command == CHILD_COMMAND
+        assert request.seconds == 3.0
         assert request.budget_s > 6
-        asked.append(command[-1])
+        asked.append(str(request.targets["loader"]))
         return asdict(make_tally(batches=len(asked)))
 
     monkeypatch.setattr(sessions, "run_session", answer)
@@ -141,6 +142,7 @@ def test_workers_are_a_parameter_or_of_a_grain_pipeline() -> None:
 
 
 def test_a_session_gets_the_target_and_its_workers() -> None:
-    """Its arguments name both; without workers the target has its own."""
-    assert Target("a:b").words == ["--target", "a:b"]
-    assert Target("a:b").with_workers(0).words == ["--target", "a:b", "--workers", "0"]
+    """Without workers the target has its own."""
+    (target,) = Target("a:b").request_fields["targets"].values()
+    assert (str(target), Target("a:b").request_fields["workers"]) == ("a:b", None)
+    assert Target("a:b").with_workers(0).request_fields["workers"] == 0

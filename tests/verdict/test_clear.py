@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from netpipe.results.step_times import Distributions
-from netpipe.verdict import clear
 from netpipe.verdict.clear import is_clearly_healthy
 from tests.measurements import CPU, make_measurement, spread
 
@@ -45,9 +44,3 @@ def test_a_fast_loader_is_clearly_healthy() -> None:
 def test_anything_near_a_limit_takes_more_rounds(measured: dict[str, Any]) -> None:
     """A slower loader, a stall, a sync, a compilation, too few steps to see a rare pause."""
     assert not is_clear(**measured)
-
-
-def test_the_rule_has_a_name_that_a_session_can_look_up() -> None:
-    """The caller names it, so that the room that measures knows no verdict."""
-    module, _, name = clear.RULE.partition(":")
-    assert (module, getattr(clear, name)) == (clear.__name__, is_clearly_healthy)

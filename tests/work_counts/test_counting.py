@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
-from netpipe.jobs.parent import ProcessEnvironment
-from netpipe.measuring.targets import targets_command
+from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
+from netpipe.jobs.targets import name_targets
 from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts import counting
 from netpipe.work_counts.counting import WorkRequest, count_work
@@ -17,13 +17,18 @@ from tests.work_counts import work_targets
 from tests.work_profiles import PROFILE
 
 FILE = work_targets.__file__
-child_command = partial(targets_command, "netpipe.work_counts.child")
-REQUEST = WorkRequest(batches=4)
+
+
+def count(loader: str, step: str | None = None, **settings: Any) -> WorkProfile:
+    """Count the work of a loader, and of a step, of `work_targets`."""
+    targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
+    request = WorkRequest(**{"targets": targets, "batches": 4, **settings})
+    return count_work(CHILD_COMMAND, request)
 
 
 def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
     """Everything of a predictable loader and step is reproducible."""
-    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), REQUEST)
+    profile = count("loader", "step")
     assert not profile.dropped
     assert not profile.not_counted
     assert profile.batches == 4
@@ -48,7 +53,7 @@ def list_own_parts(profile: WorkProfile) -> list[str]:
 
 def test_the_harness_counts_nothing_of_its_own() -> None:
     """Its watchdog and its loop are not the loader's work, of which there is none."""
-    profile = count_work(child_command(f"{FILE}:list_of_batches", None), REQUEST)
+    profile = count("list_of_batches")
     assert not list_own_parts(profile)
     assert profile.counts.get("calls", {}) == {}
     assert profile.counts["read_bytes"][""] < 16
@@ -56,7 +61,7 @@ def test_the_harness_counts_nothing_of_its_own() -> None:
 
 def test_what_depends_on_the_hash_seed_is_dropped() -> None:
     """Calls whose number depends on a hash are named and left out."""
-    profile = count_work(child_command(f"{FILE}:unpredictable_loader", None), REQUEST)
+    profile = count("unpredictable_loader")
     assert "list.append" in profile.dropped["calls"]
     assert "list.append" not in profile.counts["calls"]
     assert profile.counts["calls"]["work_targets.stack"] == 1
@@ -68,8 +73,7 @@ def test_both_processes_count_at_the_same_time(
     """Each waits for the other, which would not come if they ran one after the other."""
     monkeypatch.setenv("MEETING_PLACE", str(tmp_path))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    command = child_command(f"{FILE}:list_made_by_two", None)
-    assert count_work(command, WorkRequest(batches=1)).arrays
+    assert count("list_made_by_two", batches=1).arrays
 
 
 @pytest.mark.parametrize(
@@ -105,8 +109,7 @@ def test_two_processes_do_not_share_an_accelerator(
 
 def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
     """The user's step, which may take minutes on a CPU, is not run."""
-    request = WorkRequest(batches=1, accelerator="emulated:30ms")
-    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), request)
+    profile = count("loader", "step", batches=1, accelerator="emulated:30ms")
     assert not profile.step_backend
     assert not any(kind.startswith("step_") for kind in profile.counts)
 
@@ -114,12 +117,12 @@ def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
 def test_a_failing_loader_is_an_error() -> None:
     """The error says what the loader raised."""
     with pytest.raises(SessionError, match="the disk is gone"):
-        count_work(child_command(f"{FILE}:failing_loader", None), REQUEST)
+        count("failing_loader")
 
 
 def test_one_batch_is_enough_for_a_step() -> None:
     """A step needs two batches, which may be the same."""
-    profile = count_work(child_command(f"{FILE}:loader", f"{FILE}:step"), WorkRequest(batches=1))
+    profile = count("loader", "step", batches=1)
     assert profile.counts["step_kept_state_bytes"] == {"": 0.0}
 
 

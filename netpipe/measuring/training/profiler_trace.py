@@ -79,7 +79,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
         try:
             events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
         except (OSError, EOFError, ValueError, KeyError) as error:
-            raise NoTraceError(f"what the profiler wrote cannot be read: {error}") from error
+            raise NoTraceError(f"the file that the profiler wrote is damaged: {error}") from error
     content = json.dumps({"displayTimeUnit": "ms", "traceEvents": name_threads(events)})
     try:
         write_whole(file, gzip.compress(content.encode("utf-8")), "--trace")

@@ -1,6 +1,5 @@
 """The runner of one machine: tasks in processes of their own."""
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -13,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from netpipe.errors import NetpipeError
+from netpipe.signals import signal_when_parent_ends
 from netpipe.workload.preparation.tasks import Advance, Task
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 _REPORT_S = 0.2
 _KILLED = (
     "a process of the preparation was killed, perhaps for want of memory: repeat the command, "
@@ -71,7 +70,7 @@ def _start_worker(rows_done: Any, parent: int) -> None:
     _rows_done = rows_done
     # A terminal interrupts the workers too, but only their parent ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+    signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != parent:  # It ended before prctl, so no signal comes.
         os._exit(1)
     pa.set_cpu_count(1)  # The other cores have workers of their own.

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from netpipe.errors import NetpipeError
-from netpipe.jobs.parent import ProcessEnvironment, run_measurement
-from netpipe.measuring.child import child_command
-from netpipe.measuring.request import MeasureRequest
+from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment, run_measurement
+from netpipe.jobs.targets import name_targets
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.verdict import clear
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, describe
@@ -95,16 +94,18 @@ def _measure(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
     request = MeasureRequest(
         accelerator=case.accelerator(values),
         budget_s=budget_s * case.budget_ratio,
-        decided_by=clear.RULE,  # as in `netpipe measure`
-    )
-    command = child_command(
-        f"{_TARGET}loader",
-        f"{_TARGET}step" if case.step else None,
-        f"{_TARGET}loop" if case.loop else None,
+        stopping_rule="clear",  # as in `netpipe measure`
+        targets=name_targets(
+            loader=f"{_TARGET}loader",
+            step=f"{_TARGET}step" if case.step else None,
+            loop=f"{_TARGET}loop" if case.loop else None,
+        ),
     )
     variables = {VARIABLE: describe(case, values), "JAX_PLATFORMS": "cpu"}
     try:
-        measurement = run_measurement(command, request, ProcessEnvironment(variables=variables))
+        measurement = run_measurement(
+            CHILD_COMMAND, request, ProcessEnvironment(variables=variables)
+        )
     except NetpipeError as error:
         return _Session(FAILED, str(error), {}, None)
     verdict = judge(measurement)

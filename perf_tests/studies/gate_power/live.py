@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from netpipe.errors import InputError
-from netpipe.jobs.parent import run_measurement
-from netpipe.measuring.child import child_command
+from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
+from netpipe.jobs.targets import name_targets
 from netpipe.measuring.interleaving import order_of_round
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement, Rounds, parse_measurement
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 
@@ -28,9 +28,9 @@ def measure_session(slowdown: Slowdown, budget_s: float) -> Session:
     """Measure once, in a fresh process."""
     name = f"{slowdown.kind}_{slowdown.doses}"
     module = "perf_tests.studies.gate_power.slowdowns"
-    command = child_command(f"{module}:loader_{name}", f"{module}:step_{name}", None)
-    request = MeasureRequest(budget_s=budget_s)
-    return Session(slowdown, run_measurement(command, request))
+    targets = name_targets(loader=f"{module}:loader_{name}", step=f"{module}:step_{name}")
+    request = MeasureRequest(targets=targets, budget_s=budget_s)
+    return Session(slowdown, run_measurement(CHILD_COMMAND, request))
 
 
 def measure_in_turns(

@@ -16,14 +16,15 @@ from typing import Final
 import click
 from rich.console import Console
 
+from netpipe.duets.duet_request import DuetRequest
 from netpipe.duets.parent import Side, run_duet
-from netpipe.duets.request import DuetRequest
 from netpipe.errors import NetpipeError
 from netpipe.gate.duets import Duet, decide, decide_in_duets
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.git import git
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.targets import Target, name_targets
 from perf_tests.studies.faults.busy import busy_core
-from perf_tests.studies.gate_power.live_side import side_command
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.proportions import Proportion
@@ -102,7 +103,7 @@ def run_trial(case: Case, *, is_busy: bool, budget_s: float) -> Trial:
     began, started_s = datetime.now(UTC), time.monotonic()
     request = DuetRequest(budget_s=budget_s, quantity=case.quantity)
     base, now = (
-        Side(name, _command(case, slowdown), request)
+        Side(name, CHILD_COMMAND, replace(request, targets=_targets(case, slowdown)))
         for name, slowdown in (("before", case.before), ("after", case.after))
     )
     duets: list[Duet] = []
@@ -118,10 +119,10 @@ def run_trial(case: Case, *, is_busy: bool, budget_s: float) -> Trial:
     )
 
 
-def _command(case: Case, slowdown: Slowdown) -> list[str]:
+def _targets(case: Case, slowdown: Slowdown) -> dict[str, Target]:
     name = f"{slowdown.kind}_{slowdown.doses}"
     step = None if case.quantity == "load_s_per_batch" else f"{_MODULE}:step_{name}"
-    return side_command(f"{_MODULE}:loader_{name}", step)
+    return name_targets(loader=f"{_MODULE}:loader_{name}", step=step)
 
 
 def _round(value: float) -> float:

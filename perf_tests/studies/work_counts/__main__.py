@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,8 @@ from rich.console import Console
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import git
-from netpipe.measuring.targets import targets_command
+from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.targets import name_targets
 from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts.counting import WorkRequest, count_work
 from perf_tests.studies.faults.busy import busy_core
@@ -29,7 +30,7 @@ from perf_tests.studies.records import append_record, read_records
 from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange, checkout_with
 
 TARGET: Final = "fixtures/targets.py:gpu_loader"
-child_command = partial(targets_command, "netpipe.work_counts.child")
+_REQUEST: Final = WorkRequest(targets=name_targets(loader=TARGET))
 UNCHANGED: Final = "unchanged"
 _KEPT: Final = Path(__file__).with_name("trials.jsonl")
 _ROOT: Final = Path(__file__).parents[3]
@@ -70,7 +71,7 @@ def compare_unchanged(number: int, drawn: random.Random) -> Trial:
             stack.callback(os.sched_setaffinity, 0, cores)
             os.sched_setaffinity(0, {min(cores)})
         started = time.monotonic()
-        now = count_work(child_command(TARGET, None), WorkRequest(), hash_seeds=seeds)
+        now = count_work(CHILD_COMMAND, _REQUEST, hash_seeds=seeds)
         seconds = time.monotonic() - started
     compared = compare_work(now, before)
     outcomes = {found.metric: found.outcome.value for found in compared}
@@ -80,7 +81,7 @@ def compare_unchanged(number: int, drawn: random.Random) -> Trial:
 
 @cache
 def _first_profile() -> WorkProfile:
-    return count_work(child_command(TARGET, None), WorkRequest())
+    return count_work(CHILD_COMMAND, _REQUEST)
 
 
 @cache

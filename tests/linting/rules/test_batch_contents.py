@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import pytest
 
+from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.linter import lint
-from netpipe.linting.request import INTENTS
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.linter import lint
-from netpipe.linting.request import INTENTS
 from tests.linting.rules.linting import (
     OneToThree,
     by_intent,

@@ -15,10 +15,11 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
-from netpipe.jobs.result_files import partial_result_file
-from netpipe.measuring.child import serve
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.request import partial_result_file
+from netpipe.jobs.targets import Factories
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.measuring.training.profiler_trace import (
     DEVICE,
@@ -285,7 +286,7 @@ def test_a_session_keeps_the_requested_trace(tmp_path: Path) -> None:
         result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
         trace=str(traces), trace_name="test_it.py::test_it",
     )  # fmt: skip
-    serve(request, Factories(lambda: repeat(BATCH)))
+    run_job(request, lambda: Factories(lambda: repeat(BATCH)))
     found = json.loads((tmp_path / "result.json").read_text())["measurement"]
     [file] = traces.iterdir()
     assert file.name == "emulated-1ms_test-it.py-test-it.trace.json.gz"
@@ -306,7 +307,7 @@ def test_a_measurement_is_written_before_its_trace_is_taken(
         before.append(json.loads(partial_result_file(request).read_text())["measurement"])
 
     monkeypatch.setattr("netpipe.measuring.protocol.keep_trace", note_result)
-    serve(request, Factories(lambda: repeat(BATCH)))
+    run_job(request, lambda: Factories(lambda: repeat(BATCH)))
     [found] = before
     [no_trace] = [finding for finding in found["findings"] if finding["name"] == "no-trace"]
     assert "did not end" in no_trace["message"]

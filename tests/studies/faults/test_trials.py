@@ -8,6 +8,7 @@ import pytest
 from netpipe.errors import SessionError
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.targets import name_targets
 from netpipe.results.measurement import Finding, Measurement
 from perf_tests.studies.faults import trials
 from perf_tests.studies.faults.catalogue import find
@@ -50,10 +51,8 @@ def test_a_session_is_asked_for_the_case(measured: Measured) -> None:
     """The child gets the targets that the case has, its accelerator, and the values drawn."""
     asked = measured(SLOW)
     trial, measurement = run(find("slow-shard"), seed=3, budget_s=2.0)
-    command, request, environment = asked[0]
-    assert command[command.index("--loader") + 1] == "perf_tests.studies.faults.subject:loader"
-    assert "--step" not in command
-    assert "--loop" not in command
+    _, request, environment = asked[0]
+    assert request.targets == name_targets(loader="perf_tests.studies.faults.subject:loader")
     assert request.accelerator.startswith("emulated:")
     assert request.budget_s == 2.0 * find("slow-shard").budget_ratio
     assert json.loads(environment) == {"case": "slow-shard", "values": trial.values}

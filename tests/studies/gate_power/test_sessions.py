@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from netpipe.gate.outcomes import Outcome
-from netpipe.jobs.targets import resolve
+from netpipe.jobs.targets import Target, resolve
 from netpipe.results.measurement import Rounds
 from perf_tests.studies.gate_power import live, slowdowns
 from perf_tests.studies.gate_power.__main__ import main
@@ -42,7 +42,7 @@ def test_a_slowed_transform_does_its_own_work_too() -> None:
 @pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
 def test_a_target_names_the_slowdown(name: str) -> None:
     """A target resolves to the loader or the step of a slowdown."""
-    found = resolve(f"{slowdowns.__name__}:{name}")
+    found = resolve(Target.parse(f"{slowdowns.__name__}:{name}"))
     assert found.__self__ == Slowdown(  # type: ignore[attr-defined]  # a bound method
         name.split("_")[1], int(name.split("_")[2])
     )

@@ -1,8 +1,8 @@
-"""A session as it waits for orders."""
+"""A session waits for orders."""
 
 from typing import Any, cast
 
-from netpipe.jobs.child import read_orders
+from netpipe.duets.orders import read_orders
 from netpipe.jobs.heartbeat import Watch
 
 
@@ -34,7 +34,7 @@ class _Counting(Watch):
 
 
 def test_a_side_waits_for_the_other_one_as_long_as_it_takes() -> None:
-    """Its limits count from the last look on: the other side may compile a model for minutes."""
+    """Its limits restart at every poll: the other side may compile a model for minutes."""
     watch = _Counting()
     channel = cast(Any, _Channel(None, None, (3,), None, (4,)))
     assert list(read_orders(channel, watch)) == [(3,), (4,)]

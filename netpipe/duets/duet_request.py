@@ -1,19 +1,19 @@
-"""What a session that is timed side by side with another one is asked for."""
+"""The request of one side of a duet."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.measure_request import MeasureRequest
 
 
 class BlockSize(NamedTuple):
-    """How long a block is; a duet's blocks all have one size.
+    """The length of all blocks of a duet.
 
     Attributes:
         timed: Batches or steps.
-        skipped: Batches before them that may have been loaded before the block began.
-        alone: Steps without a loader, before those of the loop.
-        drains: Whether the loop begins with empty buffers.
+        skipped: Earlier batches, which may have been loaded before the block began.
+        alone: Steps without a loader before the loop.
+        drains: Whether the loop starts with empty buffers.
     """
 
     timed: int
@@ -22,7 +22,7 @@ class BlockSize(NamedTuple):
     drains: bool = False
 
     def fit_to(self, other: "BlockSize") -> "BlockSize":
-        """Return a size for both sides: the longer block may take the slower side too long."""
+        """Return a size for both sides; the longer block could take the slower side too long."""
         return BlockSize(
             timed=min(self.timed, other.timed),
             skipped=max(self.skipped, other.skipped),
@@ -36,7 +36,7 @@ class DuetRequest(MeasureRequest):
     """The settings of one side of a duet.
 
     Attributes:
-        quantity: What is timed, a key of `netpipe.gate.metrics.GATED`.
+        quantity: The timed quantity, a key of `netpipe.gate.metrics.GATED`.
     """
 
     kind: str = "duet"
@@ -46,5 +46,5 @@ class DuetRequest(MeasureRequest):
 
     @property
     def duet_s(self) -> float:
-        """Seconds of one duet: several are needed, and half a budget is enough for each."""
+        """Seconds of one duet; several are needed, so each gets half a budget."""
         return 0.5 * self.budget_s

@@ -1,30 +1,25 @@
-"""The job of a session that runs a loader from a state; run as a module, it takes a target.
-
-Loader workers import this module again, so its top level imports nothing heavy.
-"""
+"""The job of a session that runs a loader, with or without a restored state."""
 
 import pickle
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from netpipe.resuming.checking import ResumeRequest
+from netpipe.clock import MonotonicClock
+from netpipe.errors import MisuseError
+from netpipe.grain_access.loader_variants import give_workers, takes_workers
+from netpipe.jobs.targets import Factories
+from netpipe.jobs.watchdog import Watchdog
+from netpipe.linting.experiments.loader_runs import digest
+from netpipe.measuring.loader_puller import close_with_timeout
+from netpipe.resuming.checking import ResumeRequest
 
 _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
 
 
-def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[str, Any]:
-    """Run a loader, from a state if one is restored; raise a MisuseError if it has no state."""
-    from netpipe.clock import MonotonicClock
-    from netpipe.grain_access.batch_digests import digest
-    from netpipe.grain_access.loader_variants import give_workers, takes_workers
-    from netpipe.grain_access.worker_start import let_grain_start_workers
-    from netpipe.jobs.watchdog import Watchdog
-    from netpipe.measuring.loader_puller import close_with_timeout
-
-    let_grain_start_workers()
+def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
+    """Run a loader and save its states; raise a MisuseError if it has none."""
+    factory = factories.loader
     run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
     clock, states = MonotonicClock(), Path(request.states)
     with ExitStack() as closing, Watchdog(request) as watch:
@@ -54,9 +49,7 @@ def run_loader(request: "ResumeRequest", factory: Callable[..., Any]) -> dict[st
 
 
 def _find_state(loader: Any) -> tuple[Any, Any, Any]:
-    """Return the loader or its iterator, which holds the state, and its methods for it."""
-    from netpipe.errors import MisuseError
-
+    """Return the loader or its iterator, whichever has a state, and the methods for the state."""
     # The state of torchdata's loader is restored before its iterator is made.
     holder = loader if any(hasattr(loader, name) for _, name in _METHODS) else iter(loader)
     for save, restore in _METHODS:
@@ -67,10 +60,3 @@ def _find_state(loader: Any) -> tuple[Any, Any, Any]:
         f"load_state_dict; found {type(loader).__name__} without them. Return Grain's dataset, "
         "torchdata's StatefulDataLoader, or an iterator of your own with these methods"
     )
-
-
-if __name__ == "__main__":
-    from netpipe.measuring.targets import run_on_targets
-    from netpipe.resuming.checking import ResumeRequest
-
-    run_on_targets(ResumeRequest, lambda request, made, _: run_loader(request, made.loader))

@@ -1,19 +1,18 @@
-"""One side of a duet: it makes the loader and the step, and times blocks when it is told to."""
+"""The job of one side of a duet: it makes the loader and the step, and times blocks on order."""
 
 from contextlib import ExitStack
 from typing import Any, Final
 
 from netpipe.clock import MonotonicClock
-from netpipe.duets.blocks import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
-from netpipe.duets.request import BlockSize, DuetRequest
-from netpipe.grain_access.worker_start import let_grain_start_workers
-from netpipe.jobs.child import open_channel, read_orders
+from netpipe.duets.block_timers import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
+from netpipe.duets.duet_request import BlockSize, DuetRequest
+from netpipe.duets.orders import open_channel, read_orders
 from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
-from netpipe.measuring.child import device_and_subject
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.request import Factories
+from netpipe.measuring.measure_job import device_and_subject
 from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.measuring.training.training_loop import late_reading_loop
 
@@ -21,18 +20,17 @@ _WARM_UP_SHARE: Final = 0.2
 _MAX_FILLING_S: Final = 10.0
 
 
-def take_part(request: DuetRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
-    """Time blocks of what the factories make until the parent ends this process.
+def serve_blocks(request: DuetRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
+    """Time blocks of the loader and the step until the parent ends this process.
 
     The loaders are closed by `closing`.
 
     Raises:
         MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
     """
-    check_origin(request.code_from, request.not_from)
-    let_grain_start_workers()
     with open_channel(request) as channel, Watchdog(request) as watch:
         timer, about = _make_timer(request, factories, closing, watch)
+        # The parent will end this process, so no later check would run.
         check_origin(request.code_from, request.not_from)
         channel.send({**about, "size": tuple(timer.size)})
         watch.enter_phase("side by side with the other version", request.duet_s)
@@ -44,7 +42,7 @@ def take_part(request: DuetRequest, factories: Factories, closing: ExitStack) ->
 def _make_timer(
     request: DuetRequest, factories: Factories, closing: ExitStack, watch: Watch
 ) -> tuple[BlockTimer, dict[str, Any]]:
-    """Return what times the blocks, and what the parent must know to compare the sides."""
+    """Return a timer, and a description that the parent needs to compare the sides."""
     clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
     about = {"fingerprint": factories.fingerprint, "shares_cores": False}
     watch.enter_phase("making the loader")
@@ -62,7 +60,7 @@ def _make_timer(
     about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)
     about["shares_cores"] = device.shares_host_cores
     if request.quantity == "step_s":
-        puller.wait_for_full_buffers(_MAX_FILLING_S)  # the loader rests from now on
+        puller.wait_for_full_buffers(_MAX_FILLING_S)  # The loader rests from now on.
         return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
     return TrainTimer(puller, stepper, loop, block_s, watch), about

@@ -1,4 +1,4 @@
-"""What a session that lints is asked for."""
+"""The request of a session that lints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""What times the blocks of one side of a duet, a class for each quantity.
+"""Timers for the blocks of one side of a duet, a class for each quantity.
 
-`size` is what the side alone would choose. `time_block` times a block and returns values by metric,
-none where the loader started again within it.
+`size` is the size that the side would choose alone. `time_block` returns values by metric, or
+nothing if the loader started again within the block.
 """
 
 import time
@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any, Final
 
 from netpipe.clock import Clock
-from netpipe.duets.request import BlockSize
+from netpipe.duets.duet_request import BlockSize
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
@@ -18,13 +18,13 @@ from netpipe.measuring.training.loop_overhead import measure_host_s_per_step
 from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.measuring.training.training_loop import BlockLength, Loop, TrainBlock, run_train_block
 
-# Seconds of a block at most, and as a share of the duet. Shorter blocks leave more time unused
-# between them; during longer ones the machine's load changes.
+# A block's longest time in seconds, and as a share of the duet. Shorter blocks waste more time
+# between them; in longer ones the machine's load changes.
 _MAX_BLOCK_S: Final = 0.3
 _BLOCK_SHARE: Final = 0.03
-# The share of a block's time for which a loader is pulled at least.
+# A loader is pulled for at least this share of a block's time.
 _MIN_BLOCK_SHARE: Final = 0.5
-# The share of a block's time that steps alone take.
+# Steps without a loader take this share of a block's time.
 _ALONE_SHARE: Final = 0.2
 _MAX_BATCHES: Final = 2000
 _MAX_STEPS: Final = 200
@@ -36,7 +36,7 @@ _MIN_ESTIMATES: Final = 2
 
 
 def block_seconds(duet_s: float) -> float:
-    """Return the seconds of a block in a duet of so many seconds."""
+    """Return the seconds of a block in a duet of `duet_s` seconds."""
     return min(_MAX_BLOCK_S, _BLOCK_SHARE * duet_s)
 
 
@@ -45,7 +45,7 @@ def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
 
 
 class LoadTimer:
-    """Times batches that are pulled flat out, while the other side does the same."""
+    """Times batches that are pulled flat out while the other side pulls too."""
 
     def __init__(self, puller: Puller, clock: Clock, block_s: float) -> None:
         self._puller = puller
@@ -63,9 +63,9 @@ class LoadTimer:
         )
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Pull a block; CPU time is read when buffers are full, before and after it.
+        """Pull a block; CPU time is read with full buffers, before and after it.
 
-        `stamps_s` is the clock before the first batch and after each.
+        `stamps_s` are the times before the first batch and after each batch.
         """
         batches = size.timed + size.skipped
         (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
@@ -76,20 +76,20 @@ class LoadTimer:
         return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s}
 
     def _pull(self, batches: int) -> tuple[float, list[float]]:
-        """Return the CPU seconds of a batch, and the clock before the first and after each."""
+        """Return the CPU seconds of a batch, and the times before the first and after each."""
         puller = self._puller
-        if puller.restarts != self._restarts:  # else it has waited at the end of the last block
+        if puller.restarts != self._restarts:  # Otherwise it waited at the end of the last block.
             puller.wait_for_full_buffers(_MAX_FILLING_S)
             self._restarts = puller.restarts
         before_s, stamps_s = puller.processes.cpu_s(), [self._clock()]
-        # The batches of a much slower side take a fast one less than the seconds of a block.
+        # A fast side pulls the batches of a much slower side in less than a block's time.
         ends_s = stamps_s[0] + _MIN_BLOCK_SHARE * self._block_s
         while len(stamps_s) <= batches or stamps_s[-1] < ends_s:
             if len(stamps_s) > 1 and not puller.epoch_has(1):
                 break
             puller.pull()
             stamps_s.append(self._clock())
-        # To wait, this thread reads the CPU clocks of all processes again and again.
+        # While this thread waits, it reads the CPU clocks of all processes repeatedly.
         pulled_s = time.thread_time()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         waiting_s = time.thread_time() - pulled_s
@@ -105,7 +105,7 @@ class StepTimer:
         self.size = BlockSize(_count_steps(stepper, block_s))
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Time the steps, blocked once at their end."""
+        """Time the steps, and wait for the device once at their end."""
         return {"step_s": self._stepper.measure_resident_s(size.timed)}
 
 
@@ -118,7 +118,7 @@ class TrainTimer:
         self._puller = puller
         self._stepper = stepper
         self._loop = loop
-        # A loop that never comes back must not take the time that compiling a model may take.
+        # A loop that never returns must not use the long limit for compiling a model.
         watch.begin_rounds()
         measure_host_s_per_step(stepper, loop, 1)
         watch.begin_rounds()
@@ -134,7 +134,7 @@ class TrainTimer:
         )
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Time the loop from buffers as long training finds them: full, or empty if it drains."""
+        """Time the loop with buffers as in long training: full, or empty if it drains them."""
         step_s = self._stepper.measure_resident_s(size.alone)
 
         def train() -> TrainBlock:
@@ -144,7 +144,9 @@ class TrainTimer:
             return self._train(size.timed)
 
         block, is_within = self._puller.run_within_epoch(2 * size.timed, train, runs=1)
-        self._puller.wait_for_full_buffers(_MAX_FILLING_S)  # it rests during the other's turn
+        self._puller.wait_for_full_buffers(
+            _MAX_FILLING_S
+        )  # The loader rests during the other's turn.
         if not is_within:
             return {}
         return {
@@ -162,5 +164,5 @@ BlockTimer = LoadTimer | StepTimer | TrainTimer
 
 
 def _count_steps(stepper: StepRunner, block_s: float) -> int:
-    """Return how many steps alone belong to a block."""
+    """Return the number of steps without a loader in a block."""
     return clamp(1, ceil(_ALONE_SHARE * block_s / stepper.measure_resident_s(2)), _MAX_STEPS)

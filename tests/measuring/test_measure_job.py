@@ -5,17 +5,19 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.jobs.result_files import SCHEMA, progress_file, stacks_file
-from netpipe.measuring import calibration, child, loader_puller, protocol
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.jobs import child
+from netpipe.jobs.registry import run_job
+from netpipe.jobs.request import SCHEMA, progress_file, stacks_file
+from netpipe.jobs.targets import Factories, name_targets
+from netpipe.measuring import calibration, loader_puller, measure_job, protocol
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.jobs import session_targets
 
 TARGETS = Path(session_targets.__file__)
@@ -62,7 +64,7 @@ def test_a_failure_of_the_loader_is_the_result(
     request_: MeasureRequest, loader: Callable[[], Any], kind: str, words: str
 ) -> None:
     """An exception of its own comes with its lines, misuse in one line."""
-    serve(request_, Factories(loader))
+    run_job(request_, lambda: Factories(loader))
     error = error_of(request_)
     assert error["kind"] == kind
     assert words in error["message"]
@@ -71,7 +73,7 @@ def test_a_failure_of_the_loader_is_the_result(
 
 def test_a_failure_names_the_line_of_the_loader(request_: MeasureRequest) -> None:
     """The message has the exception, the number of batches before it, and its lines."""
-    serve(request_, Factories(session_targets.failing_loader))
+    run_job(request_, lambda: Factories(session_targets.failing_loader))
     first, *lines = error_of(request_)["message"].splitlines()
     assert re.search(r" 2 batches.*OSError: ", first)
     assert [line.split(",")[0].strip() for line in lines[::2]] == [f'File "{TARGETS}"']
@@ -85,7 +87,7 @@ def leaving_loop(*_: Any) -> None:
 
 def test_a_loop_that_exits_is_reported(request_: MeasureRequest) -> None:
     """`sys.exit` in the user's code ends with a message that names its line, not with silence."""
-    serve(request_, Factories(session_targets.tiny_loader, loop=leaving_loop))
+    run_job(request_, lambda: Factories(session_targets.tiny_loader, loop=leaving_loop))
     message = error_of(request_)["message"]
     assert message.startswith("SystemExit:")
     assert message.endswith('sys.exit("enough")')
@@ -116,7 +118,7 @@ def test_a_loader_that_does_not_close_keeps_the_result(
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     monkeypatch.setattr(protocol, "_LAST_CLOSE_S", 0.0)
     loader = _Unclosable()
-    serve(request_, Factories(lambda: loader))
+    run_job(request_, lambda: Factories(lambda: loader))
     findings = json.loads(Path(request_.result).read_text())["measurement"]["findings"]
     names = [finding["name"] for finding in findings]
     assert "slow-close" in names
@@ -137,14 +139,14 @@ def test_loaders_are_closed_unwatched_once_the_result_is_written(
 
     monkeypatch.setattr(_Unclosable, "close", lambda _: note_close("user's"))
     monkeypatch.setattr(calibration.ReferenceLoader, "close", lambda _: note_close("reference"))
-    serve(request_, Factories(_Unclosable))
+    run_job(request_, lambda: Factories(_Unclosable))
     assert states == {"user's": (True, False), "reference": (True, False)}
 
 
 def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
     """Only an emulated one works without a step."""
     request = MeasureRequest(result=str(tmp_path / "result.json"))
-    serve(request, Factories(session_targets.tiny_loader))
+    run_job(request, lambda: Factories(session_targets.tiny_loader))
     error = error_of(request)
     assert error["kind"] == "misuse"
     assert re.match("a step .*emulated.* found none", error["message"])
@@ -152,49 +154,35 @@ def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
 
 def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
     """The step must be suitable, although an emulated accelerator does not run it."""
-    serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
+    run_job(request_, lambda: Factories(session_targets.tiny_loader, session_targets.bad_step))
     error = error_of(request_)
     assert error["kind"] == "misuse"
     assert "bad_step must return (state, step); found int. Name a function" in error["message"]
 
 
-def run_main(
-    monkeypatch: pytest.MonkeyPatch, request: MeasureRequest | None, *arguments: str
-) -> None:
-    """Run the main function with arguments and a request."""
-    monkeypatch.setattr("sys.argv", ["child", *arguments])
+def run_main(monkeypatch: pytest.MonkeyPatch, request: MeasureRequest, **targets: str) -> None:
+    """Run the child's main function with a request for some targets."""
     monkeypatch.setattr("sys.path", list(sys.path))  # a target adds its folder
-    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
-    if request is not None:
-        monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(request)))
+    asked = replace(request, targets=name_targets(**targets))
+    monkeypatch.setenv("NETPIPE_SESSION", asked.to_json())
     child.main()
 
 
 def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest) -> None:
-    """The targets of the command line are measured."""
-    run_main(monkeypatch, request_, "--loader", f"{TARGETS}:no_loader")
+    """The targets of the request are measured."""
+    run_main(monkeypatch, request_, loader=f"{TARGETS}:no_loader")
     assert "found int" in error_of(request_)["message"]
 
 
-@pytest.mark.parametrize("flag", ["--step", "--loop"])
+@pytest.mark.parametrize("role", ["step", "loop"])
 def test_every_target_is_looked_up(
-    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, flag: str
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, role: str
 ) -> None:
     """A missing step or loop is misuse, whatever the loader is."""
-    run_main(monkeypatch, request_, "--loader", "json:loads", flag, "json:absent")
+    run_main(monkeypatch, request_, loader="json:loads", **{role: "json:absent"})
     error = error_of(request_)
     assert error["kind"] == "misuse"
     assert "found 'absent'" in error["message"]
-
-
-def test_an_empty_target_is_misuse(
-    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
-) -> None:
-    """An empty target, as from a shell variable that is not set, is explained."""
-    run_main(monkeypatch, request_, "--loader", "")
-    error = error_of(request_)
-    assert error["kind"] == "misuse"
-    assert error["message"].endswith("found ''")
 
 
 def test_a_failed_import_of_a_target_is_explained(
@@ -203,7 +191,7 @@ def test_a_failed_import_of_a_target_is_explained(
     """An error in a target's module names its line."""
     module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
     module.write_text("raise ValueError('no such corpus')\n")
-    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    run_main(monkeypatch, request_, loader=f"{module}:loader")
     error = error_of(request_)
     assert error["kind"] == "failed"
     assert error["message"].startswith("ValueError: no such")
@@ -222,29 +210,18 @@ def test_the_import_of_targets_is_timed(
         seen.append(factories)
         return {}
 
-    monkeypatch.setattr(child, "measure_factories", measure_factories)
-    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    monkeypatch.setattr(measure_job, "measure_factories", measure_factories)
+    run_main(monkeypatch, request_, loader=f"{module}:loader")
     assert seen[0].import_s is not None
     assert seen[0].import_s >= 0.2
 
 
-def test_a_child_that_is_started_by_hand_refuses_to_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_request_says_what_ends_the_rounds(
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
-    """Without a request it exits with an explanation."""
-    with pytest.raises(SystemExit, match="2"):
-        run_main(monkeypatch, None, "--loader", "json:loads")
-    assert "not by hand" in capsys.readouterr().err
-
-
-def always(_: Any) -> bool:
-    """End the rounds."""
-    return True
-
-
-def test_the_request_names_what_ends_the_rounds(request_: MeasureRequest) -> None:
-    """The named function is asked from the sixth round on."""
-    request = replace(request_, budget_s=8.0, decided_by=f"{__name__}:always")
-    serve(request, Factories(session_targets.tiny_loader))
+    """The rule is asked from the sixth round on, which is far from the end of the budget."""
+    monkeypatch.setattr(measure_job, "is_clearly_healthy", lambda _: True)
+    request = replace(request_, budget_s=8.0, stopping_rule="clear")
+    run_job(request, lambda: Factories(session_targets.tiny_loader))
     document = json.loads(Path(request.result).read_text())
     assert document["measurement"]["step_s"]["n"] == 6

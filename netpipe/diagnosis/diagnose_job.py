@@ -1,0 +1,31 @@
+"""The job of a session that diagnoses."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.emulated_names import count_flops
+from netpipe.device.host import this_host
+from netpipe.diagnosis.diagnose_request import InvestigationRequest
+from netpipe.diagnosis.start_up import observe_start
+from netpipe.jobs.request import START_UP_S
+from netpipe.jobs.targets import Factories
+from netpipe.jobs.watchdog import Watchdog
+
+
+def investigate(
+    request: InvestigationRequest, factories: Factories, _: ExitStack
+) -> dict[str, Any]:
+    """Investigate a loader; return the document of the result."""
+    # To the watchdog the whole session is start-up; the investigation keeps its own budget.
+    with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
+        start_up = observe_start(factories, watch)
+        # It imports grain, which is part of the start if loader() imports it.
+        from netpipe.diagnosis.investigation import Investigation
+
+        cores, clock = this_host().cores, MonotonicClock()
+        investigation = Investigation(factories.loader, request, cores, clock, watch)
+        findings = replace(investigation.run(), start_up=start_up).to_document()
+    flops = count_flops(factories.flops)
+    return {request.kind: {"findings": findings, "flops_per_step": flops}}

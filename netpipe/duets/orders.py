@@ -1,0 +1,29 @@
+"""The pipe over which the parent of two sessions tells each what to do next."""
+
+import os
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.request import SessionRequest
+
+_POLL_S: Final = 1.0
+
+
+def open_channel(request: SessionRequest) -> Connection:
+    """Open the connection to the parent; the workers of a loader do not inherit it."""
+    os.set_inheritable(request.channel, False)
+    return Connection(request.channel)
+
+
+def read_orders(channel: Connection, watch: Watch) -> Iterator[Any]:
+    """Yield what the parent asks for, until it is gone."""
+    while True:
+        watch.begin_rounds()
+        # The other side may take minutes to start.
+        if channel.poll(_POLL_S):
+            try:
+                yield channel.recv()
+            except EOFError:
+                return

@@ -1,0 +1,46 @@
+"""The job of a session that lints."""
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.host import this_host
+from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.jobs.progress import ProgressWriter
+from netpipe.jobs.request import progress_file
+from netpipe.jobs.targets import Factories
+from netpipe.linting.experiments.proofs import prove
+from netpipe.linting.experiments.trials import apply_trials, try_fixes
+from netpipe.linting.lint_request import LintRequest
+from netpipe.linting.linter import lint
+from netpipe.linting.reads import find_reads, measure_batch, measure_reads
+
+
+def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
+    """Lint the pipeline that a factory returns, and run the requested experiments.
+
+    Returns:
+        The `netpipe.lint/1` document, by its key.
+    """
+    loader = factories.loader
+    clock = MonotonicClock()
+    progress = ProgressWriter(progress_file(request), clock)
+    progress.enter_phase("building the pipeline")
+    with record_source_lines() as recording:
+        dataset = loader()
+    tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
+    trials: list[dict[str, Any]] = []
+    reads, silences = find_reads(loader, dataset), request.silences
+    if request.tries:
+        reads = measure_reads(dataset, clock) or reads
+    reads = reads._replace(measure_batch=partial(measure_batch, loader))
+    report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
+    if request.proves:
+        tell("testing on elements what the structure does not decide")
+        report = prove(loader, report, clock, request.budget_s)
+    if request.tries:
+        found = try_fixes(loader, report, this_host().cores, clock, request.budget_s, tell=tell)
+        report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
+    return {"lint": {**report.to_document(), "trials": trials}}

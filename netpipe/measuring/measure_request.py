@@ -1,0 +1,39 @@
+"""The request of a session that measures."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from netpipe.device.emulated_names import check_flops
+from netpipe.errors import MisuseError
+from netpipe.jobs.request import SessionRequest
+
+
+@dataclass(frozen=True)
+class MeasureRequest(SessionRequest):
+    """The settings of one measurement.
+
+    Attributes:
+        flops_per_step: FLOPs of a step on the host's batch; None: the step or XLA knows them.
+        mfu: The fraction of that peak that a step reaches.
+        trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
+        trace_name: What was traced, for the trace's file name.
+        stopping_rule: "budget" uses the whole budget; "clear" ends the rounds earlier, when the
+            measurement so far is clearly healthy.
+    """
+
+    kind: str = "measure"
+    flops_per_step: float | None = None
+    mfu: float = 0.4
+    trace: str = ""
+    trace_name: str = ""
+    stopping_rule: Literal["budget", "clear"] = "budget"
+
+    result_key = "measurement"
+
+    def __post_init__(self) -> None:
+        """Check the values that a user can set."""
+        super().__post_init__()
+        if self.flops_per_step is not None:
+            check_flops(self.flops_per_step)
+        if not 0 < self.mfu <= 1:
+            raise MisuseError(f"the MFU must be above 0, and at most 1; found {self.mfu:g}")
