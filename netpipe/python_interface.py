@@ -100,7 +100,7 @@ def measure(
     from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
     from netpipe.measuring.measure_request import MeasureRequest
     from netpipe.verdict.decision import judge
-    from netpipe.verdict.report import measurement_document
+    from netpipe.verdict.document import measurement_document
 
     _refuse_held_accelerator(accelerator)
     targets = _name_targets(loader=loader, step=step, loop=loop)

@@ -11,7 +11,7 @@ import pytest
 
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document
+from netpipe.verdict.document import measurement_document
 from netpipe.workload.preparation.prepare import prepare
 from tests.command import Netpipe, document
 from tests.measurements import CPU, make_measurement

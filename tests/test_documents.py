@@ -104,15 +104,6 @@ def test_the_readme_says_what_gpus_have() -> None:
     assert "No GPU has run netpipe yet" in text_of("docs/gpu.md")
 
 
-def test_every_command_is_documented() -> None:
-    """docs/commands.md has every command of the command line."""
-    assert isinstance(main, Group)
-    documented = set(
-        re.findall(r"^\| `netpipe ([\w-]+)", text_of("docs/commands.md"), re.MULTILINE)
-    )
-    assert documented == set(main.commands)
-
-
 def code_of(text: str) -> Iterator[str]:
     """Give the lines of a document's code blocks, and its code within sentences."""
     text = text.replace("\\\n", " ").replace("\\|", "|")

@@ -7,7 +7,7 @@ from netpipe.cli.console import notes, output
 from netpipe.errors import SessionError
 from netpipe.jobs import parent
 from netpipe.printable import make_loggable, make_printable
-from netpipe.verdict.report import new_table
+from netpipe.reporting.tables import new_table
 from tests.command import Netpipe
 
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\rd\x9be\u202ef\udcffg\0h"

@@ -22,8 +22,8 @@ from netpipe.cli.console import (
     run_child,
 )
 from netpipe.errors import InputError
+from netpipe.reporting.tables import new_table
 from netpipe.results.units import format_metric
-from netpipe.verdict.report import new_table
 
 if TYPE_CHECKING:
     from netpipe.gate.history import Entry
@@ -60,7 +60,7 @@ def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool
 @_baselines_option
 @json_option
 def doctor(baselines: Path, as_json: bool) -> None:
-    """Print what is here, what disturbs measurements, and what to do about that."""
+    """Print this machine's properties, what disturbs measurements, and the remedies."""
     from netpipe.device import detection, machine
     from netpipe.device.host import this_host
     from netpipe.gate.history import list_compared
@@ -96,7 +96,9 @@ def baseline() -> None:
     epilog="\b\nExample:\n  netpipe baseline record first perf",
 )
 @click.argument("name")
-@click.option("--sessions", type=int, default=10, show_default=True, help="Fresh processes.")
+@click.option(
+    "--sessions", type=int, default=10, show_default=True, help="Fresh processes to record."
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]...")
 def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
@@ -223,9 +225,10 @@ def _summarize(file: Path) -> dict[str, Any]:
 @click.argument("after", type=_file_type)
 @json_option
 def diff(before: Path, after: Path, as_json: bool) -> None:
-    """Put two baselines side by side: their figures, and what else differs."""
+    """Compare two baselines: their figures, hosts and versions."""
     from netpipe.gate.baseline import load
-    from netpipe.gate.baseline_changes import change_table, compare_baselines
+    from netpipe.gate.baseline_changes import compare_baselines
+    from netpipe.reporting.baseline_table import change_table
 
     found = compare_baselines(load(before), load(after))
     if as_json:
@@ -240,9 +243,9 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 @_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
-    help="How many of each device's latest stay; the oldest comparable one always does.",
+    help="Latest baselines to keep for each device, besides the oldest comparable one.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Remove them; without this flag they are only listed.")
+@click.option("--yes", is_flag=True, help="Remove them instead of listing them.")
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
     from netpipe.gate.baseline import load_all

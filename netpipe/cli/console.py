@@ -94,24 +94,26 @@ output = PrintableConsole(
 path_type = PathType(path_type=Path)
 place_type = PlaceType(path_type=Path)
 target_type = TargetType()
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 html_option = click.option(
     "--html", type=path_type, metavar="FILE",
-    help="Also write one HTML page that needs nothing else.",
+    help="Also write one self-contained HTML page.",
 )  # fmt: skip
 quiet_option = click.option(
-    "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
+    "--quiet", is_flag=True, help="Print only warnings and errors on standard error."
 )
 
 
 def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
     """Return an option for a number of seconds, whose parameter is the flag's name with `_s`."""
     name = f"{flag.removeprefix('--').replace('-', '_')}_s"
-    return click.option(flag, name, type=float, default=default, show_default=True, help=text)
+    return click.option(
+        flag, name, type=float, metavar="S", default=default, show_default=True, help=text
+    )
 
 
 batch_limit_option = seconds_option(
-    "--batch-limit", 10.0, "A loader that gives no batch for so many seconds hangs."
+    "--batch-limit", 10.0, "Seconds without a batch after which the loader counts as hanging."
 )
 
 

@@ -74,12 +74,11 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.option(
     "--scratch",
     type=path_type,
-    help="Where the work lies until it is done (default: beside a local output).",
+    help="Folder for unfinished work (default: beside a local output).",
 )
 @click.option(
     "--runner", type=click.Choice(["local", "ray"]), default="local", show_default=True,
-    help="Where the work is done: in processes here, or on a Ray cluster whose machines share the "
-    "sources and --scratch.",
+    help="Work in local processes, or on a Ray cluster that shares the sources and --scratch.",
 )  # fmt: skip
 @click.option(
     "--address", metavar="HOST:PORT",

@@ -61,7 +61,7 @@ def diagnose(
 
 
 def _print(found: "Diagnosis") -> None:
-    from netpipe.diagnosis.report import closing, tables
+    from netpipe.reporting.diagnosis_tables import closing, tables
 
     output.print(found.sentence, style="bold", soft_wrap=True)
     for table in tables(found):

@@ -18,9 +18,10 @@ from netpipe.cli.console import (
     print_json,
 )
 from netpipe.errors import InputError
+from netpipe.reporting.measurement_table import verdict_table
+from netpipe.verdict.document import parse_printed, subject_label
 from netpipe.verdict.hosts import HostsVerdict, judge_hosts
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import parse_printed, subject_label, verdict_table
 
 if TYPE_CHECKING:
     from netpipe.results.measurement import Measurement

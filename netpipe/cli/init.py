@@ -141,9 +141,9 @@ def _locate(folder: Path, target: Target) -> tuple[str, str, tuple[str, ...]]:
 
 @click.command(epilog="\b\nExample:\n  netpipe init")
 @click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
-@click.option("--loader", type=target_type, help="What makes the pipeline; by default it is found.")
-@click.option("--step", type=target_type, help="What makes the state and the step.")
-@click.option("--no-run", is_flag=True, help="Only write the files.")
+@click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
+@click.option("--step", type=target_type, help="Makes (state, step).")
+@click.option("--no-run", is_flag=True, help="Write the files without running them.")
 def init(folder: Path, loader: Target | None, step: Target | None, no_run: bool) -> None:
     """Write performance tests for the pipeline of the repository in FOLDER, and run them once."""
     from jinja2 import Environment, PackageLoader

@@ -32,11 +32,11 @@ from netpipe.whole_file import refuse_unwritable, write_whole
 @click.argument("target", type=target_type)
 @click.option(
     "--intent", type=click.Choice(INTENTS),
-    help="What to judge the pipeline for (default: what pyproject.toml says, or throughput).",
+    help="Purpose of the pipeline (default: the one in pyproject.toml, or throughput).",
 )  # fmt: skip
 @click.option(
     "--prove", "proves", is_flag=True,
-    help="Run the first elements with and without workers where the structure proves nothing.",
+    help="Run the first elements with and without workers where the structure is not a proof.",
 )  # fmt: skip
 @click.option(
     "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."

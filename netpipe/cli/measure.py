@@ -32,17 +32,12 @@ from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import decision
+from netpipe.verdict.document import measurement_document, subject_label
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import (
-    figure_lines,
-    measurement_document,
-    subject_label,
-    trace_line,
-    verdict_table,
-)
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
@@ -58,11 +53,11 @@ _TARGET_OPTIONS: Final = (
     click.option("--step", type=target_type, metavar="TARGET", help="Makes (state, step)."),
     click.option(
         "--loop", type=target_type, metavar="TARGET",
-        help="Your training loop(batches, state, step).",
+        help="A training loop(batches, state, step).",
     ),
     click.option(
         "--maxtext", type=path_type, metavar="CONFIG.yml",
-        help="The loader and the step of MaxText, whose configuration KEY=VALUE changes.",
+        help="Loader and step of a MaxText configuration, which KEY=VALUE changes.",
     ),
     click.option(
         "--accelerator", default="auto", show_default=True,
@@ -70,15 +65,15 @@ _TARGET_OPTIONS: Final = (
     ),
     click.option(
         "--storage", metavar="NAME", callback=_check_storage,
-        help="Place the loader in a storage, as object-store or object-store,latency=50ms.",
+        help="Read through a stand-in for a storage: object-store or object-store,latency=50ms.",
     ),
     click.option(
         "--flops-per-step", type=float,
-        help="FLOPs of a step, for its MFU and for an emulated:h100.",
+        help="FLOPs of a step, for its MFU and for accelerators such as emulated:h100.",
     ),
     click.option(
         "--mfu", type=float, default=0.4, show_default=True,
-        help="The part of its peak that an emulated:h100 reaches.",
+        help="Assumed MFU of accelerators such as emulated:h100.",
     ),
 )  # fmt: skip
 _LIMIT_OPTIONS: Final = (
@@ -89,7 +84,7 @@ _LIMIT_OPTIONS: Final = (
     html_option,
     click.option(
         "--trace", type=path_type, metavar="DIR",
-        help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+        help="Keep a profiler's trace of some real steps for ui.perfetto.dev.",
     ),
     quiet_option,
     json_option,

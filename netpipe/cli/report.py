@@ -13,7 +13,9 @@ from netpipe.whole_file import refuse_unwritable, write_whole
     "  netpipe lint perf/conftest.py:batches --json | netpipe report /dev/stdin --html lint.html"
 )
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
-@click.option("--html", "path", type=path_type, required=True, metavar="FILE", help="The page.")
+@click.option(
+    "--html", "path", type=path_type, required=True, metavar="FILE", help="File to write."
+)
 def report(results: tuple[Path, ...], path: Path) -> None:
     """Make one self-contained HTML page from results.
 

@@ -16,7 +16,7 @@ from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.jobs.targets import Target
-    from netpipe.throughput.report import Throughput
+    from netpipe.throughput.document import Throughput
     from netpipe.throughput.sessions import Subject
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--data", type=path_type, metavar="DIR",
-    help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
+    help="Prepared data (default: NETPIPE_DATA, or the embedded data set, generated "
     "once into your cache folder).",
 )  # fmt: skip
 @click.option(
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--workers", metavar="N,..",
-    help="Worker processes, 0 for none; several values are compared. auto: the smallest number "
-    "that loads as fast as any, found by short trials.",
+    help="Worker processes, 0 for none; several values are compared. auto finds the "
+    "smallest number that loads as fast as any, by short trials.",
 )  # fmt: skip
 @click.option(
     "--memory-budget", metavar="BYTES",
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds", type=click.FloatRange(0, inf, min_open=True, max_open=True), default=4.0,
     show_default=True,
-    help="Seconds of steady state that each run measures.",
+    help="Seconds of steady state in each run.",
 )  # fmt: skip
 @click.option(
     "--against", type=target_type, metavar="TARGET",
-    help="Another loader to compare with: both run at the same time, and take turns.",
+    help="Another loader to compare with; both run at the same time and take turns.",
 )  # fmt: skip
 @click.option(
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
@@ -220,7 +220,7 @@ def _try_workers(
 def _measure(
     selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
 ) -> "Throughput":
-    from netpipe.throughput.report import Against, Throughput
+    from netpipe.throughput.document import Against, Throughput
     from netpipe.throughput.sessions import (
         Subject,
         Target,
@@ -256,7 +256,8 @@ def _measure(
 def _print(measured: "Throughput", as_json: bool) -> None:
     from netpipe.device.detection import find_device, installed_versions
     from netpipe.device.host import this_host
-    from netpipe.throughput.report import remarks, throughput_document, throughput_table
+    from netpipe.reporting.throughput_table import remarks, throughput_table
+    from netpipe.throughput.document import throughput_document
 
     if as_json:
         print_json(throughput_document(measured, find_device(), this_host(), installed_versions()))

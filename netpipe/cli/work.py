@@ -25,7 +25,7 @@ from netpipe.cli.console import (
 from netpipe.cli.progress_display import show_progress
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.jobs.targets import Target, name_targets
-from netpipe.verdict.report import new_table
+from netpipe.reporting.tables import new_table
 
 if TYPE_CHECKING:
     from netpipe.jobs.progress import OnProgress
@@ -138,14 +138,14 @@ def _print_profile(profile: "WorkProfile") -> None:
 @click.argument("target", type=target_type)
 @click.option(
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,
-    help="Batches to compare, or all of a loader that ends before.",
+    help="Batches to compare, or fewer if the loader ends before.",
 )  # fmt: skip
 @batch_limit_option
 @start_limit_option("Seconds until its first batch must be there.")
 @quiet_option
 @json_option
 def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
-    """Check that a loader goes on from its states as if nothing had interrupted it.
+    """Check that a loader continues exactly from its saved states.
 
     Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
     they do without interruption too. TARGET is package.module:name or path/to/file.py:name, a

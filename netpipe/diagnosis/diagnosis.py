@@ -12,7 +12,7 @@ from netpipe.results.measurement import Host, Interval, Measurement, converter
 from netpipe.results.start_up import StartUp
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document
+from netpipe.verdict.document import measurement_document
 
 SCHEMA: Final = "netpipe.diagnosis/1"
 

@@ -8,15 +8,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, Literal
 
-from rich.table import Table
-
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
 from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import format_metric
-from netpipe.verdict.report import new_table
 
 FIGURES: Final = (
     "load_s_per_batch", "load_cpu_ratio", "step_s", "train_s_per_step", "accelerator_utilisation",
@@ -165,13 +161,3 @@ def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
     """Read a file; without one, the baseline that its device is compared with."""
     latest = load_latest(folder)  # Also refuses two files with one number.
     return latest if path is None else load(path)
-
-
-def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
-    """Return one row for each figure of two baselines."""
-    table = new_table(title, "figure", "before", "after", "after / before", no_wrap=True)
-    for name, change in difference.figures.items():
-        ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
-        before, after = format_metric(name, change.before), format_metric(name, change.after)
-        table.add_row(name, before, after, ratio)
-    return table

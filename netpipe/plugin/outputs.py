@@ -31,7 +31,7 @@ from netpipe.plugin.summary import add_step_summary
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document
+from netpipe.verdict.document import measurement_document
 from netpipe.whole_file import write_whole
 
 

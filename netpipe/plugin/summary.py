@@ -10,7 +10,7 @@ from rich.table import Table
 
 from netpipe.errors import InputError
 from netpipe.gate.acceptance import Acceptance
-from netpipe.gate.baseline_changes import FileChange, change_table
+from netpipe.gate.baseline_changes import FileChange
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.linting.rules import UNUSED_SILENCE
@@ -19,10 +19,13 @@ from netpipe.plugin.gate_results import WORK, GateResult
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.run import Run
 from netpipe.printable import make_printable
+from netpipe.reporting.baseline_table import change_table
+from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
+from netpipe.reporting.tables import new_table
 from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.report import figure_lines, new_table, subject_label, trace_line, verdict_table
 
 _WIDTH: Final = 118
 _NOTHING_COMPARED: Final = (

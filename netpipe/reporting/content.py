@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from netpipe.verdict.tables import Table
-from netpipe.verdict.tones import Tone
+from netpipe.reporting.tables import Table
+from netpipe.reporting.tones import Tone
 
 
 @dataclass(frozen=True)

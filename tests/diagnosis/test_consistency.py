@@ -13,10 +13,10 @@ from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.reporting.diagnosis_tables import closing
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 from tests.diagnosis import loaders

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import conclusions, diagnose
-from netpipe.diagnosis.report import summarize
+from netpipe.diagnosis.summary import summarize
 from netpipe.diagnosis.what_if import list_changes, model_loader
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
@@ -18,7 +18,7 @@ from netpipe.reporting.rendering import read_document
 from netpipe.results.measurement import Interval
 from netpipe.results.work_profile import parse_work_profile
 from netpipe.resuming import checking
-from netpipe.verdict.report import parse_printed
+from netpipe.verdict.document import parse_printed
 from netpipe.work_counts import counting
 from tests.diagnosis import examples
 from tests.diagnosis.examples import block, in_rounds, stage_time, turns

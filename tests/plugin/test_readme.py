@@ -12,7 +12,7 @@ from netpipe.gate.baseline import load
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.summary import comparison_tables
-from netpipe.verdict.report import verdict_table
+from netpipe.reporting.measurement_table import verdict_table
 from tests.root_process import ROOT
 
 # Recorded by `pytest perf_tests/test_loading.py perf_tests/test_training.py --netpipe-record readme

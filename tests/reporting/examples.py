@@ -22,7 +22,7 @@ from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from netpipe.results.measurement import BlockingLine, Finding, Interval, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document
+from netpipe.verdict.document import measurement_document
 from tests.measurements import CPU, EMULATED, HOST, make_measurement, spread
 from tests.work_profiles import PROFILE, make_profile
 

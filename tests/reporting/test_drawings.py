@@ -16,10 +16,10 @@ from netpipe.reporting.plots.rows import (
 )
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.reporting.rendering import inline_svg
+from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_amount
-from netpipe.verdict.tones import Tone
 from tests.reporting import examples
 from tests.reporting.examples import HOSTILE, findings, near
 from tests.reporting.parsed import parsed

@@ -8,9 +8,9 @@ from netpipe.reporting.formatting import (
     format_size,
     strip_modules,
 )
+from netpipe.reporting.tables import format_ratio
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_bounds
-from netpipe.verdict.tables import format_ratio
 
 
 @pytest.mark.parametrize(

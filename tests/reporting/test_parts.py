@@ -8,8 +8,8 @@ import pytest
 from netpipe.reporting.content import Card, Drawing, Fact, Facts, Notes, Part
 from netpipe.reporting.parts import build_parts
 from netpipe.reporting.rendering import replace_unprintable
-from netpipe.verdict.tables import Table
-from netpipe.verdict.tones import Tone
+from netpipe.reporting.tables import Table
+from netpipe.reporting.tones import Tone
 from tests.measurements import CPU, EMULATED
 from tests.reporting import examples
 from tests.reporting.examples import (

@@ -31,7 +31,7 @@ from netpipe.results.start_up import StartUp
 from netpipe.results.statistics import median_interval
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document
+from netpipe.verdict.document import measurement_document
 from netpipe.worktrees import Commit
 from tests.jobs.session_targets import failing_loader, no_loader, tiny_loader
 from tests.measurements import CPU, EMULATED, make_measurement

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import netpipe
+from netpipe.reporting.tones import BY_VERDICT
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.tones import BY_VERDICT
 
 DOCS = Path(__file__).parents[2] / "docs"
 KINDS = {kind.value for kind in VerdictKind}

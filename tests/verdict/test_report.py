@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console
 
 from netpipe.cli.measure import print_verdicts
+from netpipe.reporting.measurement_table import sizing_line, verdict_table
 from netpipe.results.measurement import Finding, Rounds
 from netpipe.results.statistics import median_interval
 from netpipe.verdict.decision import judge
-from netpipe.verdict.report import measurement_document, sizing_line, verdict_table
+from netpipe.verdict.document import measurement_document
 from tests.measurements import CPU, EMULATED, make_measurement, spread
 
 

@@ -14,7 +14,8 @@ from netpipe.diagnosis.diagnosis import (
     Verification,
     findings_from,
 )
-from netpipe.diagnosis.report import (
+from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
+from netpipe.reporting.diagnosis_tables import (
     INTERVENTIONS,
     build_intervention_table,
     build_need_table,
@@ -23,7 +24,6 @@ from netpipe.diagnosis.report import (
     build_stage_table,
     build_start_up_table,
 )
-from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.formatting import capitalize, strip_modules
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import (
@@ -40,11 +40,11 @@ from netpipe.reporting.plots.rows import (
     draw_stage_bars,
     rate_factor,
 )
+from netpipe.reporting.tables import Table, format_ratio
+from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import describe_interval, format_seconds
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.verdict.tables import Table, format_ratio
-from netpipe.verdict.tones import Tone
 
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 

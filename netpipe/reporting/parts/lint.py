@@ -8,8 +8,8 @@ from netpipe.linting.rules.finding import LintFinding, sort_by_severity
 from netpipe.reporting.content import Card, Drawing, Headline, Note, Notes, Part
 from netpipe.reporting.picture.drawing import draw_svg
 from netpipe.reporting.picture.visible_graph import WORDS, count_findings
-from netpipe.verdict.tables import Cell, Table
-from netpipe.verdict.tones import BY_SEVERITY, Tone
+from netpipe.reporting.tables import Cell, Table
+from netpipe.reporting.tones import BY_SEVERITY, Tone
 
 
 def build_lint_part(document: Mapping[str, Any]) -> Part:

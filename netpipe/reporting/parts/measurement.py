@@ -5,9 +5,12 @@ from typing import Any, Final
 
 from netpipe.reporting.content import Card, Drawing, Fact, Facts, Headline, Note, Notes, Part
 from netpipe.reporting.formatting import capitalize, format_size
+from netpipe.reporting.measurement_table import describe_rates
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.reporting.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
+from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
+from netpipe.reporting.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.measurement import BlockingLine, Interval, Measurement, converter
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import (
@@ -17,10 +20,8 @@ from netpipe.results.units import (
     format_percent,
     format_seconds,
 )
+from netpipe.verdict.document import parse_printed, subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
-from netpipe.verdict.report import describe_rates, parse_printed, subject_label
-from netpipe.verdict.tables import Cell, Figure, Table, format_ratio
-from netpipe.verdict.tones import BY_VERDICT, Tone, pick_worst
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),

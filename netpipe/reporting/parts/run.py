@@ -7,9 +7,9 @@ from netpipe.reporting.content import Card, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part
 from netpipe.reporting.plots.rows import draw_sparkline
+from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
+from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.results.units import format_metric
-from netpipe.verdict.tables import Cell, Figure, Table, format_ratio
-from netpipe.verdict.tones import BY_OUTCOME, Tone, pick_worst
 
 Comparison = Mapping[str, Any]
 

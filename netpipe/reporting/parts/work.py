@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netpipe.reporting.content import Card, Headline, Note, Notes, Part
+from netpipe.reporting.tables import Cell, Figure, Table
+from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.results.work_profile import KINDS, parse_work_profile
-from netpipe.verdict.tables import Cell, Figure, Table
-from netpipe.verdict.tones import BY_OUTCOME, Tone, pick_worst
 
 
 def build_work_part(document: Mapping[str, Any]) -> Part:

@@ -22,10 +22,10 @@ from netpipe.reporting.plots.canvas import (
     label_values,
     write_text,
 )
+from netpipe.reporting.tables import format_ratio
+from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
-from netpipe.verdict.tables import format_ratio
-from netpipe.verdict.tones import Tone
 
 _MAX_LABEL_COLUMNS: Final = 34
 _MAX_STAGE_COLUMNS: Final = 26

@@ -8,8 +8,8 @@ import cattrs
 from rich.table import Table
 
 from netpipe.errors import InputError
+from netpipe.reporting.tables import new_table
 from netpipe.results.units import format_percent
-from netpipe.verdict.report import new_table
 from perf_tests.studies.faults.matrix import (
     MAX_INCONCLUSIVE_FRACTION,
     MIN_NAMED_FRACTION,

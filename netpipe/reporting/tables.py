@@ -4,13 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich import box
 from rich import table as terminal
 from rich.console import JustifyMethod
 
+from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import describe_interval, format_number, format_seconds
-from netpipe.verdict.report import new_table
-from netpipe.verdict.tones import Tone
+
+
+def new_table(title: str, *headings: str, no_wrap: bool = False) -> terminal.Table:
+    """Return a table without rows, of the look that all tables of netpipe share."""
+    columns = [terminal.Column(heading, no_wrap=no_wrap) for heading in headings]
+    return terminal.Table(
+        *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
-"""Measurements for people and for programs: tables and JSON documents."""
+"""The table of measurements, and the lines below it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from rich import box
-from rich.table import Column, Table
+from rich.table import Table
 
-from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.reporting.tables import new_table
+from netpipe.results.measurement import Measurement
 from netpipe.results.units import (
     describe_interval,
     format_amount,
@@ -15,48 +13,10 @@ from netpipe.results.units import (
     format_percent,
     format_seconds,
 )
-from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.decision import judge
+from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
-
-
-def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:
-    """Return the `netpipe.measurement/1` document of a measurement and its verdict."""
-    document = measurement.to_document()
-    document["device"]["emulated"] = measurement.device.emulated
-    is_decided = verdict.kind != VerdictKind.INCONCLUSIVE
-    return {
-        **document,
-        "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
-        "findings": [asdict(remark) for remark in find_remarks(measurement, verdict)],
-        "workers_needed": workers_needed(measurement) if is_decided else None,
-        "cores_needed": cores_needed(measurement) if is_decided else None,
-    }
-
-
-def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
-    """Return the measurement of a printed document; raise an InputError if it is invalid."""
-    known = [field.name for field in fields(Measurement) if field.name in document]
-    values = {name: document[name] for name in ("schema", *known) if name in document}
-    if "device" in values:
-        device = {name: value for name, value in values["device"].items() if name != "emulated"}
-        values["device"] = device
-    return parse_measurement(values, where)
-
-
-def new_table(title: str, *headings: str, no_wrap: bool = False) -> Table:
-    """Return a table without rows, of the look that all tables of netpipe share."""
-    columns = [Column(heading, no_wrap=no_wrap) for heading in headings]
-    return Table(
-        *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-    )
-
-
-def subject_label(measurement: Measurement) -> str:
-    """Return the device and the storage, marked where times are derived and not measured."""
-    device, storage = measurement.device, measurement.storage
-    in_storage = f" in {storage}" if storage else ""
-    return f"{device.key}{in_storage}{' (derived)' * (device.emulated or bool(storage))}"
 
 
 def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()) -> Table:

@@ -1,14 +1,13 @@
-"""The table and the document that `netpipe throughput` prints."""
+"""The table of loaders' speeds, and the lines below it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Host, Interval, converter
+from netpipe.reporting.tables import new_table
+from netpipe.results.measurement import Interval
 from netpipe.results.units import (
     format_amount,
     format_megabytes,
@@ -17,98 +16,16 @@ from netpipe.results.units import (
     format_seconds,
     scale_of,
 )
+from netpipe.throughput.document import Throughput
 from netpipe.throughput.figures import (
-    FIGURES,
     Tally,
     over_rounds,
     ratio,
     speed_figure,
 )
-from netpipe.throughput.sessions import Subject
-from netpipe.throughput.worker_choice import Candidate, WorkerChoice
-from netpipe.verdict.report import new_table
 
 _OTHER: Final = "other"
 _MARK: Final = " *"
-
-
-@dataclass(frozen=True)
-class Against:
-    """Another loader, and its runs beside each combination."""
-
-    target: str
-    runs: Sequence[Sequence[Tally]]
-
-    @property
-    def all_runs(self) -> list[Tally]:
-        """Its runs beside all combinations."""
-        return [run for runs in self.runs for run in runs]
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """The result of one call: the runs of each combination, and how workers were chosen, if so."""
-
-    data: Path | None
-    seconds: float
-    combinations: Sequence[Subject]
-    runs: Sequence[Sequence[Tally]]
-    against: Against | None = None
-    choice: WorkerChoice | None = None
-
-    @property
-    def best(self) -> int:
-        """The index of the fastest combination."""
-        medians = [over_rounds(speed_figure(runs), runs).median for runs in self.runs]
-        return medians.index(max(medians))
-
-
-def throughput_document(
-    found: Throughput, device: Device, host: Host, versions: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the `netpipe.throughput/1` document."""
-    against, choice = found.against, found.choice
-    rows = zip(found.combinations, found.runs, strict=True)
-    document: dict[str, Any] = converter().unstructure(
-        {
-            "schema": "netpipe.throughput/1",
-            "device": {**vars(device), "emulated": device.emulated},
-            "host": host,
-            "versions": dict(versions),
-            "data": found.data and str(found.data),
-            "seconds": found.seconds,
-            "rounds": len(found.runs[0]),
-            "combinations": [
-                {
-                    **combination.settings,
-                    "best": index == found.best,
-                    **_figures(runs),
-                    "ratios": against
-                    and {name: ratio(name, runs, against.runs[index]) for name in FIGURES},
-                }
-                for index, (combination, runs) in enumerate(rows)
-            ],
-            "against": against and {"target": against.target, **_figures(against.all_runs)},
-            "choice": choice
-            and {**vars(choice), "candidates": [*map(_candidate, choice.candidates)]},
-        }
-    )
-    return document
-
-
-def _candidate(candidate: Candidate) -> dict[str, Any]:
-    runs, fields = candidate.runs, dict(vars(candidate))
-    return {
-        "fate": fields.pop("status"),
-        **fields,
-        "tokens_per_s": over_rounds("tokens_per_s", runs) if runs else None,
-        "peak_pss_bytes": candidate.peak_pss_bytes if runs else None,
-    }
-
-
-def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
-    figures = {name: over_rounds(name, runs) for name in FIGURES}
-    return {**figures, "counted_by": runs[0].counted_by, "runs": runs}
 
 
 def throughput_table(found: Throughput) -> Table:

@@ -10,16 +10,11 @@ from rich.console import Console
 
 import netpipe
 from netpipe.measuring.training.token_counts import BY_ELEMENTS
+from netpipe.reporting.throughput_table import remarks, throughput_table
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
+from netpipe.throughput.document import Against, Throughput, throughput_document
 from netpipe.throughput.figures import FIGURES
-from netpipe.throughput.report import (
-    Against,
-    Throughput,
-    remarks,
-    throughput_document,
-    throughput_table,
-)
 from netpipe.throughput.sessions import Target
 from netpipe.throughput.worker_choice import Candidate, choose
 from netpipe.workload.combinations import combinations
