@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import click
 
@@ -30,6 +30,7 @@ from netpipe.cli.console import (
 from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.measuring.request import MeasureRequest
+from netpipe.results.fields import Must
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import clear, decision
@@ -139,6 +140,17 @@ def build_requests(
     refuse_unwritable(html, "--html")
     folder = str(writable_folder(trace, "--trace")) if trace else ""
     return [MeasureRequest(accelerator=name, trace=folder, **settings) for name in accelerators]
+
+
+class Measurements(TypedDict):
+    """What `netpipe measure --json` prints for several accelerators.
+
+    Attributes:
+        measurements: One for each accelerator, in the order asked for, with its verdict.
+    """
+
+    schema: Literal["netpipe.measurements/1"]
+    measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 
 @click.command(

@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import click
 
@@ -92,6 +92,38 @@ def _compare(
     return now, compare_work(now, then)
 
 
+class ComparedWork(TypedDict):
+    """A kind of work against the other version.
+
+    Attributes:
+        now: Per batch.
+        worse_ratio: By what factor there is more; null where there was nothing, or it cannot be
+            compared.
+        reason: The figures, and what causes a regression, the most important first.
+    """
+
+    kind: str
+    outcome: Literal["PASS", "REGRESSED", "IMPROVED", "NOT_COMPARED"]
+    now: float
+    then: float | None
+    worse_ratio: float | None
+    reason: str
+
+
+class PrintedWork(TypedDict, total=False):
+    """What `netpipe work --json` prints beside a profile.
+
+    Attributes:
+        loader: The target.
+        against: The other version as the user named it; null without one.
+        comparisons: Each kind of work against the other version.
+    """
+
+    loader: str
+    against: str | None
+    comparisons: list[ComparedWork]
+
+
 def _document(comparison: Comparison) -> dict[str, Any]:
     return {
         "kind": comparison.metric,
@@ -152,7 +184,7 @@ def resume(target: str, quiet: bool, as_json: bool, **settings: Any) -> None:
     with show_progress("resuming", quiet=quiet) as progress:
         report = check_resume(command, ResumeRequest(**settings), progress)
     if as_json:
-        print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": target})
+        print_json(replace(report, loader=target).to_document())
     else:
         output.print(str(report), soft_wrap=True)
     sys.exit(INCONCLUSIVE if report.undecided else FAILED if report.differs else FINE)

@@ -1,15 +1,26 @@
-"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON.
-
-`netpipe/schemas/diagnosis.1.json` describes their fields.
-"""
+"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from netpipe.linting.linter import LintReport
 from netpipe.results.documents import check_document
-from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.start_up import StartUp
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Document,
+    Inlined,
+    Interval,
+    MayBeAbsent,
+    Must,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+    converter,
+)
+from netpipe.results.measurement import Host, Measurement
+from netpipe.results.start_up import JsonStartUp, StartUp
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -40,31 +51,63 @@ NO_CAUSES: Final = ("none", "unknown")
 _COULD_NOT_BE_TRIED: Final = " could not be tried: "
 
 
+Bounded = Annotated[
+    Interval,
+    Must(additionalProperties=False, properties={"median": {"minimum": 0}, "n": {"minimum": 0}}),
+]
+
+
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a loader, measured in the single-thread run."""
+    """One stage of a loader, measured in the single-thread run.
 
-    name: str
+    Attributes:
+        name: As lint names the node; the functions of a loader that is not Grain's, the outermost
+            first.
+        node: Its id in the graph of lint; None where there is none.
+        function: The user's function in it.
+        made_at: file:line; empty where not known.
+        section: Where it runs in the unmodified loader.
+        s_per_batch: Wall seconds, without those of the stages that it reads from; so is
+            cpu_s_per_batch.
+        fraction: Its share of the single-thread time; near 1: it takes almost all of it.
+        by: How it was measured: timing of every call, or sampling of stacks.
+        without_s_per_batch: The single-thread time when the stage returns its earlier results; None
+            if not measured.
+    """
+
+    name: Text
     node: int | None
     function: str
     made_at: str
-    section: str
-    s_per_batch: float
-    cpu_s_per_batch: float
-    fraction: float
-    by: str
-    without_s_per_batch: Interval | None = None
+    section: Annotated[str, Literal["workers", "threads", "trainer"]]
+    s_per_batch: Amount
+    cpu_s_per_batch: Amount
+    fraction: Amount
+    by: Annotated[str, Literal["timing", "sampling"]]
+    without_s_per_batch: Bounded | None = None
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change of the loader, measured in turns with the unchanged loader."""
+    """One change of the loader, measured in turns with the unchanged loader.
 
-    name: str
-    what: str
-    before_s_per_batch: Interval | None
-    after_s_per_batch: Interval | None
-    speedup: Interval | None
+    Attributes:
+        speedup: The rate of batches with the change over the rate without; above 1: it helps. None
+            where it was not made.
+    """
+
+    name: Annotated[
+        str,
+        Literal[
+            *("cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload"),
+            "half-the-cores",
+        ],
+    ]
+    what: Text
+    before_s_per_batch: Bounded | None
+    after_s_per_batch: Bounded | None
+    speedup: Bounded | None
     says: str
 
     @property
@@ -86,14 +129,19 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the loader: a stage, if any, and one of `RESOURCES`.
+    """What limits the loader.
 
-    `fraction` is the share of the loading time, and `why` has the figures that say so.
+    Attributes:
+        stage: Its name; None where no stage limits.
+        resource: gil: it computes with Python's lock held. waiting: it neither computes nor reads
+            from a local disk.
+        fraction: Share of the loading time.
+        why: The figures that say so.
     """
 
     stage: str | None
-    resource: str
-    fraction: float
+    resource: Annotated[str, Literal[*RESOURCES]]
+    fraction: Amount
     why: str
 
 
@@ -104,36 +152,47 @@ class Prediction:
     The change is in words that can follow "with": "3 workers".
     """
 
-    change: str
-    kind: str
-    load_s_per_batch: Interval
-    headroom: Interval | None = None
+    change: Text
+    kind: Annotated[
+        str,
+        Literal[
+            *("no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"),
+            *("faster-stage", "smaller-batch", "narrower-dtype", "no-transfer"),
+        ],
+    ]
+    load_s_per_batch: Bounded
+    headroom: Bounded | None = None
 
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need from this host; its step time is derived from its peak."""
+    """What an accelerator would need from this host; its step time is derived from its peak.
 
-    accelerator: str
-    step_s: float
-    batches_per_s: float
-    workers: int
-    cores: float
-    headroom: float
+    Attributes:
+        headroom: With the loader as it is.
+    """
+
+    accelerator: Text
+    step_s: PositiveAmount
+    batches_per_s: PositiveAmount
+    workers: PositiveCount
+    cores: Amount
+    headroom: Amount
 
 
 @dataclass(frozen=True)
 class Verification:
     """A prediction and the measurement of the same change in the same run.
 
-    The error is predicted / measured - 1.
+    Attributes:
+        error_fraction: Predicted over measured, less 1.
     """
 
-    change: str
+    change: Text
     kind: str
-    predicted_s_per_batch: Interval
-    measured_s_per_batch: Interval
-    before_s_per_batch: Interval
+    predicted_s_per_batch: Bounded
+    measured_s_per_batch: Bounded
+    before_s_per_batch: Bounded
     error_fraction: float
     says: str
 
@@ -142,9 +201,9 @@ class Verification:
 class ReadsInFlight:
     """What reads take while so many are in flight, in this process alone."""
 
-    in_flight: int
-    s_per_read: float
-    reads_per_s: float
+    in_flight: PositiveCount
+    s_per_read: Amount
+    reads_per_s: Amount
 
 
 @dataclass(frozen=True)
@@ -158,10 +217,10 @@ class Reads:
         limit: The resource that limits the most reads in flight; "" if that is not clear.
     """
 
-    in_flight: int
+    in_flight: PositiveCount
     levels: tuple[ReadsInFlight, ...]
-    bytes_per_read: float | None
-    limit: str
+    bytes_per_read: Amount | None
+    limit: Annotated[str, Literal["read-latency", "read-bandwidth", "read-throttling", ""]]
 
 
 @dataclass(frozen=True)
@@ -177,26 +236,47 @@ class Untried:
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of a session about a loader."""
+    """All findings of a session about a loader.
 
-    load_s_per_batch: Interval
-    load_cpu_s_per_batch: Interval
-    lane: str
-    lane_s_per_batch: Interval
-    lane_cpu_s_per_batch: Interval
-    workers: int
-    threads: int
+    Attributes:
+        load_s_per_batch: Wall seconds of a batch of the unmodified loader, pulled flat out.
+        load_cpu_s_per_batch: CPU seconds of it, all processes.
+        lane: How the single-thread run was made: rebuilt, without workers and threads, or as-it-is,
+            the unmodified loader.
+        lane_s_per_batch: Wall seconds of a batch of the single-thread run.
+        lane_cpu_s_per_batch: CPU seconds of it.
+        workers: Worker processes of the loader.
+        threads: Reader threads of each of its processes.
+        stages: What each stage takes in the single-thread run, the slowest first.
+        interventions: Changes of the loader, those with the clearest effect first.
+        what_if: Predictions.
+        verified: The prediction that was tried in the same run; None where none could be.
+        unverified: Why no prediction was tried; empty if one was.
+        elapsed_s: What the diagnosis took, without the measurement.
+        remarks: The parts that were left out, and why.
+        reads: None if reads do not wait, or were not measured.
+        storage: The stand-ins that the loader read from, whose times are derived; empty for none.
+        start_up: Seconds of each part of the first start and of the import.
+    """
+
+    load_s_per_batch: Bounded
+    load_cpu_s_per_batch: Bounded
+    lane: Annotated[str, Literal["rebuilt", "as-it-is"]]
+    lane_s_per_batch: Bounded
+    lane_cpu_s_per_batch: Bounded
+    workers: Count
+    threads: Count
     stages: tuple[Stage, ...]
     bottleneck: Bottleneck
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]
     verified: Verification | None
     unverified: str
-    elapsed_s: float
-    remarks: tuple[str, ...] = ()
-    reads: Reads | None = None
-    storage: str = ""
-    start_up: StartUp | None = None
+    elapsed_s: Amount
+    remarks: MayBeAbsent[tuple[Text, ...]] = ()
+    reads: MayBeAbsent[Reads | None] = None
+    storage: MayBeAbsent[str] = ""
+    start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
 
     @property
     def why_untried(self) -> str:
@@ -216,14 +296,23 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """A loader's findings, and what each accelerator needs from the host."""
+class Diagnosis(Document):
+    """What `netpipe diagnose --json` prints.
 
-    sentence: str
-    findings: Findings
+    Attributes:
+        sentence: What a person reads first.
+        needs: What each accelerator with a known peak would need; empty where the FLOPs of a step
+            are not known.
+        measurement: The loader with its step; None without one.
+    """
+
+    SCHEMA = SCHEMA
+
+    sentence: Text
+    findings: Inlined[Findings]
     needs: tuple[Need, ...]
     measurement: Measurement | None
-    lint: Mapping[str, Any]
+    lint: Annotated[Mapping[str, Any], LintReport]
     host: Host
     versions: Mapping[str, str]
 

@@ -10,18 +10,61 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
 from netpipe.results import documents
+from netpipe.results.fields import Count, Must, Text
 from netpipe.results.measurement import Host, Measurement, parse_measurement
 from netpipe.text_files import quote, read_json, shorten
 
 SCHEMA: Final = "netpipe.baseline/1"
 RECORD_AGAIN: Final = "Record it again"
 """What the user can do about a damaged baseline."""
+
+
+class CommitInfo(TypedDict, total=False):
+    """What was measured; without an id where there is no repository.
+
+    Attributes:
+        id: The commit.
+    """
+
+    id: str | None
+
+
+class OwnPart(TypedDict):
+    """What pytest-benchmark's document has no place for.
+
+    Attributes:
+        sessions: Every session once.
+        benchmarks: By the benchmark's full name: the places of its sessions in `sessions`, from 0.
+            Empty for one that earlier baselines hold and that had no test any more.
+        digest: SHA-256 of the file's content without this field, its keys sorted: a baseline is
+            recorded, not edited.
+    """
+
+    schema: Literal["netpipe.baseline/1"]
+    sessions: Annotated[list[Measurement], Must(minItems=1)]
+    benchmarks: Mapping[str, list[Count]]
+    digest: Annotated[str, Must(pattern="^[0-9a-f]{64}$")]
+
+
+class BaselineDocument(TypedDict):
+    """A baseline: pytest-benchmark's own document, and netpipe's part of it.
+
+    Attributes:
+        datetime: When it was recorded, as ISO 8601.
+        benchmarks: pytest-benchmark's; `stats.data` holds one median for each session.
+    """
+
+    datetime: Text
+    commit_info: CommitInfo
+    benchmarks: list[Annotated[dict[str, object], Must(required=["fullname", "stats"])]]
+    netpipe: OwnPart
+
 
 # No page is drawn from a baseline.
 _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")

@@ -6,12 +6,13 @@ from datetime import date
 from itertools import combinations
 from pathlib import Path
 from sys import float_info
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.fields import Must
 from netpipe.results.work_profile import KINDS
 from netpipe.text_files import quote, read_toml, shorten
 
@@ -23,11 +24,17 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while."""
+    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while.
+
+    Attributes:
+        bound: The largest `worse_ratio` that it covers.
+        expires: Its last day, as 2026-12-31.
+        device: A key or family; empty for all.
+    """
 
     benchmark: str
     metric: str
-    bound: float
+    bound: Annotated[float, Must(exclusiveMinimum=1)]
     reason: str
     expires: date
     device: str = ""

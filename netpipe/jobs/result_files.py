@@ -3,10 +3,12 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
 from netpipe.jobs.request import SessionRequest
+from netpipe.results.fields import Must, Text
+from netpipe.results.measurement import Measurement
 from netpipe.whole_file import write_whole
 
 SCHEMA: Final = "netpipe.session/1"
@@ -16,6 +18,34 @@ _ERRORS: Final = {
     "missing": NoSuchTestError,
     "failed": SessionError,
 }
+
+
+class ReportedError(TypedDict):
+    """Why a session failed.
+
+    Attributes:
+        kind: misuse: what was handed over is not what it must be. hang: no batch came. missing:
+            there is no such test. failed: the user's code raised.
+    """
+
+    kind: Literal["misuse", "hang", "missing", "failed"]
+    message: Text
+
+
+class SessionDocument(TypedDict):
+    """What a session's process writes for the one that started it: a result or an error."""
+
+    schema: Literal["netpipe.session/1"]
+    measurement: NotRequired[Measurement]
+    lint: NotRequired[Annotated[dict[str, Any], Must(ref="lint.1.json")]]
+    throughput: NotRequired[Annotated[dict[str, Any], Must(ref="throughput.1.json#/$defs/Tally")]]
+    error: NotRequired[ReportedError]
+
+
+OneResult = Annotated[
+    SessionDocument,
+    Must(oneOf=[{"required": [key]} for key in ("measurement", "lint", "throughput", "error")]),
+]
 
 
 def partial_result_file(request: SessionRequest) -> Path:

@@ -3,29 +3,34 @@
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
 from netpipe.errors import InputError, NetpipeError
 from netpipe.gate import baseline
+from netpipe.gate.baseline_changes import FigureChange, Kind
 from netpipe.gate.comparison import is_comparable
+from netpipe.gate.duets import Duet
 from netpipe.gate.history import read_entries
 from netpipe.gate.metrics import METRICS
+from netpipe.gate.outcomes import Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
+from netpipe.linting.linter import LintReport
 from netpipe.paths import exists
 from netpipe.plugin import other_plugins
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.run import Run
 from netpipe.plugin.summary import add_step_summary
+from netpipe.results.fields import Must, Text
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
@@ -128,6 +133,139 @@ def write_json(run: Run, path: Path) -> None:
     """Write the document of a run; raise an InputError if it cannot be written."""
     text = json.dumps(run_document(run), indent=1, allow_nan=False) + "\n"
     write_whole(path, text, "--netpipe-json")
+
+
+class BaselineChange(TypedDict):
+    """A file of baselines that the working tree has otherwise than the commit.
+
+    Attributes:
+        file: <device key>/NNNN_<name>.json.
+        before: The file that it takes the place of; null for none.
+        after: The file that will be compared with; null for none.
+        differences: What else is not alike: device, host, data, versions.
+        figures: Medians over sessions, by figure; null without old or new.
+    """
+
+    change: Kind
+    file: str
+    before: str | None
+    after: str | None
+    differences: list[str]
+    figures: Mapping[str, FigureChange] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedWaiver(Waiver):
+    """A waiver of the working tree.
+
+    Attributes:
+        is_added: Whether the commit compared with does not have it.
+    """
+
+    is_added: bool
+
+
+class Accepted(TypedDict):
+    """What the run was held against, and what the change under test does to it.
+
+    Attributes:
+        commit: Whose baselines were compared with; null for the working tree's.
+    """
+
+    commit: str | None
+    baseline_changes: list[BaselineChange]
+    waivers: list[ListedWaiver]
+
+
+class PastValue(TypedDict):
+    """A metric in an earlier baseline.
+
+    Attributes:
+        baseline: NNNN_<name>.json.
+        recorded: When, as ISO 8601.
+        value: The median over its sessions.
+    """
+
+    baseline: str
+    recorded: str
+    value: float
+
+
+class PrintedComparison(TypedDict):
+    """A benchmark compared with a baseline or another version.
+
+    Attributes:
+        benchmark: Its full name: path::test.
+        device: The key of the device it was measured on; null for a count of work.
+        quantity: What the benchmark is of.
+        against: The git ref that it was compared with; null for the baseline.
+        metric: What decided; empty without a baseline.
+        is_reported_only: Whether it is NOT_COMPARED by design: no baseline of this device is judged
+            by the metric.
+        baseline: What it was compared with: the median over its sessions, or its count of work.
+        worse_ratio: By what factor it is worse; above 1 is worse. For a share of the steps: 1 and
+            what is added. Null where the two cannot be compared.
+        oldest: The oldest comparable baseline, from which small steps are added up; null for none
+            before the latest.
+        waiver: Under which a regression does not fail; null for none.
+        history: The metric in the baselines that hold the like, the oldest first.
+    """
+
+    benchmark: str
+    device: NotRequired[str | None]
+    quantity: Literal["load_s_per_batch", "step_s", "train_s_per_step", "work"]
+    against: str | None
+    metric: str
+    outcome: Outcome
+    is_reported_only: NotRequired[bool]
+    now: float
+    baseline: float | None
+    worse_ratio: float | None
+    reason: Text
+    oldest: NotRequired[str | None]
+    waiver: Waiver | None
+    history: NotRequired[list[PastValue]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedDuet(Duet):
+    """A process of each version, started together and timed in slices.
+
+    Attributes:
+        quantity: What was timed, such as step_s.
+    """
+
+    quantity: str
+
+
+class OtherVersion(TypedDict):
+    """The version that was timed side by side with this one.
+
+    Attributes:
+        ref: As it was given.
+    """
+
+    ref: str
+    commit: str
+    duets: list[PrintedDuet]
+
+
+class RunDocument(TypedDict):
+    """What `--netpipe-json` writes: everything that one pytest run measured, found and compared.
+
+    Attributes:
+        measurements: Every session, with its verdict.
+        work: The counted work of every loader and step.
+        against: Null without.
+    """
+
+    schema: Literal["netpipe.run/1"]
+    measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
+    lints: list[LintReport]
+    work: NotRequired[list[WorkProfile]]
+    accepted: Accepted
+    comparisons: list[PrintedComparison]
+    against: OtherVersion | None
 
 
 def run_document(run: Run) -> dict[str, Any]:

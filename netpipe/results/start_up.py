@@ -1,7 +1,10 @@
 """Where the time to a loader's first batch goes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+from netpipe.results.fields import Amount
 
 START_PARTS: Final = {
     "import_s": ("imports", "import large modules where they are used (`python -X importtime`)"),
@@ -17,6 +20,10 @@ START_PARTS: Final = {
 
 # Seconds until the first batch, above which a start is called slow.
 _SLOW_START_S: Final = 10.0
+
+JsonStartUp = Mapping[
+    Literal["import_s", "making_s", "shipping_s", "first_read_s", "rest_s"], Amount | None
+]
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
-"""The moments of real steps, and the percentiles of their times.
-
-`netpipe/schemas/measurement.1.json` describes their fields.
-"""
+"""The moments of real steps, and the percentiles of their times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import Final
+from typing import Annotated, Final
+
+from netpipe.results.fields import Amount, MayBeAbsent, Must, PositiveCount
 
 MAX_TIMELINE_STEPS: Final = 24
 """Steps in a timeline: as many as fit on a readable plot."""
@@ -15,13 +14,23 @@ MAX_TIMELINE_STEPS: Final = 24
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The moments of one real step, in seconds since the first request of its timeline."""
+    """The moments of one real step, in seconds since the first request of its timeline.
 
-    asked_s: float
-    given_s: float
-    dispatched_s: float
-    done_s: float
-    began_s: float | None = None
+    Attributes:
+        asked_s: The loop asked for the batch.
+        given_s: It got it.
+        dispatched_s: Its call of the step had returned.
+        done_s: The device is done with the step. Exact for an emulated device; the host sees a real
+            one late while the loop holds Python's lock.
+        began_s: The device begins the step: when the step before is done or this one is called,
+            whichever is later. Null in an older document. Below 0 before the first request.
+    """
+
+    asked_s: Amount
+    given_s: Amount
+    dispatched_s: Amount
+    done_s: Amount
+    began_s: MayBeAbsent[float | None] = None
 
 
 @dataclass(frozen=True)
@@ -32,13 +41,22 @@ class DeviceStep:
     done_s: float
 
 
+_Percentiles = Annotated[tuple[Amount, ...], Must(minItems=101, maxItems=101)]
+
+
 @dataclass(frozen=True)
 class Distributions:
-    """Percentiles 0 to 100 over the real steps of all rounds."""
+    """Percentiles 0 to 100 over the real steps of all rounds.
 
-    train_step_s: tuple[float, ...]
-    wait_s: tuple[float, ...]
-    steps: int
+    Attributes:
+        train_step_s: Seconds from one step's completion to the next one's.
+        wait_s: Seconds that a step waited for its batch.
+        steps: How many steps.
+    """
+
+    train_step_s: _Percentiles
+    wait_s: _Percentiles
+    steps: PositiveCount
 
 
 def timeline(

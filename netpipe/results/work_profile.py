@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from netpipe.results.measurement import converter
+from netpipe.results.fields import Amount, Document, PositiveCount, parse
 from netpipe.results.units import format_amount, format_number
 
 SCHEMA: Final = "netpipe.work/1"
@@ -74,20 +74,33 @@ KINDS: Final = {
 
 
 @dataclass(frozen=True)
-class WorkProfile:
+class WorkProfile(Document):
     """What a loader does for a batch, and a step with it; exact, and the same on any host.
 
-    `netpipe/schemas/work.1.json` describes its fields.
+    Attributes:
+        versions: Of Python and of the packages that do the work, by name.
+        batches: The loader's counts are means over this many batches.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        step_backend: The versions and the platform that the step was compiled with; empty without a
+            step.
+        counts: The reproducible counts per batch, by kind and part: a function, a stage or an
+            array; a kind without parts has the part of an empty name.
+        callers: The calls of each function per batch, by the function that calls it.
+        arrays: The arrays of a batch: dtype and shape by name, as int32[128,1024].
+        dropped: By kind and part, the lowest and the highest count where processes differ.
+        not_counted: By kind, why it cannot be counted on this machine or for this loader.
     """
 
+    SCHEMA = SCHEMA
+
     versions: Mapping[str, str]
-    batches: int
+    batches: PositiveCount
     fingerprint: str = ""
     step_backend: str = ""
-    counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    callers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     arrays: Mapping[str, str] = field(default_factory=dict)
-    dropped: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
     not_counted: Mapping[str, str] = field(default_factory=dict)
 
     def total(self, kind: str) -> float:
@@ -98,11 +111,6 @@ class WorkProfile:
         """Return the parts that have most of a kind's count, each with its count per batch."""
         return sorted(self.counts[kind].items(), key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
 
-    def to_document(self) -> dict[str, Any]:
-        """Return the profile as plain JSON values."""
-        document: dict[str, Any] = converter().unstructure(self)
-        return {"schema": SCHEMA, **document}
-
 
 def is_of_step(kind: str) -> bool:
     """Return whether a kind of work is the step's, and not the loader's."""
@@ -112,7 +120,7 @@ def is_of_step(kind: str) -> bool:
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
     """Build a profile from what `to_document` returned."""
     values = {field.name: document[field.name] for field in fields(WorkProfile)}
-    return converter().structure(values, WorkProfile)
+    return parse(values, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:

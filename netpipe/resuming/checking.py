@@ -3,16 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from netpipe.errors import HarnessError
 from netpipe.jobs.parent import ProcessEnvironment, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
+from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 from netpipe.temporary_folders import temporary_folder
 
 _OTHER_WORKERS: Final = (0, 1, 4)
+_Difference = Annotated[
+    str,
+    Must(pattern="^($|(skipped|repeated|reordered|altered|failed): |ended (early|late), )"),
+]
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,22 @@ class ResumeRequest(SessionRequest):
 class Restored:
     """A state after `offset` batches, and the run that began with it.
 
-    `netpipe/schemas/resume.1.json` describes its fields.
+    Attributes:
+        offset: Batches before the state.
+        workers: None: the target takes no number of workers.
+        difference: How the batches after the state differ from those of the uninterrupted run,
+            which are numbered from 0; empty if they do not.
+        state_bytes: Size of the state's pickle.
+        save_s: Seconds to get the state.
+        first_batch_s: Seconds from making the loader to its first batch; None: none came.
     """
 
-    offset: int
-    workers: int | None
-    difference: str
-    state_bytes: int
-    save_s: float
-    first_batch_s: float | None
+    offset: Count
+    workers: Count | None
+    difference: _Difference
+    state_bytes: PositiveCount
+    save_s: Amount
+    first_batch_s: Amount | None
 
     def __str__(self) -> str:
         workers = (
@@ -63,13 +75,23 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class ResumeReport:
-    """What became of each state; `undecided` is why none was restored, empty if they were."""
+class ResumeReport(Document):
+    """Whether a loader goes on exactly from its states; `netpipe resume --json` prints it.
 
-    batches: int
+    Attributes:
+        batches: Number of batches of the uninterrupted run.
+        ended: Whether that run ended by itself.
+        undecided: Why nothing was restored; empty if it was.
+        loader: The target.
+    """
+
+    SCHEMA = "netpipe.resume/1"
+
+    batches: Count
     ended: bool
     undecided: str
     restored: Sequence[Restored] = ()
+    loader: str = ""
 
     @property
     def differs(self) -> bool:

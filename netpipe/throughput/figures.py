@@ -5,7 +5,16 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from netpipe.measuring.token_counts import BY_ELEMENTS, name_leaves
-from netpipe.results.measurement import Interval
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Fraction,
+    Interval,
+    MayBeAbsent,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+)
 from netpipe.results.statistics import median_interval, ratio_interval
 
 
@@ -47,22 +56,34 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run counted in its steady state; see `netpipe/schemas/throughput.1.json`."""
+    """What a run counted in its steady state.
 
-    wall_s: float
-    cpu_s: float
-    batches: int
-    examples: int
-    tokens: int
-    slots: int
-    worst_padding_fraction: float
-    bytes_read: int
-    peak_pss_bytes: int
-    peak_rss_bytes: int
-    first_batch_s: float
-    counted_by: str
-    batch_bytes: int
-    behind_batches: float
+    Attributes:
+        wall_s: Seconds of steady iteration.
+        cpu_s: CPU seconds in them, of all processes, without counting tokens.
+        examples: Rows of the first array of these batches.
+        tokens: Real tokens in these batches.
+        slots: Places for a token in them, padding too.
+        counted_by: What a token is.
+        batch_bytes: Bytes of the arrays of the first batch.
+        behind_batches: Batches by which it fell behind its mean pace, at most: a buffer of that
+            size hides its pauses.
+    """
+
+    wall_s: PositiveAmount
+    cpu_s: PositiveAmount
+    batches: PositiveCount
+    examples: MayBeAbsent[PositiveCount]
+    tokens: PositiveCount
+    slots: PositiveCount
+    worst_padding_fraction: Fraction
+    bytes_read: Count
+    peak_pss_bytes: PositiveCount
+    peak_rss_bytes: PositiveCount
+    first_batch_s: Amount
+    counted_by: Text
+    batch_bytes: MayBeAbsent[Count]
+    behind_batches: MayBeAbsent[Amount]
 
 
 FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {

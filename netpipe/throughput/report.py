@@ -4,11 +4,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Host, Interval, converter
+from netpipe.results.fields import (
+    Count,
+    Interval,
+    Must,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+    converter,
+)
+from netpipe.results.measurement import Device, DeviceKey, Host
 from netpipe.results.units import (
     format_amount,
     format_megabytes,
@@ -65,6 +74,173 @@ class Throughput:
         """The index of the fastest combination."""
         medians = [over_rounds(speed_figure(runs), runs).median for runs in self.runs]
         return medians.index(max(medians))
+
+
+_Figure = Annotated[
+    Interval,
+    Must(
+        containsMedian=True,
+        additionalProperties=False,
+        properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
+    ),
+]
+
+
+class Ratios(TypedDict):
+    """Every figure over that of the other loader beside it; null where its figure is 0."""
+
+    tokens_per_s: _Figure | None
+    tokens_per_cpu_s: _Figure | None
+    examples_per_s: NotRequired[_Figure | None]
+    examples_per_cpu_s: NotRequired[_Figure | None]
+    batches_per_s: _Figure | None
+    padding_fraction: _Figure | None
+    padding_fraction_worst_batch: _Figure | None
+    bytes_read_per_token: _Figure | None
+    peak_pss_bytes: _Figure | None
+    peak_rss_bytes: _Figure | None
+    first_batch_s: _Figure | None
+
+
+class Figures(TypedDict):
+    """What the runs of a loader counted.
+
+    Attributes:
+        tokens_per_s: Real tokens in a second of wall time; padding is not counted.
+        tokens_per_cpu_s: Real tokens for a CPU second of all processes.
+        examples_per_s: Examples, the rows of a batch's first array, in a second of wall time.
+        examples_per_cpu_s: Examples for a CPU second of all processes.
+        batches_per_s: Batches in a second of wall time.
+        padding_fraction: Share of padding in all batches.
+        padding_fraction_worst_batch: Share of padding in the batch that has most of it.
+        bytes_read_per_token: Bytes read from files for a real token.
+        peak_pss_bytes: The most memory of all processes, what they share counted once.
+        peak_rss_bytes: The same, what they share counted in each.
+        first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
+        counted_by: What a token is.
+        runs: What each run counted, in the order of the rounds.
+    """
+
+    tokens_per_s: _Figure
+    tokens_per_cpu_s: _Figure
+    examples_per_s: NotRequired[_Figure]
+    examples_per_cpu_s: NotRequired[_Figure]
+    batches_per_s: _Figure
+    padding_fraction: _Figure
+    padding_fraction_worst_batch: _Figure
+    bytes_read_per_token: _Figure
+    peak_pss_bytes: _Figure
+    peak_rss_bytes: _Figure
+    first_batch_s: _Figure
+    counted_by: Text
+    runs: Annotated[list[Tally], Must(minItems=1)]
+
+
+class MeasuredCombination(Figures):
+    """A combination of settings.
+
+    Attributes:
+        loader: The target of --loader; null or absent: this repository's pipeline.
+        batch_size: Sequences in a batch; null with --loader.
+        workers: Worker processes; null: the loader's own number of them.
+        sequence_length: Tokens in a sequence; null with --loader.
+        best: Whether it has the most tokens per second.
+        ratios: Null without another loader.
+    """
+
+    loader: NotRequired[str | None]
+    batch_size: PositiveCount | None
+    workers: Count | None
+    sequence_length: PositiveCount | None
+    best: bool
+    ratios: Ratios | None
+
+
+class OtherLoader(Figures):
+    """Another loader, measured at the same time, in turns with each combination."""
+
+    target: str
+
+
+class TriedCandidate(TypedDict):
+    """A number of workers that was tried.
+
+    Attributes:
+        finished_bytes: About what its finished batches take while they wait; 0: not known
+            beforehand.
+        runs: What each trial counted, in turns with the others; none where it was left out before
+            the first.
+        fate: What became of it. Not needed: not clearly faster than the chosen one, which has fewer
+            workers.
+        reason: Why.
+        tokens_per_s: Null without a trial.
+        peak_pss_bytes: The most memory of all processes in any trial, what they share counted once;
+            null without one.
+    """
+
+    workers: Count
+    finished_bytes: Count
+    runs: list[Tally]
+    fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
+    reason: Text
+    tokens_per_s: _Figure | None
+    peak_pss_bytes: PositiveCount | None
+
+
+class Choice(TypedDict):
+    """How the number of workers was chosen.
+
+    Attributes:
+        workers: The fewest worker processes that are not clearly slower than the fastest.
+        buffer: Batches that each worker should have ready, within the memory budget.
+        reason: A sentence that compares it with its neighbors.
+        memory_budget_bytes: What all processes together may take.
+        seconds: Steady iteration that each trial was asked for.
+        candidates: The fewest workers first.
+    """
+
+    workers: Count
+    buffer: NotRequired[PositiveCount]
+    reason: Text
+    memory_budget_bytes: PositiveCount
+    seconds: PositiveAmount
+    candidates: Annotated[list[TriedCandidate], Must(minItems=1)]
+
+
+class RealDevice(TypedDict):
+    """The device, which is not emulated."""
+
+    key: DeviceKey
+    kind: str
+    platform: str
+    count: PositiveCount
+    emulated: Annotated[bool, Literal[False]]
+
+
+class ThroughputDocument(TypedDict):
+    """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints.
+
+    Attributes:
+        versions: Of every package that matters, by name.
+        data: The folder that our pipeline read; null with --loader.
+        seconds: Steady iteration that each run was asked for.
+        rounds: Runs of each combination, each in a fresh process, in turns with the others.
+        choice: Null where the number of workers was given.
+    """
+
+    schema: Literal["netpipe.throughput/1"]
+    device: RealDevice
+    host: Annotated[Host, Must(required=["machine"])]
+    versions: Mapping[str, str]
+    data: str | None
+    seconds: PositiveAmount
+    rounds: PositiveCount
+    combinations: Annotated[
+        list[MeasuredCombination],
+        Must(minItems=1, contains={"properties": {"best": {"const": True}}}),
+    ]
+    against: OtherLoader | None
+    choice: Choice | None
 
 
 def throughput_document(

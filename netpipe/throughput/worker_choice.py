@@ -26,7 +26,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and what is known of it; see `netpipe/schemas/throughput.1.json`."""
+    """A number of workers, and what is known of it."""
 
     workers: int
     finished_bytes: int
@@ -62,7 +62,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class WorkerChoice:
-    """The workers to use, and why; `netpipe/schemas/throughput.1.json` describes its fields."""
+    """The workers to use, and why."""
 
     workers: int
     buffer: int

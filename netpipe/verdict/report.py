@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypedDict
 
 from rich import box
 from rich.table import Column, Table
 
+from netpipe.results.fields import Amount, PositiveCount
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import (
     describe_interval,
@@ -18,6 +19,33 @@ from netpipe.results.units import (
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
+
+
+class PrintedDevice(TypedDict, total=False):
+    """A device beside a verdict.
+
+    Attributes:
+        emulated: Whether the step is a clock. Beside a verdict only.
+    """
+
+    emulated: bool
+
+
+class PrintedMeasurement(TypedDict, total=False):
+    """The fields of a measurement that are neither in a session's result nor in a baseline.
+
+    Attributes:
+        verdict: Why training waits. Not in a session's result nor in a baseline.
+        workers_needed: Worker processes that would keep the step fed at 80% use; null where the
+            verdict is inconclusive. Beside a verdict only.
+        cores_needed: Cores that loading keeps busy at one batch a step; null when not measured, or
+            where the verdict is inconclusive. Beside a verdict only.
+    """
+
+    device: PrintedDevice
+    verdict: Verdict
+    workers_needed: PositiveCount | None
+    cores_needed: Amount | None
 
 
 def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:

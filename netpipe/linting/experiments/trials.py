@@ -6,7 +6,7 @@ from functools import partial, reduce
 from math import isfinite
 from operator import attrgetter, or_
 from statistics import median
-from typing import Final
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant
@@ -20,7 +20,7 @@ from netpipe.linting.experiments.blocks import (
 from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.linter import LintReport
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.results.measurement import Interval
+from netpipe.results.fields import Amount, Count, Interval, PositiveAmount
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
@@ -28,27 +28,55 @@ ALL: Final = "all"
 """In the place of a rule: the fixes that were not measured to be slower, together."""
 
 
+class TrialRatio(TypedDict):
+    """A ratio of a trial as JSON."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: NotRequired[Count]
+
+
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gains on this machine; `netpipe/schemas/lint.1.json` describes its fields.
+    """What a fix gains on this machine.
 
     Attributes:
-        rule: As of the fix, or `ALL`.
+        rule: The rule whose finding it mends, or `ALL`.
+        change: The call to write instead.
+        message: What came of it.
+        before_s_per_batch: Seconds of a batch of the unchanged pipeline; None: not measured.
+        after_s_per_batch: Seconds of as many elements with the change.
+        before_cpu_s_per_batch: CPU seconds of a batch of the unchanged pipeline, all processes.
+        after_cpu_s_per_batch: The same with the change.
+        ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
+            rounds for an interval.
     """
 
     rule: str
     change: str
     message: str
-    before_s_per_batch: float | None = None
-    after_s_per_batch: float | None = None
-    before_cpu_s_per_batch: float | None = None
-    after_cpu_s_per_batch: float | None = None
-    ratio: Interval | None = None
+    before_s_per_batch: PositiveAmount | None = None
+    after_s_per_batch: PositiveAmount | None = None
+    before_cpu_s_per_batch: Amount | None = None
+    after_cpu_s_per_batch: Amount | None = None
+    ratio: Annotated[Interval | None, TrialRatio | None] = None
 
     @property
     def is_slower(self) -> bool:
         """Whether the change is clearly slower."""
         return self.ratio is not None and self.ratio.high < 1
+
+
+class PrintedTrials(TypedDict):
+    """What is in a document beside the report of the linter.
+
+    Attributes:
+        trials: What each proposed change gave, measured before and after in one run; empty unless
+            that was asked for.
+    """
+
+    trials: list[Trial]
 
 
 def try_fixes(

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from netpipe.grain_access.nodes import Graph, Node
+from netpipe.results.fields import Count, Must, Text
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
@@ -54,11 +55,21 @@ Rule = Callable[[Pipeline], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One finding of a rule; `netpipe/schemas/lint.1.json` describes its fields."""
+    """One finding of a rule.
 
-    rule: str
+    Attributes:
+        severity: error: wrong for the intent; warning: costs something, but may be intended; info:
+            a remark.
+        nodes: Ids of the offending nodes, the one nearest to the trainer first.
+        message: What is wrong, and why.
+        fix: The call to move or to change.
+        cost: The cost measured by the repository's benchmark; empty if it was not measured.
+        proof: What a test on the pipeline's own elements showed; empty if none was made.
+    """
+
+    rule: Annotated[str, Must(pattern="^[a-z]+(-[a-z]+)*$")]
     severity: Severity
-    nodes: tuple[int, ...]
+    nodes: tuple[Count, ...]
     message: str
     fix: str
     cost: str = ""
@@ -72,6 +83,10 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedFinding(LintFinding):
-    """A finding that the user silenced, or that does not hold where reading waits, and why."""
+    """A finding that the user silenced, or that does not hold where reading waits.
 
-    reason: str
+    Attributes:
+        reason: Why the project silenced it, or how it is known that reading waits.
+    """
+
+    reason: Text

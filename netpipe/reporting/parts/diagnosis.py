@@ -40,7 +40,8 @@ from netpipe.reporting.plots.rows import (
     draw_stage_bars,
     rate_factor,
 )
-from netpipe.results.measurement import Interval, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import Interval
 from netpipe.results.units import describe_interval, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.tables import Table, format_ratio

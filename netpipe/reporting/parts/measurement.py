@@ -8,7 +8,8 @@ from netpipe.reporting.formatting import capitalize, format_size
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.reporting.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
-from netpipe.results.measurement import BlockingLine, Interval, Measurement, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import BlockingLine, Interval, Measurement
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import (
     describe_interval,

@@ -7,7 +7,8 @@ from netpipe.reporting.content import Drawing, Fact, Headline, Part
 from netpipe.reporting.formatting import format_size
 from netpipe.reporting.parts.measurement import build_environment_cards
 from netpipe.reporting.plots.rows import Row, draw_amounts
-from netpipe.results.measurement import Interval, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import Interval
 from netpipe.results.units import format_amount, format_bounds, format_number
 from netpipe.verdict.tables import Cell, Figure, Table
 from netpipe.verdict.tones import Tone

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from netpipe.results.fields import Count, PositiveCount
+
 
 @dataclass(frozen=True)
 class Dropped:
@@ -10,6 +12,7 @@ class Dropped:
 
     Attributes:
         constraint: What the values had to, following "must".
+        rows: How many rows; one with several invalid values counts once.
         file: The file of the first such row.
         row: Its number in that file, counted from 0.
         value: Its value in that column.
@@ -17,9 +20,9 @@ class Dropped:
 
     column: str
     constraint: str
-    rows: int
+    rows: PositiveCount
     file: str
-    row: int
+    row: Count
     value: str
 
 

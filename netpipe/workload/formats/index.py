@@ -5,12 +5,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path, PurePath
+from typing import Annotated
 
 import cattrs
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
+from netpipe.results.fields import Count, Document, MayBeAbsent, Must, PositiveCount
 from netpipe.text_files import quote, read_json
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.layout import check_layout_version
@@ -18,21 +20,30 @@ from netpipe.workload.formats.layout import check_layout_version
 INDEX_NAME = "index.json"
 INDEX_SCHEMA = "netpipe.index/1"
 _AGAIN = "Prepare the data again"
+_Int32 = Annotated[int, Must(minimum=1, maximum=2**31 - 1)]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """An ArrayRecord file beside the index, and the number of measurements in each record."""
+    """An ArrayRecord file beside the index.
 
-    file: str
-    row_measurements: tuple[int, ...]
+    Attributes:
+        row_measurements: The number of measurements in each record, in order.
+    """
+
+    file: Annotated[str, Must(pattern=r"\.arrayrecord$")]
+    row_measurements: Annotated[tuple[_Int32, ...], Must(minItems=1)]
 
 
 @dataclass(frozen=True)
 class Split:
-    """The number of probes for training or for evaluation, and the shards of their rows."""
+    """The number of probes for training or for evaluation, and the shards of their rows.
 
-    probes: int
+    Attributes:
+        shards: Empty where file names state that all data are of the other split.
+    """
+
+    probes: Count
     shards: tuple[Shard, ...]
 
     @property
@@ -53,18 +64,30 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Index:
-    """The contents of a folder of prepared data; see `netpipe/schemas/index.1.json`."""
+class Index(Document):
+    """The contents of a folder of prepared data: the index beside its shards.
 
-    layout_version: int
-    seed: int
-    eval_fraction: float
-    row_bytes: int
-    fingerprint: str
+    Attributes:
+        layout_version: Layout of the records.
+        seed: Chose the probes of the splits.
+        eval_fraction: The fraction of the probes that is chosen for evaluation.
+        row_bytes: The largest size of a row's arrays.
+        fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
+        parquet: Names of the files in the folder parquet that the rows were generated with.
+        dropped: Rows that were left out because of an invalid value, by column and constraint.
+    """
+
+    SCHEMA = INDEX_SCHEMA
+
+    layout_version: Count
+    seed: Count
+    eval_fraction: Annotated[float, Must(exclusiveMinimum=0, exclusiveMaximum=1)]
+    row_bytes: PositiveCount
+    fingerprint: Annotated[str, Must(pattern="^[0-9a-f]{32}$")]
     train: Split
     eval: Split
-    parquet: tuple[str, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    parquet: MayBeAbsent[tuple[Annotated[str, Must(pattern=r"\.parquet$")], ...]] = ()
+    dropped: MayBeAbsent[tuple[Dropped, ...]] = ()
 
     @property
     def files(self) -> list[PurePath]:
