@@ -113,7 +113,7 @@ def intent(request: pytest.FixtureRequest) -> str:
 def disordered(tmp_path: Path, intent: str) -> Path:
     """A copy of this repository with a pipeline for each way that is an error for the intent."""
     project = copied_project(tmp_path)
-    data = project / "netpipe" / "data"
+    data = project / "netpipe" / "workload"
     in_order = (data / "pipeline.py").read_text()
     for disorder in of_intent(intent):
         path = data / f"{disorder.module}.py"

@@ -27,7 +27,7 @@ DOCUMENTS = sorted(
         *ROOT.glob("*.md"),
         *(
             path
-            for folder in ("baselines", "docs", "examples")
+            for folder in ("baselines", "docs", "examples", "perf_tests", "tests")
             for path in (ROOT / folder).rglob("*.md")
         ),
     }
@@ -82,11 +82,11 @@ def test_the_readme_is_short() -> None:
     assert (ROOT / "docs" / "measurement-page.png").stat().st_size < 200_000
 
 
-def test_the_page_of_the_readme_can_be_pasted() -> None:
+def test_the_commands_of_the_page_can_be_pasted() -> None:
     """The line before its command installs what this repository's own pipeline needs."""
     pasted = re.findall(
         r"^ {4}pip install -e '\.\[(\w+)\]'\n {4}netpipe (measure .*--html .*)$",
-        text_of("README.md"), re.MULTILINE,
+        text_of("docs/report.md"), re.MULTILINE,
     )  # fmt: skip
     ((extra, command),) = pasted
     words = shlex.split(command)
@@ -159,7 +159,7 @@ def test_the_figures_for_symptoms_are_those_of_the_rules() -> None:
         for pair in re.findall(r"(\d[\d,.]*)[^;.\d]*\sinstead\sof\s(\d[\d,.]*\d)", part):
             assert set(pair) <= set(costs), (linked, pair)
             cited += 1
-    assert cited > 9
+    assert cited > 3
 
 
 def test_every_flag_of_pytest_exists() -> None:

@@ -117,8 +117,8 @@ class Metric:
         return bound if self.is_share else log1p(bound)
 
 
-# The spreads of loading are those of duets on two shared cores (docs/evidence/gate.md); for steps
-# that of the wall time of loading is assumed.
+# The spreads of loading are those of duets on two shared cores (perf_tests/studies/gate_power);
+# steps are assumed to spread like the wall time of loading.
 # The ratio rose by 2% to 7% when other programs took half of a quiet machine's CPU time.
 LOAD_CPU: Final = Metric(
     "load_cpu_ratio",

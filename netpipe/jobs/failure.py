@@ -12,7 +12,7 @@ from netpipe.errors import LoaderFailedError, describe_error
 from netpipe.jobs.grain_calls import advise
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_HARNESS_ROOMS: Final = ("device", "linting", "measuring", "session")
+_HARNESS_ROOMS: Final = ("device", "grain_access", "jobs", "linting", "measuring")
 # The instruments in the trainer's loop call the clock.
 HARNESS_FOLDERS: Final = (
     *(str(_PACKAGE / room) + os.sep for room in _HARNESS_ROOMS), str(_PACKAGE / "clock.py"),

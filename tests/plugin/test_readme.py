@@ -17,7 +17,7 @@ from tests.root_process import ROOT
 
 # Recorded by `pytest perf_tests/test_loading.py perf_tests/test_training.py --netpipe-record readme
 # --netpipe-sessions 3`, and kept apart from the baselines, which more sessions record.
-KEPT = Path("tests", "suite", "0001_readme.json")
+KEPT = Path("tests", "plugin", "0001_readme.json")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 QUANTITIES = {
     "perf_tests/test_loading.py::test_load_time": "load_s_per_batch",

@@ -9,7 +9,7 @@ from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.verdict.decision import judge
 from perf_tests.studies.faults.catalogue import find
 
-RECORDED = sorted((Path(__file__).parents[1] / "workload" / "measurements").glob("*.json"))
+RECORDED = sorted((Path(__file__).parent / "measurements").glob("*.json"))
 
 
 def recorded(path: Path) -> Measurement:

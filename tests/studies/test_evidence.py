@@ -1,4 +1,4 @@
-"""docs/evidence states the figures that the recorded trials give."""
+"""The pages of the studies state the figures that the recorded trials give."""
 
 import re
 
@@ -16,15 +16,15 @@ from tests.root_process import ROOT
 STUDIES = ROOT / "perf_tests" / "studies"
 
 
-def evidence(page: str) -> str:
-    """Read a page of docs/evidence."""
-    return (ROOT / "docs" / "evidence" / page).read_text(encoding="utf-8")
+def page_of(study: str) -> str:
+    """Read the page of a study."""
+    return (STUDIES / study / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_gate_page_states_what_each_slowdown_did() -> None:
     """The column "measured" has the ratio of the recorded pairs of every slowdown."""
     documented = dict(
-        re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
+        re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", page_of("gate_power"), re.MULTILINE)
     )
     recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
     assert documented == {group.trial.name: group.slower for group in recorded}
@@ -33,7 +33,7 @@ def test_the_gate_page_states_what_each_slowdown_did() -> None:
 def test_the_diagnosis_page_states_what_was_named() -> None:
     """It has a row for each recorded trial, and the number of correct ones."""
     trials = read_records(STUDIES / "diagnosis" / "named.jsonl", Naming)
-    page = evidence("diagnosis.md")
+    page = page_of("diagnosis")
     rows = [
         row for row in naming_report.format_table(trials) if re.match(r"\| [a-z].+ of \d+ \|$", row)
     ]
@@ -64,7 +64,7 @@ def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: s
         low=round(100 * low),
         high=round(100 * high),
     )
-    assert expected in " ".join(evidence("diagnosis.md").split())
+    assert expected in " ".join(page_of("diagnosis").split())
 
 
 def test_the_scaling_page_states_what_killed_trainings_saw() -> None:

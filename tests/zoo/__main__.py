@@ -15,7 +15,7 @@ from tests.zoo.catalogue import PIPELINES
 from tests.zoo.trial import Trial
 
 RESULTS: Final = Path(__file__).parent / "trials.jsonl"
-_DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "zoo.md"
+_DOCUMENT: Final = Path(__file__).parent / "README.md"
 _COLUMNS: Final = (
     "pipeline", "versions", "lint", "starved", "fed", "bottleneck", "gain predicted", "made",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tests.zoo.__main__ import latest_trials, write_table
 from tests.zoo.catalogue import PIPELINES, Pipeline
 from tests.zoo.trial import Trial, try_pipeline
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "zoo.md"
+DOCUMENT = Path(__file__).parent / "README.md"
 SECONDS = 8.0
 
 
@@ -60,7 +60,7 @@ def test_grains_own_pipelines_are_read(name: str) -> None:
 
 
 def test_the_table_is_that_of_the_kept_trials() -> None:
-    """docs/zoo.md shows the latest trial of each pipeline, each as expected."""
+    """tests/zoo/README.md shows the latest trial of each pipeline, each as expected."""
     trials = latest_trials()
     assert trials.keys() == PIPELINES.keys()
     for trial in trials.values():

@@ -1,0 +1,57 @@
+"""The commands: their arguments and flags."""
+
+from collections.abc import Iterator
+
+import click
+
+from netpipe.cli import main
+from tests.outside.golden import check_lines
+
+
+def describe(names: tuple[str, ...], command: click.Command) -> Iterator[str]:
+    """Give a line for a command, for each of its parameters, and those of the commands below."""
+    takes_others = command.context_settings.get("ignore_unknown_options", False)
+    words = [*names, *["hidden"] * command.hidden, *["takes unknown options"] * takes_others]
+    yield " ".join(words)
+    context = click.Context(command)
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    for number, argument in enumerate(arguments, 1):
+        yield f"  argument {number}: {describe_parameter(argument, context)}"
+    for option in sorted(set(command.params) - set(arguments), key=lambda each: each.opts):
+        names = "/".join([*option.opts, *option.secondary_opts])
+        yield f"  {names}: {describe_parameter(option, context)}"
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        yield from describe((*names, name), inner)
+
+
+def describe_parameter(parameter: click.Parameter, context: click.Context) -> str:
+    """Return the type, the default and what else a parameter has."""
+    default = parameter.get_default(context)
+    is_flag = getattr(parameter, "is_flag", False)
+    if is_flag or "UNSET" in repr(default):  # click's word for no default depends on its version
+        default = default is True if is_flag else None
+    known = {
+        "several": parameter.multiple or parameter.nargs == -1,
+        "hidden": getattr(parameter, "hidden", False),
+        "counted": getattr(parameter, "count", False),
+        f"variable {parameter.envvar}": parameter.envvar,
+        f"nargs {parameter.nargs}": parameter.nargs not in (1, -1),
+    }
+    kind = "flag" if is_flag else describe_type(parameter.type)
+    needed = "required" if parameter.required else f"default {default}"
+    return ", ".join([kind, needed, *(text for text, holds in known.items() if holds)])
+
+
+def describe_type(kind: click.ParamType) -> str:
+    """Return the name of a type, with its choices, its range, or what a path must be."""
+    if isinstance(kind, click.Choice):
+        return f"one of {' '.join(map(str, kind.choices))}"
+    if isinstance(kind, click.IntRange | click.FloatRange):
+        left, right = "(" if kind.min_open else "[", ")" if kind.max_open else "]"
+        return f"{kind.name} {left}{kind.min}, {kind.max}{right}"
+    return f"existing {kind.name}" if getattr(kind, "exists", False) else kind.name
+
+
+def test_the_commands_keep_their_arguments_and_flags() -> None:
+    """Every command has the parameters that it had, of the same types, with the same defaults."""
+    check_lines("commands", describe(("netpipe",), main))

@@ -1,0 +1,45 @@
+"""The exit code of each command: wrong usage, bad input, success and failure."""
+
+import shlex
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.command import Netpipe
+from tests.outside import doors
+from tests.outside.golden import HERE, ROOT, check_lines
+
+MEASURED: Final = ROOT / "tests" / "results" / "measurements"
+# Each line is a code and its call; a comment marks a known defect. Add a call with any code.
+CALLS: Final = (HERE / "exit_codes.txt").read_text("utf-8").splitlines()
+
+
+@pytest.fixture
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with results, baselines, and a pipeline whose sessions are recorded."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "baselines", "baselines")
+    shutil.copy(MEASURED / "fine-with-little-to-spare.json", "healthy.json")
+    shutil.copy("baselines/cpu-intel-xeon-2/0001_first.json", "first.json")
+    shutil.copy("healthy.json", "copy.json")
+    shutil.copy(MEASURED / "slow-by-far.json", "waits.json")
+    shutil.copy("waits.json", "waits-too.json")
+    Path("damaged.json").write_text("{")
+    shutil.copytree("baselines/cpu-intel-xeon-2", "damaged/cpu-intel-xeon-2")
+    Path("damaged/cpu-intel-xeon-2/0002_packed.json").write_text("{")
+    Path("pipeline.py").write_text("def loader():\n    return iter(())\n")
+    doors.replay_sessions(monkeypatch, MEASURED / "slow-by-far.json")
+
+
+@pytest.mark.usefixtures("_folder")
+def test_the_exit_codes_stay(netpipe: Netpipe) -> None:
+    """Each of these calls, one after the other in one folder, ends with the code that it had."""
+    lines = []
+    for line in CALLS:
+        call, mark, note = line.partition(" netpipe ")[2].partition("  #")
+        ended = netpipe(*shlex.split(call))
+        assert isinstance(ended.exception, SystemExit | None), call
+        lines.append(f"{ended.exit_code} netpipe {call}{mark}{note}")
+    check_lines("exit_codes", lines)
