@@ -4,6 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -37,10 +38,10 @@ from netpipe.results.fields import Document, Inlined, Interval, MayBeAbsent, Mus
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport
-from netpipe.throughput.report import RealDevice, ThroughputDocument
+from netpipe.throughput.report import ThroughputDocument
 from netpipe.verdict.hosts import HostsReport
 from netpipe.verdict.kinds import Verdict
-from netpipe.verdict.report import PrintedDevice, PrintedMeasurement
+from netpipe.verdict.report import PrintedMeasurement
 from netpipe.workload.formats import index
 from netpipe.workload.formats.dropped import Dropped
 
@@ -65,11 +66,11 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
 """The types of each document, which has the fields of all; the first describes it."""
 
 OPEN: Final = {
-    *(Measurement, PrintedDevice, Interval, Verdict, LintReport, TrialRatio),
+    *(Measurement, Interval, Verdict, LintReport, TrialRatio),
     *(measurement.Device, measurement.Host, measurement.Waits, measurement.Rounds),
     *(measurement.Finding, measurement.BlockingLine, measurement.GpuHealth),
     *(measurement.CalibrationTurns, Measurements, index.Index, index.Split, index.Shard, Dropped),
-    *(baseline.BaselineDocument, baseline.CommitInfo, WorkBaselineDocument, RealDevice),
+    *(baseline.BaselineDocument, baseline.CommitInfo, WorkBaselineDocument),
     *(detection.Devices, detection.DeviceFacts, detection.HostFacts, detection.StoredBaselines),
     *(machine.Doctor, machine.Machine, machine.ComparedBaselines),
     *(result_files.SessionDocument, result_files.ReportedError, waivers.Waiver, FigureChange),
@@ -90,6 +91,9 @@ _SCALARS: Final = {
 _OPTIONAL: Final = get_args(MayBeAbsent[int])[-1]
 _INLINED: Final = get_args(Inlined[int])[-1]
 _ATTRIBUTE: Final = re.compile(r"^    (\w+): (.+(?:\n {8,}.+)*)", re.MULTILINE)
+
+# "#:" above a field or beside it.
+_FIELD: Final = re.compile(r"((?:^    #:.+\n)*)^    (\w+): (?:.*  #:(.+))?", re.MULTILINE)
 
 
 def build_schema(name: str) -> Schema:
@@ -225,7 +229,7 @@ def _merge(one: Schema, other: Mapping[str, Any]) -> Schema:
 
 
 def _describe(kind: Any) -> str:
-    return _to_json_words((inspect.getdoc(kind) or "").partition("\n\n")[0])
+    return _to_json_words((vars(kind)["__doc__"] or "").partition("\n\n")[0])
 
 
 def _to_json_words(text: str) -> str:
@@ -238,7 +242,12 @@ def _describe_fields(kind: Any) -> dict[str, str]:
     bases = getattr(kind, "__orig_bases__", kind.__mro__[1:])
     for base in (*reversed(bases), kind):
         attributes = (inspect.getdoc(base) or "").partition("Attributes:\n")[2]
-        described |= {name: _to_json_words(text) for name, text in _ATTRIBUTE.findall(attributes)}
+        found = dict(_ATTRIBUTE.findall(attributes))
+        with suppress(OSError, TypeError):  # a base of Python's own, or a class made by a call
+            for above, name, beside in _FIELD.findall(inspect.getsource(base)):
+                if text := f"{above.replace('#:', ' ')}{beside}":
+                    found[name] = text
+        described |= {name: _to_json_words(text) for name, text in found.items()}
     return described
 
 

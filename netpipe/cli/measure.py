@@ -143,13 +143,10 @@ def build_requests(
 
 
 class Measurements(TypedDict):
-    """What `netpipe measure --json` prints for several accelerators.
-
-    Attributes:
-        measurements: One for each accelerator, in the order asked for, with its verdict.
-    """
+    """What `netpipe measure --json` prints for several accelerators."""
 
     schema: Literal["netpipe.measurements/1"]
+    #: One for each accelerator, in the order asked for, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 

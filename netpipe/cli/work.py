@@ -93,35 +93,23 @@ def _compare(
 
 
 class ComparedWork(TypedDict):
-    """A kind of work against the other version.
-
-    Attributes:
-        now: Per batch.
-        worse_ratio: By what factor there is more; null where there was nothing, or it cannot be
-            compared.
-        reason: The figures, and what causes a regression, the most important first.
-    """
+    """A kind of work against the other version."""
 
     kind: str
     outcome: Literal["PASS", "REGRESSED", "IMPROVED", "NOT_COMPARED"]
-    now: float
+    now: float  #: Per batch.
     then: float | None
+    #: By what factor there is more; null where there was nothing, or it cannot be compared.
     worse_ratio: float | None
-    reason: str
+    reason: str  #: The figures, and what causes a regression, the most important first.
 
 
 class PrintedWork(TypedDict, total=False):
-    """What `netpipe work --json` prints beside a profile.
+    """What `netpipe work --json` prints beside a profile."""
 
-    Attributes:
-        loader: The target.
-        against: The other version as the user named it; null without one.
-        comparisons: Each kind of work against the other version.
-    """
-
-    loader: str
-    against: str | None
-    comparisons: list[ComparedWork]
+    loader: str  #: The target.
+    against: str | None  #: The other version as the user named it; null without one.
+    comparisons: list[ComparedWork]  #: Each kind of work against the other version.
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:

@@ -132,51 +132,34 @@ def measured_versions() -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts(Device):
-    """The device that jax uses.
+    """The device that jax uses."""
 
-    Attributes:
-        count: How many devices of this kind jax may use.
-        peak_flops: Dense peak of one device in FLOP/s, bfloat16, or float16 where it has no
-            bfloat16. Null: not known.
-    """
-
+    #: Dense peak of one device in FLOP/s, bfloat16, or float16 where it has no bfloat16. Null: not
+    #: known.
     peak_flops: PositiveAmount | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts(HostClass):
-    """The host of the device.
+    """The host of the device."""
 
-    Attributes:
-        host_class: Absolute times are compared only between hosts of one class.
-    """
-
-    host_class: str
+    host_class: str  #: Absolute times are compared only between hosts of one class.
 
 
 class StoredBaselines(TypedDict):
-    """The baselines of a device.
+    """The baselines of a device."""
 
-    Attributes:
-        folder: Where they belong.
-        count: How many are there.
-    """
-
-    folder: str
-    count: Count
+    folder: str  #: Where they belong.
+    count: Count  #: How many are there.
 
 
 class Devices(TypedDict):
-    """What `netpipe devices --json` prints.
-
-    Attributes:
-        versions: Of Python and of the packages that a measurement depends on.
-    """
+    """What `netpipe devices --json` prints."""
 
     schema: Literal["netpipe.devices/1"]
     device: DeviceFacts
     host: HostFacts
-    versions: Mapping[str, str]
+    versions: Mapping[str, str]  #: Of Python and of the packages that a measurement depends on.
     baseline: StoredBaselines
 
 

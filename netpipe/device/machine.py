@@ -42,26 +42,17 @@ def read_counters(root: Path = Path("/")) -> Counters:
 
 
 class ComparedBaselines(StoredBaselines):
-    """The baselines of a device.
+    """The baselines of a device."""
 
-    Attributes:
-        compared: The files that runs here are compared with.
-    """
-
-    compared: list[str]
+    compared: list[str]  #: The files that runs here are compared with.
 
 
 class Machine(TypedDict):
-    """What a machine has. Null is what is not known, or not limited.
+    """What a machine has. Null is what is not known, or not limited."""
 
-    Attributes:
-        turbo: Whether the clock may exceed its base.
-        governors: The governors of the CPUs' frequency.
-        gpus: What nvidia-smi lists before jax starts.
-    """
-
-    turbo: bool
-    governors: list[str]
+    turbo: bool  #: Whether the clock may exceed its base.
+    governors: list[str]  #: The governors of the CPUs' frequency.
+    #: What nvidia-smi lists before jax starts.
     gpus: list[
         Annotated[dict[str, Any], Must(required=["name", "driver", "used_bytes", "busy_fraction"])]
     ]

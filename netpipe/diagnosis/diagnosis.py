@@ -59,43 +59,28 @@ Bounded = Annotated[
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a loader, measured in the single-thread run.
+    """One stage of a loader, measured in the single-thread run."""
 
-    Attributes:
-        name: As lint names the node; the functions of a loader that is not Grain's, the outermost
-            first.
-        node: Its id in the graph of lint; None where there is none.
-        function: The user's function in it.
-        made_at: file:line; empty where not known.
-        section: Where it runs in the unmodified loader.
-        s_per_batch: Wall seconds, without those of the stages that it reads from; so is
-            cpu_s_per_batch.
-        fraction: Its share of the single-thread time; near 1: it takes almost all of it.
-        by: How it was measured: timing of every call, or sampling of stacks.
-        without_s_per_batch: The single-thread time when the stage returns its earlier results; None
-            if not measured.
-    """
-
+    #: As lint names the node; the functions of a loader that is not Grain's, the outermost first.
     name: Text
-    node: int | None
-    function: str
-    made_at: str
+    node: int | None  #: Its id in the graph of lint; None where there is none.
+    function: str  #: The user's function in it.
+    made_at: str  #: file:line; empty where not known.
+    #: Where it runs in the unmodified loader.
     section: Annotated[str, Literal["workers", "threads", "trainer"]]
+    #: Wall seconds, without those of the stages that it reads from; so is cpu_s_per_batch.
     s_per_batch: Amount
     cpu_s_per_batch: Amount
-    fraction: Amount
+    fraction: Amount  #: Its share of the single-thread time; near 1: it takes almost all of it.
+    #: How it was measured: timing of every call, or sampling of stacks.
     by: Annotated[str, Literal["timing", "sampling"]]
+    #: The single-thread time when the stage returns its earlier results; None if not measured.
     without_s_per_batch: Bounded | None = None
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change of the loader, measured in turns with the unchanged loader.
-
-    Attributes:
-        speedup: The rate of batches with the change over the rate without; above 1: it helps. None
-            where it was not made.
-    """
+    """One change of the loader, measured in turns with the unchanged loader."""
 
     name: Annotated[
         str,
@@ -107,6 +92,8 @@ class Intervention:
     what: Text
     before_s_per_batch: Bounded | None
     after_s_per_batch: Bounded | None
+    #: The rate of batches with the change over the rate without; above 1: it helps. None where it
+    #: was not made.
     speedup: Bounded | None
     says: str
 
@@ -129,20 +116,14 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the loader.
+    """What limits the loader."""
 
-    Attributes:
-        stage: Its name; None where no stage limits.
-        resource: gil: it computes with Python's lock held. waiting: it neither computes nor reads
-            from a local disk.
-        fraction: Share of the loading time.
-        why: The figures that say so.
-    """
-
-    stage: str | None
+    stage: str | None  #: Its name; None where no stage limits.
+    #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
+    #: disk.
     resource: Annotated[str, Literal[*RESOURCES]]
-    fraction: Amount
-    why: str
+    fraction: Amount  #: Share of the loading time.
+    why: str  #: The figures that say so.
 
 
 @dataclass(frozen=True)
@@ -166,34 +147,26 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need from this host; its step time is derived from its peak.
-
-    Attributes:
-        headroom: With the loader as it is.
-    """
+    """What an accelerator would need from this host; its step time is derived from its peak."""
 
     accelerator: Text
     step_s: PositiveAmount
     batches_per_s: PositiveAmount
     workers: PositiveCount
     cores: Amount
-    headroom: Amount
+    headroom: Amount  #: With the loader as it is.
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction and the measurement of the same change in the same run.
-
-    Attributes:
-        error_fraction: Predicted over measured, less 1.
-    """
+    """A prediction and the measurement of the same change in the same run."""
 
     change: Text
     kind: str
     predicted_s_per_batch: Bounded
     measured_s_per_batch: Bounded
     before_s_per_batch: Bounded
-    error_fraction: float
+    error_fraction: float  #: Predicted over measured, less 1.
     says: str
 
 
@@ -236,46 +209,31 @@ class Untried:
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of a session about a loader.
+    """All findings of a session about a loader."""
 
-    Attributes:
-        load_s_per_batch: Wall seconds of a batch of the unmodified loader, pulled flat out.
-        load_cpu_s_per_batch: CPU seconds of it, all processes.
-        lane: How the single-thread run was made: rebuilt, without workers and threads, or as-it-is,
-            the unmodified loader.
-        lane_s_per_batch: Wall seconds of a batch of the single-thread run.
-        lane_cpu_s_per_batch: CPU seconds of it.
-        workers: Worker processes of the loader.
-        threads: Reader threads of each of its processes.
-        stages: What each stage takes in the single-thread run, the slowest first.
-        interventions: Changes of the loader, those with the clearest effect first.
-        what_if: Predictions.
-        verified: The prediction that was tried in the same run; None where none could be.
-        unverified: Why no prediction was tried; empty if one was.
-        elapsed_s: What the diagnosis took, without the measurement.
-        remarks: The parts that were left out, and why.
-        reads: None if reads do not wait, or were not measured.
-        storage: The stand-ins that the loader read from, whose times are derived; empty for none.
-        start_up: Seconds of each part of the first start and of the import.
-    """
-
-    load_s_per_batch: Bounded
-    load_cpu_s_per_batch: Bounded
+    load_s_per_batch: Bounded  #: Wall seconds of a batch of the unmodified loader, pulled flat out.
+    load_cpu_s_per_batch: Bounded  #: CPU seconds of it, all processes.
+    #: How the single-thread run was made: rebuilt, without workers and threads, or as-it-is, the
+    #: unmodified loader.
     lane: Annotated[str, Literal["rebuilt", "as-it-is"]]
-    lane_s_per_batch: Bounded
-    lane_cpu_s_per_batch: Bounded
-    workers: Count
-    threads: Count
-    stages: tuple[Stage, ...]
+    lane_s_per_batch: Bounded  #: Wall seconds of a batch of the single-thread run.
+    lane_cpu_s_per_batch: Bounded  #: CPU seconds of it.
+    workers: Count  #: Worker processes of the loader.
+    threads: Count  #: Reader threads of each of its processes.
+    stages: tuple[Stage, ...]  #: What each stage takes in the single-thread run, the slowest first.
     bottleneck: Bottleneck
+    #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
-    what_if: tuple[Prediction, ...]
+    what_if: tuple[Prediction, ...]  #: Predictions.
+    #: The prediction that was tried in the same run; None where none could be.
     verified: Verification | None
-    unverified: str
-    elapsed_s: Amount
-    remarks: MayBeAbsent[tuple[Text, ...]] = ()
-    reads: MayBeAbsent[Reads | None] = None
+    unverified: str  #: Why no prediction was tried; empty if one was.
+    elapsed_s: Amount  #: What the diagnosis took, without the measurement.
+    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were left out, and why.
+    reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
+    #: The stand-ins that the loader read from, whose times are derived; empty for none.
     storage: MayBeAbsent[str] = ""
+    #: Seconds of each part of the first start and of the import.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
 
     @property
@@ -297,21 +255,16 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class Diagnosis(Document):
-    """What `netpipe diagnose --json` prints.
-
-    Attributes:
-        sentence: What a person reads first.
-        needs: What each accelerator with a known peak would need; empty where the FLOPs of a step
-            are not known.
-        measurement: The loader with its step; None without one.
-    """
+    """What `netpipe diagnose --json` prints."""
 
     SCHEMA = SCHEMA
 
-    sentence: Text
+    sentence: Text  #: What a person reads first.
     findings: Inlined[Findings]
+    #: What each accelerator with a known peak would need; empty where the FLOPs of a step are not
+    #: known.
     needs: tuple[Need, ...]
-    measurement: Measurement | None
+    measurement: Measurement | None  #: The loader with its step; None without one.
     lint: Annotated[Mapping[str, Any], LintReport]
     host: Host
     versions: Mapping[str, str]

@@ -26,42 +26,30 @@ RECORD_AGAIN: Final = "Record it again"
 
 
 class CommitInfo(TypedDict, total=False):
-    """What was measured; without an id where there is no repository.
+    """What was measured; without an id where there is no repository."""
 
-    Attributes:
-        id: The commit.
-    """
-
-    id: str | None
+    id: str | None  #: The commit.
 
 
 class OwnPart(TypedDict):
-    """What pytest-benchmark's document has no place for.
-
-    Attributes:
-        sessions: Every session once.
-        benchmarks: By the benchmark's full name: the places of its sessions in `sessions`, from 0.
-            Empty for one that earlier baselines hold and that had no test any more.
-        digest: SHA-256 of the file's content without this field, its keys sorted: a baseline is
-            recorded, not edited.
-    """
+    """What pytest-benchmark's document has no place for."""
 
     schema: Literal["netpipe.baseline/1"]
-    sessions: Annotated[list[Measurement], Must(minItems=1)]
+    sessions: Annotated[list[Measurement], Must(minItems=1)]  #: Every session once.
+    #: By the benchmark's full name: the places of its sessions in `sessions`, from 0. Empty for one
+    #: that earlier baselines hold and that had no test any more.
     benchmarks: Mapping[str, list[Count]]
+    #: SHA-256 of the file's content without this field, its keys sorted: a baseline is recorded,
+    #: not edited.
     digest: Annotated[str, Must(pattern="^[0-9a-f]{64}$")]
 
 
 class BaselineDocument(TypedDict):
-    """A baseline: pytest-benchmark's own document, and netpipe's part of it.
+    """A baseline: pytest-benchmark's own document, and netpipe's part of it."""
 
-    Attributes:
-        datetime: When it was recorded, as ISO 8601.
-        benchmarks: pytest-benchmark's; `stats.data` holds one median for each session.
-    """
-
-    datetime: Text
+    datetime: Text  #: When it was recorded, as ISO 8601.
     commit_info: CommitInfo
+    #: pytest-benchmark's; `stats.data` holds one median for each session.
     benchmarks: list[Annotated[dict[str, object], Must(required=["fullname", "stats"])]]
     netpipe: OwnPart
 
@@ -72,20 +60,15 @@ _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
 
 @dataclass(frozen=True)
 class Baseline:
-    """One accepted recording.
-
-    Attributes:
-        recorded: The time of the recording, as ISO 8601.
-        sessions: The sessions of every benchmark, by the benchmark's full name. A benchmark whose
-            test was removed since an earlier baseline has none.
-        dirty: Whether the working tree had uncommitted changes.
-    """
+    """One accepted recording."""
 
     path: Path
-    recorded: str
+    recorded: str  #: The time of the recording, as ISO 8601.
     commit: str
+    #: The sessions of every benchmark, by the benchmark's full name. A benchmark whose test was
+    #: removed since an earlier baseline has none.
     sessions: Mapping[str, tuple[Measurement, ...]]
-    dirty: bool = False
+    dirty: bool = False  #: Whether the working tree had uncommitted changes.
 
     @property
     def name(self) -> str:

@@ -24,20 +24,14 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while.
-
-    Attributes:
-        bound: The largest `worse_ratio` that it covers.
-        expires: Its last day, as 2026-12-31.
-        device: A key or family; empty for all.
-    """
+    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while."""
 
     benchmark: str
     metric: str
-    bound: Annotated[float, Must(exclusiveMinimum=1)]
+    bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that it covers.
     reason: str
-    expires: date
-    device: str = ""
+    expires: date  #: Its last day, as 2026-12-31.
+    device: str = ""  #: A key or family; empty for all.
 
     @property
     def remark(self) -> str:

@@ -23,27 +23,18 @@ _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-reco
 
 
 class ProfilesPart(TypedDict):
-    """The counts of a baseline of work.
-
-    Attributes:
-        profiles: By the full name of the test.
-    """
+    """The counts of a baseline of work."""
 
     schema: Literal["netpipe.work-baseline/1"]
-    profiles: Mapping[str, WorkProfile]
+    profiles: Mapping[str, WorkProfile]  #: By the full name of the test.
     digest: str
 
 
 class WorkBaselineDocument(TypedDict):
-    """A baseline of work.
+    """A baseline of work."""
 
-    Attributes:
-        datetime: When it was recorded, as ISO 8601.
-        commit_info: What was counted; empty where there is no repository.
-    """
-
-    datetime: Text
-    commit_info: Mapping[str, object]
+    datetime: Text  #: When it was recorded, as ISO 8601.
+    commit_info: Mapping[str, object]  #: What was counted; empty where there is no repository.
     netpipe: ProfilesPart
 
 

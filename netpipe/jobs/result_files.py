@@ -21,13 +21,10 @@ _ERRORS: Final = {
 
 
 class ReportedError(TypedDict):
-    """Why a session failed.
+    """Why a session failed."""
 
-    Attributes:
-        kind: misuse: what was handed over is not what it must be. hang: no batch came. missing:
-            there is no such test. failed: the user's code raised.
-    """
-
+    #: misuse: what was handed over is not what it must be. hang: no batch came. missing: there is
+    #: no such test. failed: the user's code raised.
     kind: Literal["misuse", "hang", "missing", "failed"]
     message: Text
 

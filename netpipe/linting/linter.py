@@ -20,23 +20,19 @@ SCHEMA = "netpipe.lint/1"
 
 @dataclass(frozen=True)
 class LintReport(Document):
-    """What all rules report about one pipeline, in the order of the rules.
-
-    Attributes:
-        intent: What the pipeline is judged by: speed, or batches that do not depend on the number
-            of workers.
-        graph: The nodes, from what the trainer sees down to the sources; none if the loader is not
-            Grain's.
-        silenced: What was found and is silenced by the project's configuration, or does not hold
-            because reading waits.
-    """
+    """What all rules report about one pipeline, in the order of the rules."""
 
     SCHEMA = SCHEMA
 
+    #: What the pipeline is judged by: speed, or batches that do not depend on the number of
+    #: workers.
     intent: Annotated[str, Literal["throughput", "reproducible"]]
     grain_version: str
+    #: The nodes, from what the trainer sees down to the sources; none if the loader is not Grain's.
     graph: Annotated[Graph, tuple[Node, ...]]
     findings: tuple[LintFinding, ...]
+    #: What was found and is silenced by the project's configuration, or does not hold because
+    #: reading waits.
     silenced: tuple[SilencedFinding, ...] = ()
 
     def to_document(self) -> dict[str, object]:

@@ -136,136 +136,94 @@ def write_json(run: Run, path: Path) -> None:
 
 
 class BaselineChange(TypedDict):
-    """A file of baselines that the working tree has otherwise than the commit.
-
-    Attributes:
-        file: <device key>/NNNN_<name>.json.
-        before: The file that it takes the place of; null for none.
-        after: The file that will be compared with; null for none.
-        differences: What else is not alike: device, host, data, versions.
-        figures: Medians over sessions, by figure; null without old or new.
-    """
+    """A file of baselines that the working tree has otherwise than the commit."""
 
     change: Kind
-    file: str
-    before: str | None
-    after: str | None
-    differences: list[str]
+    file: str  #: <device key>/NNNN_<name>.json.
+    before: str | None  #: The file that it takes the place of; null for none.
+    after: str | None  #: The file that will be compared with; null for none.
+    differences: list[str]  #: What else is not alike: device, host, data, versions.
+    #: Medians over sessions, by figure; null without old or new.
     figures: Mapping[str, FigureChange] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedWaiver(Waiver):
-    """A waiver of the working tree.
+    """A waiver of the working tree."""
 
-    Attributes:
-        is_added: Whether the commit compared with does not have it.
-    """
-
-    is_added: bool
+    is_added: bool  #: Whether the commit compared with does not have it.
 
 
 class Accepted(TypedDict):
-    """What the run was held against, and what the change under test does to it.
+    """What the run was held against, and what the change under test does to it."""
 
-    Attributes:
-        commit: Whose baselines were compared with; null for the working tree's.
-    """
-
-    commit: str | None
+    commit: str | None  #: Whose baselines were compared with; null for the working tree's.
     baseline_changes: list[BaselineChange]
     waivers: list[ListedWaiver]
 
 
 class PastValue(TypedDict):
-    """A metric in an earlier baseline.
+    """A metric in an earlier baseline."""
 
-    Attributes:
-        baseline: NNNN_<name>.json.
-        recorded: When, as ISO 8601.
-        value: The median over its sessions.
-    """
-
-    baseline: str
-    recorded: str
-    value: float
+    baseline: str  #: NNNN_<name>.json.
+    recorded: str  #: When, as ISO 8601.
+    value: float  #: The median over its sessions.
 
 
 class PrintedComparison(TypedDict):
-    """A benchmark compared with a baseline or another version.
+    """A benchmark compared with a baseline or another version."""
 
-    Attributes:
-        benchmark: Its full name: path::test.
-        device: The key of the device it was measured on; null for a count of work.
-        quantity: What the benchmark is of.
-        against: The git ref that it was compared with; null for the baseline.
-        metric: What decided; empty without a baseline.
-        is_reported_only: Whether it is NOT_COMPARED by design: no baseline of this device is judged
-            by the metric.
-        baseline: What it was compared with: the median over its sessions, or its count of work.
-        worse_ratio: By what factor it is worse; above 1 is worse. For a share of the steps: 1 and
-            what is added. Null where the two cannot be compared.
-        oldest: The oldest comparable baseline, from which small steps are added up; null for none
-            before the latest.
-        waiver: Under which a regression does not fail; null for none.
-        history: The metric in the baselines that hold the like, the oldest first.
-    """
-
-    benchmark: str
+    benchmark: str  #: Its full name: path::test.
+    #: The key of the device it was measured on; null for a count of work.
     device: NotRequired[str | None]
+    #: What the benchmark is of.
     quantity: Literal["load_s_per_batch", "step_s", "train_s_per_step", "work"]
-    against: str | None
-    metric: str
+    against: str | None  #: The git ref that it was compared with; null for the baseline.
+    metric: str  #: What decided; empty without a baseline.
     outcome: Outcome
+    #: Whether it is NOT_COMPARED by design: no baseline of this device is judged by the metric.
     is_reported_only: NotRequired[bool]
     now: float
+    #: What it was compared with: the median over its sessions, or its count of work.
     baseline: float | None
+    #: By what factor it is worse; above 1 is worse. For a share of the steps: 1 and what is added.
+    #: Null where the two cannot be compared.
     worse_ratio: float | None
     reason: Text
+    #: The oldest comparable baseline, from which small steps are added up; null for none before the
+    #: latest.
     oldest: NotRequired[str | None]
-    waiver: Waiver | None
+    waiver: Waiver | None  #: Under which a regression does not fail; null for none.
+    #: The metric in the baselines that hold the like, the oldest first.
     history: NotRequired[list[PastValue]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedDuet(Duet):
-    """A process of each version, started together and timed in slices.
+    """A process of each version, started together and timed in slices."""
 
-    Attributes:
-        quantity: What was timed, such as step_s.
-    """
-
-    quantity: str
+    quantity: str  #: What was timed, such as step_s.
 
 
 class OtherVersion(TypedDict):
-    """The version that was timed side by side with this one.
+    """The version that was timed side by side with this one."""
 
-    Attributes:
-        ref: As it was given.
-    """
-
-    ref: str
+    ref: str  #: As it was given.
     commit: str
     duets: list[PrintedDuet]
 
 
 class RunDocument(TypedDict):
-    """What `--netpipe-json` writes: everything that one pytest run measured, found and compared.
-
-    Attributes:
-        measurements: Every session, with its verdict.
-        work: The counted work of every loader and step.
-        against: Null without.
-    """
+    """What `--netpipe-json` writes: everything that one pytest run measured, found and compared."""
 
     schema: Literal["netpipe.run/1"]
+    #: Every session, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
     lints: list[LintReport]
-    work: NotRequired[list[WorkProfile]]
+    work: NotRequired[list[WorkProfile]]  #: The counted work of every loader and step.
     accepted: Accepted
     comparisons: list[PrintedComparison]
-    against: OtherVersion | None
+    against: OtherVersion | None  #: Null without.
 
 
 def run_document(run: Run) -> dict[str, Any]:

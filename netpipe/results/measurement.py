@@ -38,19 +38,12 @@ Share = Annotated[Measured, Must(properties={"median": {"maximum": 1}})]
 
 @dataclass(frozen=True)
 class Device:
-    """The accelerator that a step ran on, real or emulated.
+    """The accelerator that a step ran on, real or emulated."""
 
-    Attributes:
-        key: Names the folder of its baselines, such as h100-sxm-80gb-x1.
-        kind: The runtime's name of the device.
-        platform: The runtime's name of the platform: cpu, gpu, tpu or emulated.
-        count: Devices used.
-    """
-
-    key: DeviceKey
-    kind: str
-    platform: str
-    count: PositiveCount = 1
+    key: DeviceKey  #: Names the folder of its baselines, such as h100-sxm-80gb-x1.
+    kind: str  #: The runtime's name of the device.
+    platform: str  #: The runtime's name of the platform: cpu, gpu, tpu or emulated.
+    count: PositiveCount = 1  #: Devices used.
 
     @property
     def emulated(self) -> bool:
@@ -72,48 +65,36 @@ class Device:
 
 @dataclass(frozen=True)
 class HostClass:
-    """What a loader's speed depends on of a host.
+    """What a loader's speed depends on of a host."""
 
-    Attributes:
-        cpu: The processor's model name.
-        cores: CPUs that this process may use, by affinity and cgroup quota.
-        memory_bytes: Memory that this process may use: the machine's, or its cgroup's limit.
-        container: Whether it is a container.
-        cpu_model: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel
-            Xeon Processor'; empty where the kernel does not give them.
-    """
-
-    cpu: str
-    cores: PositiveCount
+    cpu: str  #: The processor's model name.
+    cores: PositiveCount  #: CPUs that this process may use, by affinity and cgroup quota.
+    #: Memory that this process may use: the machine's, or its cgroup's limit.
     memory_bytes: PositiveCount
-    container: bool = False
+    container: bool = False  #: Whether it is a container.
+    #: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel Xeon
+    #: Processor'; empty where the kernel does not give them.
     cpu_model: MayBeAbsent[str] = ""
 
 
 @dataclass(frozen=True)
 class Host(HostClass):
-    """The machine that loads.
+    """The machine that loads."""
 
-    Attributes:
-        machine: An anonymous id of this machine among others of its class; empty where there is
-            none, as in virtual machines.
-    """
-
+    #: An anonymous id of this machine among others of its class; empty where there is none, as in
+    #: virtual machines.
     machine: MayBeAbsent[str] = ""
 
 
 @dataclass(frozen=True)
 class Waits:
-    """The time a real training step spent inside `next()` of the loader: percentiles in seconds.
-
-    Attributes:
-        cv: Standard deviation over mean of the time between batches when pulled flat out; 0: every
-            batch takes the same time; 1: as irregular as a Poisson process.
-    """
+    """The time a real training step spent inside `next()` of the loader: percentiles in seconds."""
 
     p50: Amount
     p95: Amount
     p99: Amount
+    #: Standard deviation over mean of the time between batches when pulled flat out; 0: every batch
+    #: takes the same time; 1: as irregular as a Poisson process.
     cv: Amount
 
 
@@ -127,18 +108,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class BlockingLine:
-    """A line of the trainer's loop that blocks until the device is done.
-
-    Attributes:
-        fraction: Share of the time from a batch to the next request that the loop spends there.
-        working_fraction: Share of that in which it computes; near 0: it only waits.
-    """
+    """A line of the trainer's loop that blocks until the device is done."""
 
     file: str
     line: PositiveCount
     code: str
+    #: Share of the time from a batch to the next request that the loop spends there.
     fraction: Fraction
-    working_fraction: Fraction = 0.0
+    working_fraction: Fraction = 0.0  #: Share of that in which it computes; near 0: it only waits.
 
 
 @dataclass(frozen=True)
@@ -173,11 +150,6 @@ class Rounds:
 
     A round measures every quantity once, one after the other, so that entries of the same round
     can be compared with each other.
-
-    Attributes:
-        compilations: In the windows whose times count.
-        exposed_s_per_step: Time in which the device idles, from a request for a batch that finds
-            the step done to the next call of the step.
     """
 
     load_s_per_batch: tuple[Amount, ...] = ()
@@ -188,142 +160,113 @@ class Rounds:
     step_transfer_s: tuple[Amount, ...] = ()
     train_s_per_step: tuple[Amount, ...] = ()
     host_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
-    compilations: MayBeAbsent[tuple[Amount, ...]] = ()
+    compilations: MayBeAbsent[tuple[Amount, ...]] = ()  #: In the windows whose times count.
+    #: Time in which the device idles, from a request for a batch that finds the step done to the
+    #: next call of the step.
     exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
 
 
 @dataclass(frozen=True)
 class Measurement(Document):
-    """Everything one session measured: what `netpipe measure --json` prints.
-
-    Attributes:
-        versions: Of every package that matters, by name.
-        fingerprint: Names the data and the configuration; only equal ones are compared.
-        load_s_per_batch: L, wall time of one batch with the loader alone, buffers drained.
-        step_s: S0, wall time of one step on resident batches, blocked once at the end.
-        step_synced_s: S_sync, the same, blocked after every step. Null: not measured.
-        step_shadow_s: S1, the same while a batch per step is pulled and thrown away.
-        step_transfer_s: S2, the same with a transfer of a cached host batch before every step.
-        train_s_per_step: R, wall time of one step of the real loop.
-        headroom: S0 / L; below 1 the loader cannot keep up.
-        stall_fraction: (R - S0) / R; 0: the device never waits; 1: it only waits.
-        accelerator_utilisation: S0 / R.
-        load_cpu_ratio: CPU time of a batch, all processes, over that of a batch of the reference
-            loader, pulled in turns: a loader's cost without the machine's speed.
-        wait_s: Seconds that steps of the real loop waited for their batch.
-        sync_probe_fraction: Share of the requests for a batch in the real loop that find the step
-            before done. 0: nothing forces a sync; 1: every step is synced.
-        sync_probe_idle_fraction: The same in the S0 loop, which never syncs; unless it is near 0,
-            the probe proves nothing.
-        worst_tenth_fraction: Share of the stall in the worst tenth of the steps.
-        compilations: Compilations inside timed windows.
-        buffered_batches: Batches in the loader's buffers when a drain began. Null: they could not
-            be drained.
-        dispatch_depth: Most steps in flight at once in the real loop.
-        overhead_fraction: The time that the harness's instruments add to a bare step, over S0; null
-            when not measured.
-        busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
-        batch_bytes: Bytes of one batch as the trainer sees it.
-        first_batch_s: Wall time from the loader's start to its first batch.
-        drained: Whether the buffers could be drained within the time for it.
-        elapsed_s: The whole measurement.
-        findings: Observations beside the verdict.
-        buffered_batches_start: Batches in the loader's buffers when a block of real steps began.
-            Null: unknown.
-        buffered_batches_end: The same at its end; where it is lower by more than a batch or two,
-            the buffers have hidden a slow loader.
-        host_s_per_step: H, the loop's own work from a batch to the request for the next, on results
-            that are ready. Null: not measured.
-        blocking_lines: The lines at which the loop blocks before a request that finds the step
-            done, the worst first; only sampled where training stalls, or a loop seems to wait.
-        losses_are_finite: Whether the last loss of every block of real steps was a number.
-        loader_processes: Worker processes; 0 when this process loads.
-        load_overlap_fraction: Share of the loading time in which the device computed, by a
-            profiler's trace; 0: they take turns; 1: loading is hidden. Null without a trace.
-        gpu: Null where there is no GPU, or its state cannot be read.
-        calibration: The reference loader of load_cpu_ratio; only equal ones are compared.
-        turns: The raw values behind load_cpu_ratio, of the loader's first batches.
-        timeline: The last real steps of the last round.
-        distributions: Null in an older document.
-        tokens_per_s: Tokens of this host's batch over R, padding not counted; or examples, as
-            `tokens_unit` says. Null: `not_known` says why; in an older document, not measured.
-        tokens_per_s_per_device: The same over the devices used.
-        tokens_unit: Tokens by the batch's segmentation or mask; or examples, the rows of its first
-            array, where it has neither.
-        mfu: FLOPs of a step over R, over the dense peak of the devices used. An emulated device's
-            is derived: the assumed MFU times S0 / R.
-        not_known: Why a rate is null, by its name.
-        trace: The file with a profiler's trace of some real steps; empty for none.
-        storage: The stand-ins that the loader read from, whose times are derived; empty for none.
-        epoch_batches: Batches after which the loader last ended; null: it did not end.
-        within_epochs: Whether no restart of the loader fell into a timed window.
-        start_up: Null in an older document.
-        peak_pss_bytes: Most memory of all processes between blocks, shared pages counted once; null
-            in an older document, and where the kernel does not tell.
-        growth_bytes_per_batch: Growth of that memory for each batch given, without the pages of
-            mapped files; near 0: none.
-        growing_process: The process whose memory grows most, as "worker 2 (pid 123)".
-        watched_batches: Batches that were watched for pauses, alone and in the real loop.
-    """
+    """Everything one session measured: what `netpipe measure --json` prints."""
 
     SCHEMA = SCHEMA
 
     device: Device
     host: Host
-    versions: Mapping[str, str]
-    fingerprint: str
-    load_s_per_batch: Positive
-    step_s: Positive
+    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    fingerprint: str  #: Names the data and the configuration; only equal ones are compared.
+    load_s_per_batch: Positive  #: L, wall time of one batch with the loader alone, buffers drained.
+    step_s: Positive  #: S0, wall time of one step on resident batches, blocked once at the end.
+    #: S_sync, the same, blocked after every step. Null: not measured.
     step_synced_s: Positive | None
+    #: S1, the same while a batch per step is pulled and thrown away.
     step_shadow_s: Positive | None
+    #: S2, the same with a transfer of a cached host batch before every step.
     step_transfer_s: Positive | None
-    train_s_per_step: Positive
-    headroom: Positive
-    stall_fraction: Share
-    accelerator_utilisation: Positive
+    train_s_per_step: Positive  #: R, wall time of one step of the real loop.
+    headroom: Positive  #: S0 / L; below 1 the loader cannot keep up.
+    stall_fraction: Share  #: (R - S0) / R; 0: the device never waits; 1: it only waits.
+    accelerator_utilisation: Positive  #: S0 / R.
+    #: CPU time of a batch, all processes, over that of a batch of the reference loader, pulled in
+    #: turns: a loader's cost without the machine's speed.
     load_cpu_ratio: Positive
-    wait_s: Waits
+    wait_s: Waits  #: Seconds that steps of the real loop waited for their batch.
+    #: Share of the requests for a batch in the real loop that find the step before done. 0: nothing
+    #: forces a sync; 1: every step is synced.
     sync_probe_fraction: Fraction
+    #: The same in the S0 loop, which never syncs; unless it is near 0, the probe proves nothing.
     sync_probe_idle_fraction: Fraction
-    worst_tenth_fraction: Fraction
-    compilations: Count
+    worst_tenth_fraction: Fraction  #: Share of the stall in the worst tenth of the steps.
+    compilations: Count  #: Compilations inside timed windows.
+    #: Batches in the loader's buffers when a drain began. Null: they could not be drained.
     buffered_batches: Amount | None
-    dispatch_depth: Count
+    dispatch_depth: Count  #: Most steps in flight at once in the real loop.
+    #: The time that the harness's instruments add to a bare step, over S0; null when not measured.
     overhead_fraction: Fraction | None
-    busy_elsewhere_fraction: Fraction
-    batch_bytes: Count
-    first_batch_s: Amount
-    drained: bool
-    elapsed_s: Amount
+    busy_elsewhere_fraction: Fraction  #: Share of the host's CPU time that other programs took.
+    batch_bytes: Count  #: Bytes of one batch as the trainer sees it.
+    first_batch_s: Amount  #: Wall time from the loader's start to its first batch.
+    drained: bool  #: Whether the buffers could be drained within the time for it.
+    elapsed_s: Amount  #: The whole measurement.
     rounds: Rounds = field(default_factory=Rounds)
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  #: Observations beside the verdict.
+    #: Batches in the loader's buffers when a block of real steps began. Null: unknown.
     buffered_batches_start: Amount | None = None
+    #: The same at its end; where it is lower by more than a batch or two, the buffers have hidden a
+    #: slow loader.
     buffered_batches_end: Amount | None = None
+    #: H, the loop's own work from a batch to the request for the next, on results that are ready.
+    #: Null: not measured.
     host_s_per_step: Measured | None = None
+    #: The lines at which the loop blocks before a request that finds the step done, the worst
+    #: first; only sampled where training stalls, or a loop seems to wait.
     blocking_lines: tuple[BlockingLine, ...] = ()
+    #: Whether the last loss of every block of real steps was a number.
     losses_are_finite: bool = True
-    loader_processes: Count = 0
+    loader_processes: Count = 0  #: Worker processes; 0 when this process loads.
+    #: Share of the loading time in which the device computed, by a profiler's trace; 0: they take
+    #: turns; 1: loading is hidden. Null without a trace.
     load_overlap_fraction: Fraction | None = None
-    gpu: GpuHealth | None = None
-    calibration: str = ""
+    gpu: GpuHealth | None = None  #: Null where there is no GPU, or its state cannot be read.
+    calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
+    #: The raw values behind load_cpu_ratio, of the loader's first batches.
     turns: tuple[CalibrationTurns, ...] = ()
+    #: The last real steps of the last round.
     timeline: MayBeAbsent[Annotated[tuple[StepTimes, ...], Must(maxItems=MAX_TIMELINE_STEPS)]] = ()
-    distributions: MayBeAbsent[Distributions | None] = None
+    distributions: MayBeAbsent[Distributions | None] = None  #: Null in an older document.
+    #: Tokens of this host's batch over R, padding not counted; or examples, as `tokens_unit` says.
+    #: Null: `not_known` says why; in an older document, not measured.
     tokens_per_s: MayBeAbsent[Positive | None] = None
-    tokens_per_s_per_device: MayBeAbsent[Positive | None] = None
+    tokens_per_s_per_device: MayBeAbsent[Positive | None] = None  #: The same over the devices used.
+    #: Tokens by the batch's segmentation or mask; or examples, the rows of its first array, where
+    #: it has neither.
     tokens_unit: MayBeAbsent[Literal["tokens", "examples"]] = "tokens"
+    #: FLOPs of a step over R, over the dense peak of the devices used. An emulated device's is
+    #: derived: the assumed MFU times S0 / R.
     mfu: MayBeAbsent[Positive | None] = None
+    #: Why a rate is null, by its name.
     not_known: MayBeAbsent[Annotated[Mapping[str, str], Mapping[Rate, Text]]] = field(
         default_factory=dict
     )
+    #: The file with a profiler's trace of some real steps; empty for none.
     trace: MayBeAbsent[str] = ""
+    #: The stand-ins that the loader read from, whose times are derived; empty for none.
     storage: MayBeAbsent[str] = ""
+    #: Batches after which the loader last ended; null: it did not end.
     epoch_batches: MayBeAbsent[PositiveCount | None] = None
+    #: Whether no restart of the loader fell into a timed window.
     within_epochs: MayBeAbsent[bool] = True
+    #: Null in an older document.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
+    #: Most memory of all processes between blocks, shared pages counted once; null in an older
+    #: document, and where the kernel does not tell.
     peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
+    #: Growth of that memory for each batch given, without the pages of mapped files; near 0: none.
     growth_bytes_per_batch: MayBeAbsent[Measured | None] = None
+    #: The process whose memory grows most, as "worker 2 (pid 123)".
     growing_process: MayBeAbsent[str] = ""
+    #: Batches that were watched for pauses, alone and in the real loop.
     watched_batches: MayBeAbsent[Count] = 0
 
 

@@ -14,22 +14,16 @@ MAX_TIMELINE_STEPS: Final = 24
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The moments of one real step, in seconds since the first request of its timeline.
+    """The moments of one real step, in seconds since the first request of its timeline."""
 
-    Attributes:
-        asked_s: The loop asked for the batch.
-        given_s: It got it.
-        dispatched_s: Its call of the step had returned.
-        done_s: The device is done with the step. Exact for an emulated device; the host sees a real
-            one late while the loop holds Python's lock.
-        began_s: The device begins the step: when the step before is done or this one is called,
-            whichever is later. Null in an older document. Below 0 before the first request.
-    """
-
-    asked_s: Amount
-    given_s: Amount
-    dispatched_s: Amount
+    asked_s: Amount  #: The loop asked for the batch.
+    given_s: Amount  #: It got it.
+    dispatched_s: Amount  #: Its call of the step had returned.
+    #: The device is done with the step. Exact for an emulated device; the host sees a real one late
+    #: while the loop holds Python's lock.
     done_s: Amount
+    #: The device begins the step: when the step before is done or this one is called, whichever is
+    #: later. Null in an older document. Below 0 before the first request.
     began_s: MayBeAbsent[float | None] = None
 
 
@@ -46,17 +40,11 @@ _Percentiles = Annotated[tuple[Amount, ...], Must(minItems=101, maxItems=101)]
 
 @dataclass(frozen=True)
 class Distributions:
-    """Percentiles 0 to 100 over the real steps of all rounds.
+    """Percentiles 0 to 100 over the real steps of all rounds."""
 
-    Attributes:
-        train_step_s: Seconds from one step's completion to the next one's.
-        wait_s: Seconds that a step waited for its batch.
-        steps: How many steps.
-    """
-
-    train_step_s: _Percentiles
-    wait_s: _Percentiles
-    steps: PositiveCount
+    train_step_s: _Percentiles  #: Seconds from one step's completion to the next one's.
+    wait_s: _Percentiles  #: Seconds that a step waited for its batch.
+    steps: PositiveCount  #: How many steps.
 
 
 def timeline(

@@ -18,15 +18,11 @@ UNSTABLE_FRACTION: Final = 0.001
 
 @dataclass(frozen=True)
 class WorkKind:
-    """A kind of work that is counted; more of it is worse.
-
-    Attributes:
-        parts: What the count is divided by: functions, stages or arrays; "" for nothing.
-    """
+    """A kind of work that is counted; more of it is worse."""
 
     name: str
     unit: str
-    parts: str
+    parts: str  #: What the count is divided by: functions, stages or arrays; "" for nothing.
     sentence: str
 
     @property
@@ -75,32 +71,25 @@ KINDS: Final = {
 
 @dataclass(frozen=True)
 class WorkProfile(Document):
-    """What a loader does for a batch, and a step with it; exact, and the same on any host.
-
-    Attributes:
-        versions: Of Python and of the packages that do the work, by name.
-        batches: The loader's counts are means over this many batches.
-        fingerprint: Names the data and the configuration; only equal ones are compared.
-        step_backend: The versions and the platform that the step was compiled with; empty without a
-            step.
-        counts: The reproducible counts per batch, by kind and part: a function, a stage or an
-            array; a kind without parts has the part of an empty name.
-        callers: The calls of each function per batch, by the function that calls it.
-        arrays: The arrays of a batch: dtype and shape by name, as int32[128,1024].
-        dropped: By kind and part, the lowest and the highest count where processes differ.
-        not_counted: By kind, why it cannot be counted on this machine or for this loader.
-    """
+    """What a loader does for a batch, and a step with it; exact, and the same on any host."""
 
     SCHEMA = SCHEMA
 
-    versions: Mapping[str, str]
-    batches: PositiveCount
-    fingerprint: str = ""
+    versions: Mapping[str, str]  #: Of Python and of the packages that do the work, by name.
+    batches: PositiveCount  #: The loader's counts are means over this many batches.
+    fingerprint: str = ""  #: Names the data and the configuration; only equal ones are compared.
+    #: The versions and the platform that the step was compiled with; empty without a step.
     step_backend: str = ""
+    #: The reproducible counts per batch, by kind and part: a function, a stage or an array; a kind
+    #: without parts has the part of an empty name.
     counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    #: The calls of each function per batch, by the function that calls it.
     callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    #: The arrays of a batch: dtype and shape by name, as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
+    #: By kind and part, the lowest and the highest count where processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
+    #: By kind, why it cannot be counted on this machine or for this loader.
     not_counted: Mapping[str, str] = field(default_factory=dict)
 
     def total(self, kind: str) -> float:

@@ -22,43 +22,29 @@ _Difference = Annotated[
 
 @dataclass(frozen=True)
 class ResumeRequest(SessionRequest):
-    """The settings of one run of a loader.
-
-    Attributes:
-        batches: Where to stop it, if it does not end before.
-        states: The folder with a file for each state.
-        saved: After how many batches to save a state, which is its offset.
-        restored: The offset of the state to begin with; None: the run begins without one.
-        workers: Passed to a factory with a parameter of this name.
-    """
+    """The settings of one run of a loader."""
 
     kind: str = "resume"
-    batches: int = 32
-    states: str = ""
-    saved: Sequence[int] = ()
+    batches: int = 32  #: Where to stop it, if it does not end before.
+    states: str = ""  #: The folder with a file for each state.
+    saved: Sequence[int] = ()  #: After how many batches to save a state, which is its offset.
+    #: The offset of the state to begin with; None: the run begins without one.
     restored: int | None = None
-    workers: int = 2
+    workers: int = 2  #: Passed to a factory with a parameter of this name.
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A state after `offset` batches, and the run that began with it.
+    """A state after `offset` batches, and the run that began with it."""
 
-    Attributes:
-        offset: Batches before the state.
-        workers: None: the target takes no number of workers.
-        difference: How the batches after the state differ from those of the uninterrupted run,
-            which are numbered from 0; empty if they do not.
-        state_bytes: Size of the state's pickle.
-        save_s: Seconds to get the state.
-        first_batch_s: Seconds from making the loader to its first batch; None: none came.
-    """
-
-    offset: Count
-    workers: Count | None
+    offset: Count  #: Batches before the state.
+    workers: Count | None  #: None: the target takes no number of workers.
+    #: How the batches after the state differ from those of the uninterrupted run, which are
+    #: numbered from 0; empty if they do not.
     difference: _Difference
-    state_bytes: PositiveCount
-    save_s: Amount
+    state_bytes: PositiveCount  #: Size of the state's pickle.
+    save_s: Amount  #: Seconds to get the state.
+    #: Seconds from making the loader to its first batch; None: none came.
     first_batch_s: Amount | None
 
     def __str__(self) -> str:
@@ -76,22 +62,15 @@ class Restored:
 
 @dataclass(frozen=True)
 class ResumeReport(Document):
-    """Whether a loader goes on exactly from its states; `netpipe resume --json` prints it.
-
-    Attributes:
-        batches: Number of batches of the uninterrupted run.
-        ended: Whether that run ended by itself.
-        undecided: Why nothing was restored; empty if it was.
-        loader: The target.
-    """
+    """Whether a loader goes on exactly from its states; `netpipe resume --json` prints it."""
 
     SCHEMA = "netpipe.resume/1"
 
-    batches: Count
-    ended: bool
-    undecided: str
+    batches: Count  #: Number of batches of the uninterrupted run.
+    ended: bool  #: Whether that run ended by itself.
+    undecided: str  #: Why nothing was restored; empty if it was.
     restored: Sequence[Restored] = ()
-    loader: str = ""
+    loader: str = ""  #: The target.
 
     @property
     def differs(self) -> bool:

@@ -56,33 +56,23 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run counted in its steady state.
+    """What a run counted in its steady state."""
 
-    Attributes:
-        wall_s: Seconds of steady iteration.
-        cpu_s: CPU seconds in them, of all processes, without counting tokens.
-        examples: Rows of the first array of these batches.
-        tokens: Real tokens in these batches.
-        slots: Places for a token in them, padding too.
-        counted_by: What a token is.
-        batch_bytes: Bytes of the arrays of the first batch.
-        behind_batches: Batches by which it fell behind its mean pace, at most: a buffer of that
-            size hides its pauses.
-    """
-
-    wall_s: PositiveAmount
-    cpu_s: PositiveAmount
+    wall_s: PositiveAmount  #: Seconds of steady iteration.
+    cpu_s: PositiveAmount  #: CPU seconds in them, of all processes, without counting tokens.
     batches: PositiveCount
-    examples: MayBeAbsent[PositiveCount]
-    tokens: PositiveCount
-    slots: PositiveCount
+    examples: MayBeAbsent[PositiveCount]  #: Rows of the first array of these batches.
+    tokens: PositiveCount  #: Real tokens in these batches.
+    slots: PositiveCount  #: Places for a token in them, padding too.
     worst_padding_fraction: Fraction
     bytes_read: Count
     peak_pss_bytes: PositiveCount
     peak_rss_bytes: PositiveCount
     first_batch_s: Amount
-    counted_by: Text
-    batch_bytes: MayBeAbsent[Count]
+    counted_by: Text  #: What a token is.
+    batch_bytes: MayBeAbsent[Count]  #: Bytes of the arrays of the first batch.
+    #: Batches by which it fell behind its mean pace, at most: a buffer of that size hides its
+    #: pauses.
     behind_batches: MayBeAbsent[Amount]
 
 

@@ -17,7 +17,7 @@ from netpipe.results.fields import (
     Text,
     converter,
 )
-from netpipe.results.measurement import Device, DeviceKey, Host
+from netpipe.results.measurement import Device, Host
 from netpipe.results.units import (
     format_amount,
     format_megabytes,
@@ -86,73 +86,50 @@ _Figure = Annotated[
 ]
 
 
-class Ratios(TypedDict):
-    """Every figure over that of the other loader beside it; null where its figure is 0."""
-
-    tokens_per_s: _Figure | None
-    tokens_per_cpu_s: _Figure | None
-    examples_per_s: NotRequired[_Figure | None]
-    examples_per_cpu_s: NotRequired[_Figure | None]
-    batches_per_s: _Figure | None
-    padding_fraction: _Figure | None
-    padding_fraction_worst_batch: _Figure | None
-    bytes_read_per_token: _Figure | None
-    peak_pss_bytes: _Figure | None
-    peak_rss_bytes: _Figure | None
-    first_batch_s: _Figure | None
-
-
-class Figures(TypedDict):
-    """What the runs of a loader counted.
-
-    Attributes:
-        tokens_per_s: Real tokens in a second of wall time; padding is not counted.
-        tokens_per_cpu_s: Real tokens for a CPU second of all processes.
-        examples_per_s: Examples, the rows of a batch's first array, in a second of wall time.
-        examples_per_cpu_s: Examples for a CPU second of all processes.
-        batches_per_s: Batches in a second of wall time.
-        padding_fraction: Share of padding in all batches.
-        padding_fraction_worst_batch: Share of padding in the batch that has most of it.
-        bytes_read_per_token: Bytes read from files for a real token.
-        peak_pss_bytes: The most memory of all processes, what they share counted once.
-        peak_rss_bytes: The same, what they share counted in each.
-        first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: What a token is.
-        runs: What each run counted, in the order of the rounds.
-    """
-
-    tokens_per_s: _Figure
-    tokens_per_cpu_s: _Figure
+class _Medians(TypedDict):
+    tokens_per_s: _Figure  #: Real tokens in a second of wall time; padding is not counted.
+    tokens_per_cpu_s: _Figure  #: Real tokens for a CPU second of all processes.
+    #: Examples, the rows of a batch's first array, in a second of wall time.
     examples_per_s: NotRequired[_Figure]
-    examples_per_cpu_s: NotRequired[_Figure]
+    examples_per_cpu_s: NotRequired[_Figure]  #: Examples for a CPU second of all processes.
     batches_per_s: _Figure
-    padding_fraction: _Figure
-    padding_fraction_worst_batch: _Figure
-    bytes_read_per_token: _Figure
-    peak_pss_bytes: _Figure
-    peak_rss_bytes: _Figure
+    padding_fraction: _Figure  #: Share of padding in all batches.
+    padding_fraction_worst_batch: _Figure  #: Share of padding in the batch that has most of it.
+    bytes_read_per_token: _Figure  #: Bytes read from files for a real token.
+    peak_pss_bytes: _Figure  #: The most memory of all processes, what they share counted once.
+    peak_rss_bytes: _Figure  #: The same, what they share counted in each.
+    #: Seconds from building the pipeline to its first batch, after the imports.
     first_batch_s: _Figure
-    counted_by: Text
+
+
+class Figures(_Medians):
+    """What the runs of a loader counted."""
+
+    counted_by: Text  #: What a token is.
+    #: What each run counted, in the order of the rounds.
     runs: Annotated[list[Tally], Must(minItems=1)]
 
 
+Ratios = TypedDict(  # type: ignore[misc]
+    "Ratios",
+    {
+        name: NotRequired[_Figure | None] if name.startswith("examples") else _Figure | None
+        for name in FIGURES
+    },
+)
+
+
 class MeasuredCombination(Figures):
-    """A combination of settings.
+    """A combination of settings."""
 
-    Attributes:
-        loader: The target of --loader; null or absent: this repository's pipeline.
-        batch_size: Sequences in a batch; null with --loader.
-        workers: Worker processes; null: the loader's own number of them.
-        sequence_length: Tokens in a sequence; null with --loader.
-        best: Whether it has the most tokens per second.
-        ratios: Null without another loader.
-    """
-
+    #: The target of --loader; null or absent: this repository's pipeline.
     loader: NotRequired[str | None]
-    batch_size: PositiveCount | None
-    workers: Count | None
-    sequence_length: PositiveCount | None
-    best: bool
+    batch_size: PositiveCount | None  #: Sequences in a batch; null with --loader.
+    workers: Count | None  #: Worker processes; null: the loader's own number of them.
+    sequence_length: PositiveCount | None  #: Tokens in a sequence; null with --loader.
+    best: bool  #: Whether it has the most tokens per second.
+    #: Every figure over that of the other loader beside it, or null where that is 0; null without
+    #: one.
     ratios: Ratios | None
 
 
@@ -163,84 +140,55 @@ class OtherLoader(Figures):
 
 
 class TriedCandidate(TypedDict):
-    """A number of workers that was tried.
-
-    Attributes:
-        finished_bytes: About what its finished batches take while they wait; 0: not known
-            beforehand.
-        runs: What each trial counted, in turns with the others; none where it was left out before
-            the first.
-        fate: What became of it. Not needed: not clearly faster than the chosen one, which has fewer
-            workers.
-        reason: Why.
-        tokens_per_s: Null without a trial.
-        peak_pss_bytes: The most memory of all processes in any trial, what they share counted once;
-            null without one.
-    """
+    """A number of workers that was tried."""
 
     workers: Count
+    #: About what its finished batches take while they wait; 0: not known beforehand.
     finished_bytes: Count
+    #: What each trial counted, in turns with the others; none where it was left out before the
+    #: first.
     runs: list[Tally]
+    #: What became of it. Not needed: not clearly faster than the chosen one, which has fewer
+    #: workers.
     fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
-    reason: Text
-    tokens_per_s: _Figure | None
+    reason: Text  #: Why.
+    tokens_per_s: _Figure | None  #: Null without a trial.
+    #: The most memory of all processes in any trial, what they share counted once; null without
+    #: one.
     peak_pss_bytes: PositiveCount | None
 
 
 class Choice(TypedDict):
-    """How the number of workers was chosen.
+    """How the number of workers was chosen."""
 
-    Attributes:
-        workers: The fewest worker processes that are not clearly slower than the fastest.
-        buffer: Batches that each worker should have ready, within the memory budget.
-        reason: A sentence that compares it with its neighbors.
-        memory_budget_bytes: What all processes together may take.
-        seconds: Steady iteration that each trial was asked for.
-        candidates: The fewest workers first.
-    """
-
-    workers: Count
+    workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
+    #: Batches that each worker should have ready, within the memory budget.
     buffer: NotRequired[PositiveCount]
-    reason: Text
-    memory_budget_bytes: PositiveCount
-    seconds: PositiveAmount
-    candidates: Annotated[list[TriedCandidate], Must(minItems=1)]
-
-
-class RealDevice(TypedDict):
-    """The device, which is not emulated."""
-
-    key: DeviceKey
-    kind: str
-    platform: str
-    count: PositiveCount
-    emulated: Annotated[bool, Literal[False]]
+    reason: Text  #: A sentence that compares it with its neighbors.
+    memory_budget_bytes: PositiveCount  #: What all processes together may take.
+    seconds: PositiveAmount  #: Steady iteration that each trial was asked for.
+    candidates: Annotated[list[TriedCandidate], Must(minItems=1)]  #: The fewest workers first.
 
 
 class ThroughputDocument(TypedDict):
-    """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints.
-
-    Attributes:
-        versions: Of every package that matters, by name.
-        data: The folder that our pipeline read; null with --loader.
-        seconds: Steady iteration that each run was asked for.
-        rounds: Runs of each combination, each in a fresh process, in turns with the others.
-        choice: Null where the number of workers was given.
-    """
+    """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints."""
 
     schema: Literal["netpipe.throughput/1"]
-    device: RealDevice
+    device: Annotated[
+        Device, Must(required=["emulated"], properties={"emulated": {"const": False}})
+    ]
     host: Annotated[Host, Must(required=["machine"])]
-    versions: Mapping[str, str]
-    data: str | None
-    seconds: PositiveAmount
+    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    data: str | None  #: The folder that our pipeline read; null with --loader.
+    seconds: PositiveAmount  #: Steady iteration that each run was asked for.
+    #: Runs of each combination, each in a fresh process, in turns with the others.
     rounds: PositiveCount
     combinations: Annotated[
         list[MeasuredCombination],
         Must(minItems=1, contains={"properties": {"best": {"const": True}}}),
     ]
     against: OtherLoader | None
-    choice: Choice | None
+    choice: Choice | None  #: Null where the number of workers was given.
 
 
 def throughput_document(

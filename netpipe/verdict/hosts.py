@@ -29,25 +29,18 @@ class _PlainVerdict(TypedDict):
 
 @dataclass(frozen=True)
 class HostsVerdict:
-    """Why the training of several hosts waits.
+    """Why the training of several hosts waits."""
 
-    Attributes:
-        slowest: The file of the host whose loader takes the longest for a batch.
-        behind: Its load time over that of the fastest host; null: the end is not bounded.
-        verdict: That of the host that decides: one whose training waits, else one of which that is
-            not known, else the slowest.
-        epoch_batches: The batches after which each host's loader ended, by file; null: it did not
-            end.
-        ends_apart: Whether loaders ended after different numbers of batches.
-        passes: Whether every host passes, and all end alike as far as they ended.
-    """
-
-    slowest: str
+    slowest: str  #: The file of the host whose loader takes the longest for a batch.
+    #: Its load time over that of the fastest host; null: the end is not bounded.
     behind: Annotated[Interval, _UnboundedInterval]
+    #: That of the host that decides: one whose training waits, else one of which that is not known,
+    #: else the slowest.
     verdict: Annotated[Verdict, _PlainVerdict]
+    #: The batches after which each host's loader ended, by file; null: it did not end.
     epoch_batches: Mapping[str, int | None]
-    ends_apart: bool
-    passes: bool
+    ends_apart: bool  #: Whether loaders ended after different numbers of batches.
+    passes: bool  #: Whether every host passes, and all end alike as far as they ended.
 
     def sentences(self) -> list[str]:
         """Return the verdict, who is slowest, and what is wrong about the ends."""
@@ -64,15 +57,11 @@ class HostsVerdict:
 
 @dataclass(frozen=True)
 class HostsReport(Document):
-    """One verdict on hosts that train together; `netpipe hosts --json` prints it.
-
-    Attributes:
-        devices: What was found with each device, by its key.
-    """
+    """One verdict on hosts that train together; `netpipe hosts --json` prints it."""
 
     SCHEMA = "netpipe.hosts/1"
 
-    devices: Mapping[str, HostsVerdict]
+    devices: Mapping[str, HostsVerdict]  #: What was found with each device, by its key.
 
 
 def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:

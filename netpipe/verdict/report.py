@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from rich import box
 from rich.table import Column, Table
 
-from netpipe.results.fields import Amount, PositiveCount
-from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.results.fields import Amount, Must, PositiveCount
+from netpipe.results.measurement import Device, Measurement, parse_measurement
 from netpipe.results.units import (
     describe_interval,
     format_amount,
@@ -21,30 +21,17 @@ from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 
 
-class PrintedDevice(TypedDict, total=False):
-    """A device beside a verdict.
-
-    Attributes:
-        emulated: Whether the step is a clock. Beside a verdict only.
-    """
-
-    emulated: bool
-
-
 class PrintedMeasurement(TypedDict, total=False):
-    """The fields of a measurement that are neither in a session's result nor in a baseline.
+    """The fields of a measurement that are neither in a session's result nor in a baseline."""
 
-    Attributes:
-        verdict: Why training waits. Not in a session's result nor in a baseline.
-        workers_needed: Worker processes that would keep the step fed at 80% use; null where the
-            verdict is inconclusive. Beside a verdict only.
-        cores_needed: Cores that loading keeps busy at one batch a step; null when not measured, or
-            where the verdict is inconclusive. Beside a verdict only.
-    """
-
-    device: PrintedDevice
-    verdict: Verdict
+    #: `emulated` says whether the step is a clock.
+    device: Annotated[Device, Must(properties={"emulated": {"type": "boolean"}})]
+    verdict: Verdict  #: Why training waits. Not in a session's result nor in a baseline.
+    #: Worker processes that would keep the step fed at 80% use; null where the verdict is
+    #: inconclusive. Beside a verdict only.
     workers_needed: PositiveCount | None
+    #: Cores that loading keeps busy at one batch a step; null when not measured, or where the
+    #: verdict is inconclusive. Beside a verdict only.
     cores_needed: Amount | None
 
 

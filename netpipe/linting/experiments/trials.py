@@ -39,27 +39,19 @@ class TrialRatio(TypedDict):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gains on this machine.
+    """What a fix gains on this machine."""
 
-    Attributes:
-        rule: The rule whose finding it mends, or `ALL`.
-        change: The call to write instead.
-        message: What came of it.
-        before_s_per_batch: Seconds of a batch of the unchanged pipeline; None: not measured.
-        after_s_per_batch: Seconds of as many elements with the change.
-        before_cpu_s_per_batch: CPU seconds of a batch of the unchanged pipeline, all processes.
-        after_cpu_s_per_batch: The same with the change.
-        ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
-            rounds for an interval.
-    """
-
-    rule: str
-    change: str
-    message: str
+    rule: str  #: The rule whose finding it mends, or `ALL`.
+    change: str  #: The call to write instead.
+    message: str  #: What came of it.
+    #: Seconds of a batch of the unchanged pipeline; None: not measured.
     before_s_per_batch: PositiveAmount | None = None
-    after_s_per_batch: PositiveAmount | None = None
+    after_s_per_batch: PositiveAmount | None = None  #: Seconds of as many elements with the change.
+    #: CPU seconds of a batch of the unchanged pipeline, all processes.
     before_cpu_s_per_batch: Amount | None = None
-    after_cpu_s_per_batch: Amount | None = None
+    after_cpu_s_per_batch: Amount | None = None  #: The same with the change.
+    #: Before over after, over the rounds: above 1 is faster. None: there were too few rounds for an
+    #: interval.
     ratio: Annotated[Interval | None, TrialRatio | None] = None
 
     @property
@@ -69,13 +61,10 @@ class Trial:
 
 
 class PrintedTrials(TypedDict):
-    """What is in a document beside the report of the linter.
+    """What is in a document beside the report of the linter."""
 
-    Attributes:
-        trials: What each proposed change gave, measured before and after in one run; empty unless
-            that was asked for.
-    """
-
+    #: What each proposed change gave, measured before and after in one run; empty unless that was
+    #: asked for.
     trials: list[Trial]
 
 

@@ -25,19 +25,14 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What the rules judge.
-
-    Attributes:
-        for_throughput: Whether the intent is speed. If not, the pipeline must be reproducible: its
-            batches must not depend on the number of workers.
-        cores: CPU cores that the process may use.
-        memory_bytes: Memory that it may use.
-    """
+    """What the rules judge."""
 
     graph: Graph
+    #: Whether the intent is speed. If not, the pipeline must be reproducible: its batches must not
+    #: depend on the number of workers.
     for_throughput: bool
-    cores: int
-    memory_bytes: int
+    cores: int  #: CPU cores that the process may use.
+    memory_bytes: int  #: Memory that it may use.
     reads: Reads
 
 
@@ -55,25 +50,17 @@ Rule = Callable[[Pipeline], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One finding of a rule.
-
-    Attributes:
-        severity: error: wrong for the intent; warning: costs something, but may be intended; info:
-            a remark.
-        nodes: Ids of the offending nodes, the one nearest to the trainer first.
-        message: What is wrong, and why.
-        fix: The call to move or to change.
-        cost: The cost measured by the repository's benchmark; empty if it was not measured.
-        proof: What a test on the pipeline's own elements showed; empty if none was made.
-    """
+    """One finding of a rule."""
 
     rule: Annotated[str, Must(pattern="^[a-z]+(-[a-z]+)*$")]
+    #: error: wrong for the intent; warning: costs something, but may be intended; info: a remark.
     severity: Severity
-    nodes: tuple[Count, ...]
-    message: str
-    fix: str
+    nodes: tuple[Count, ...]  #: Ids of the offending nodes, the one nearest to the trainer first.
+    message: str  #: What is wrong, and why.
+    fix: str  #: The call to move or to change.
+    #: The cost measured by the repository's benchmark; empty if it was not measured.
     cost: str = ""
-    proof: str = ""
+    proof: str = ""  #: What a test on the pipeline's own elements showed; empty if none was made.
 
 
 def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
@@ -83,10 +70,6 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 
 @dataclass(frozen=True, kw_only=True)
 class SilencedFinding(LintFinding):
-    """A finding that the user silenced, or that does not hold where reading waits.
+    """A finding that the user silenced, or that does not hold where reading waits."""
 
-    Attributes:
-        reason: Why the project silenced it, or how it is known that reading waits.
-    """
-
-    reason: Text
+    reason: Text  #: Why the project silenced it, or how it is known that reading waits.

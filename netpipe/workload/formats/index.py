@@ -25,26 +25,19 @@ _Int32 = Annotated[int, Must(minimum=1, maximum=2**31 - 1)]
 
 @dataclass(frozen=True)
 class Shard:
-    """An ArrayRecord file beside the index.
-
-    Attributes:
-        row_measurements: The number of measurements in each record, in order.
-    """
+    """An ArrayRecord file beside the index."""
 
     file: Annotated[str, Must(pattern=r"\.arrayrecord$")]
+    #: The number of measurements in each record, in order.
     row_measurements: Annotated[tuple[_Int32, ...], Must(minItems=1)]
 
 
 @dataclass(frozen=True)
 class Split:
-    """The number of probes for training or for evaluation, and the shards of their rows.
-
-    Attributes:
-        shards: Empty where file names state that all data are of the other split.
-    """
+    """The number of probes for training or for evaluation, and the shards of their rows."""
 
     probes: Count
-    shards: tuple[Shard, ...]
+    shards: tuple[Shard, ...]  #: Empty where file names state that all data are of the other split.
 
     @property
     def row_measurements(self) -> NDArray[np.int64]:
@@ -65,28 +58,22 @@ class Split:
 
 @dataclass(frozen=True)
 class Index(Document):
-    """The contents of a folder of prepared data: the index beside its shards.
-
-    Attributes:
-        layout_version: Layout of the records.
-        seed: Chose the probes of the splits.
-        eval_fraction: The fraction of the probes that is chosen for evaluation.
-        row_bytes: The largest size of a row's arrays.
-        fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
-        parquet: Names of the files in the folder parquet that the rows were generated with.
-        dropped: Rows that were left out because of an invalid value, by column and constraint.
-    """
+    """The contents of a folder of prepared data: the index beside its shards."""
 
     SCHEMA = INDEX_SCHEMA
 
-    layout_version: Count
-    seed: Count
+    layout_version: Count  #: Layout of the records.
+    seed: Count  #: Chose the probes of the splits.
+    #: The fraction of the probes that is chosen for evaluation.
     eval_fraction: Annotated[float, Must(exclusiveMinimum=0, exclusiveMaximum=1)]
-    row_bytes: PositiveCount
+    row_bytes: PositiveCount  #: The largest size of a row's arrays.
+    #: A hash of every row, equal for equal measurements prepared in the same way.
     fingerprint: Annotated[str, Must(pattern="^[0-9a-f]{32}$")]
     train: Split
     eval: Split
+    #: Names of the files in the folder parquet that the rows were generated with.
     parquet: MayBeAbsent[tuple[Annotated[str, Must(pattern=r"\.parquet$")], ...]] = ()
+    #: Rows that were left out because of an invalid value, by column and constraint.
     dropped: MayBeAbsent[tuple[Dropped, ...]] = ()
 
     @property
