@@ -142,7 +142,7 @@ class _Builder:
                 if name in properties:
                     field = {"allOf": [properties[name], field]}
                 elif name in described:
-                    # In the place of what the type's own docstring says.
+                    # The field's description replaces that of its type.
                     field = {"description": "", **field} | {"description": described[name]}
                 properties[name] = field
         made |= {"required": required, "properties": properties}
@@ -179,7 +179,7 @@ class _Builder:
         musts = [note.keywords for note in notes if isinstance(note, Must)]
         others = [note for note in notes if not isinstance(note, Must) and note != _OPTIONAL]
         made = self._convert(others[-1] if others else kind)
-        # Closing an object hides the fields of what it refers to.
+        # A closed object with a reference would refuse the fields of the reference.
         if any("additionalProperties" in keywords for keywords in musts):
             made = self.build(kind)
         for keywords in musts:

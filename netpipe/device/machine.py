@@ -48,7 +48,7 @@ class ComparedBaselines(StoredBaselines):
 
 
 class Machine(TypedDict):
-    """What a machine has. Null is what is not known, or not limited."""
+    """The equipment of a machine. Null: not known, or not limited."""
 
     turbo: bool  #: Whether the clock may exceed its base.
     governors: list[str]  #: The governors of the CPUs' frequency.

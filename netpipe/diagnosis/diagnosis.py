@@ -44,7 +44,7 @@ RESOURCES: Final = {
     "none": "no bottleneck",
     "unknown": "bottleneck unknown",
 }
-"""What may limit a loader, in words."""
+"""The resources that may limit a loader, in words."""
 
 NO_CAUSES: Final = ("none", "unknown")
 
@@ -116,7 +116,7 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the loader."""
+    """The stage and the resource that limit the loader."""
 
     stage: str | None  #: Its name; None where no stage limits.
     #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
@@ -147,7 +147,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need from this host; its step time is derived from its peak."""
+    """The needs of an accelerator from this host; its step time is derived from its peak."""
 
     accelerator: Text
     step_s: PositiveAmount
@@ -172,7 +172,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class ReadsInFlight:
-    """What reads take while so many are in flight, in this process alone."""
+    """The time of reads with a number of them in flight, in this process alone."""
 
     in_flight: PositiveCount
     s_per_read: Amount

@@ -155,7 +155,7 @@ class ListedWaiver(Waiver):
 
 
 class Accepted(TypedDict):
-    """What the run was held against, and what the change under test does to it."""
+    """The accepted results that the run was compared with, and changes of them."""
 
     commit: str | None  #: Whose baselines were compared with; null for the working tree's.
     baseline_changes: list[BaselineChange]

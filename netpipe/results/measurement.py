@@ -22,10 +22,10 @@ from netpipe.results.step_times import MAX_TIMELINE_STEPS, Distributions, StepTi
 
 SCHEMA: Final = "netpipe.measurement/1"
 CACHE_WARMS_UP = "cache-warms-up"
-"""The finding of a measurement whose figures are those of its later rounds alone."""
+"""The finding of a measurement that counts its later rounds only."""
 
 PAUSES = "pauses"
-"""The finding of a loader whose pauses can cost training a relevant part of its time."""
+"""The finding of a loader whose pauses can slow training down noticeably."""
 
 DeviceKey = Annotated[str, Must(pattern="^[a-z0-9.+-]+$")]
 Measured = Annotated[Interval, Must(containsMedian=True, properties={"n": {"minimum": 1}})]
@@ -56,16 +56,16 @@ class Device:
         return self.platform == "cpu"
 
     def complete_fingerprint(self, fingerprint: str) -> str:
-        """Return the name of what is measured, with that of an emulated step.
+        """Add the emulated step to the fingerprint of the data and configuration.
 
-        The FLOPs of such a step are part of the device's kind: at another MFU it is another step.
+        The device's kind contains the FLOPs of such a step: another MFU makes another step.
         """
         return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
 
 
 @dataclass(frozen=True)
 class HostClass:
-    """What a loader's speed depends on of a host."""
+    """The properties of a host that determine a loader's speed."""
 
     cpu: str  #: The processor's model name.
     cores: PositiveCount  #: CPUs that this process may use, by affinity and cgroup quota.
@@ -120,13 +120,13 @@ class BlockingLine:
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """The state of the GPU while it was measured.
+    """The state of the GPU during the measurement.
 
     Attributes:
         sm_clock_mhz: Clock of its multiprocessors, one entry per round.
         temperature_c: Its temperature in degrees Celsius, one entry per round.
-        throttled_rounds: Rounds in which heat or the power supply slowed it down.
-        foreign_pids: Other programs' processes that were on it at any time.
+        throttled_rounds: Rounds in which heat or the power limit slowed it down.
+        foreign_pids: Processes of other programs that used it at any time.
     """
 
     sm_clock_mhz: tuple[Amount, ...]
@@ -138,7 +138,7 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class CalibrationTurns:
-    """CPU seconds, all processes, of the measured and the reference loader, pulled in turns."""
+    """CPU seconds of all processes of the measured and the reference loader, pulled in turns."""
 
     load_cpu_s_per_batch: Amount
     reference_cpu_s_per_batch: Amount
@@ -148,8 +148,7 @@ class CalibrationTurns:
 class Rounds:
     """The raw values, in seconds or as a count; one entry per round.
 
-    A round measures every quantity once, one after the other, so that entries of the same round
-    can be compared with each other.
+    A round measures each quantity once, so the entries of one round can be compared.
     """
 
     load_s_per_batch: tuple[Amount, ...] = ()

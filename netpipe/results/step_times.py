@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from netpipe.results.fields import Amount, MayBeAbsent, Must, PositiveCount
 
 MAX_TIMELINE_STEPS: Final = 24
-"""Steps in a timeline: as many as fit on a readable plot."""
+"""The number of steps that fit on a readable plot."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class StepTimes:
     """The moments of one real step, in seconds since the first request of its timeline."""
 
     asked_s: Amount  #: The loop asked for the batch.
-    given_s: Amount  #: It got it.
-    dispatched_s: Amount  #: Its call of the step had returned.
+    given_s: Amount  #: The loop got it.
+    dispatched_s: Amount  #: The call of the step returned.
     #: The device is done with the step. Exact for an emulated device; the host sees a real one late
     #: while the loop holds Python's lock.
     done_s: Amount
@@ -29,7 +29,7 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """When a device can begin a step, and when it is done, in seconds of the monotonic clock."""
+    """The moments at which a device begins and ends a step, in seconds of the monotonic clock."""
 
     began_s: float
     done_s: float
@@ -44,7 +44,7 @@ class Distributions:
 
     train_step_s: _Percentiles  #: Seconds from one step's completion to the next one's.
     wait_s: _Percentiles  #: Seconds that a step waited for its batch.
-    steps: PositiveCount  #: How many steps.
+    steps: PositiveCount
 
 
 def timeline(

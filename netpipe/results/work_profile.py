@@ -1,4 +1,4 @@
-"""Work profiles: exact counts of what a loader and a step do for one batch. Pure."""
+"""Work profiles: exact counts of the work of a loader and a step for one batch. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,17 +18,19 @@ UNSTABLE_FRACTION: Final = 0.001
 
 @dataclass(frozen=True)
 class WorkKind:
-    """A kind of work that is counted; more of it is worse."""
+    """A kind of work; a higher count is worse."""
 
     name: str
     unit: str
-    parts: str  #: What the count is divided by: functions, stages or arrays; "" for nothing.
+    parts: str  #: The count is split by functions, stages or arrays; "": it is not split.
     sentence: str
 
     @property
     def resolution(self) -> float:
-        """The smallest difference per batch that means anything, in the unit."""
-        return 64.0 if self.name == "read_bytes" else 0.0  # reading the kernel's counter is a read
+        """The smallest meaningful difference per batch, in the unit."""
+        return (
+            64.0 if self.name == "read_bytes" else 0.0
+        )  # reading the counter reads some bytes itself
 
     def format(self, value: float) -> str:
         """Write a value with its unit: `3.1 MB`, `128 calls`."""
@@ -71,7 +73,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True)
 class WorkProfile(Document):
-    """What a loader does for a batch, and a step with it; exact, and the same on any host."""
+    """Exact counts of the work of a loader and a step for one batch, equal on every host."""
 
     SCHEMA = SCHEMA
 
@@ -97,12 +99,12 @@ class WorkProfile(Document):
         return sum(self.counts[kind].values())
 
     def largest_parts(self, kind: str) -> list[tuple[str, float]]:
-        """Return the parts that have most of a kind's count, each with its count per batch."""
+        """Return the parts with the highest counts of a kind, each with its count per batch."""
         return sorted(self.counts[kind].items(), key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
 
 
 def is_of_step(kind: str) -> bool:
-    """Return whether a kind of work is the step's, and not the loader's."""
+    """Return whether a step does this kind of work, not a loader."""
     return kind.startswith("step_")
 
 
@@ -113,9 +115,9 @@ def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
-    """Return the first of several profiles of the same code without what the others contradict.
+    """Return the first of several profiles of the same code, without counts that differ.
 
-    Of a kind that one of them could not count, nothing is kept.
+    Kinds that one of them could not count are dropped.
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}
