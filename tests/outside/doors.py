@@ -23,7 +23,7 @@ from netpipe.work_counts import counting
 from tests.diagnosis import examples
 from tests.diagnosis.examples import block, in_rounds, stage_time, turns
 from tests.outside.golden import ROOT, figures
-from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
+from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with_count
 
 
 def schemas() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def compare_recorded_work(now: Path, then: Path) -> Iterator[str]:
 def compare_changed_work() -> Iterator[str]:
     """Give the comparison of each kind of work of a profile with changes of it."""
     changed = {
-        "a second call": with_calls({**PROFILE.callers, "rows.encode": {"rows.batch": 256.0}}),
+        "a second call": with_calls({**CALLERS, "rows.encode": {"rows.batch": 256.0}}),
         "larger allocations": with_count("allocated_bytes", rows__batch=1.5e6, rows__encode=2e6),
         "fewer bytes sent": with_count("sent_bytes", total=130_000.0),
         "other data": make_profile(fingerprint="other"),

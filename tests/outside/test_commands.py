@@ -1,6 +1,7 @@
 """The commands: their arguments and flags."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -18,8 +19,8 @@ def describe(names: tuple[str, ...], command: click.Command) -> Iterator[str]:
     for number, argument in enumerate(arguments, 1):
         yield f"  argument {number}: {describe_parameter(argument, context)}"
     for option in sorted(set(command.params) - set(arguments), key=lambda each: each.opts):
-        names = "/".join([*option.opts, *option.secondary_opts])
-        yield f"  {names}: {describe_parameter(option, context)}"
+        flags = "/".join([*option.opts, *option.secondary_opts])
+        yield f"  {flags}: {describe_parameter(option, context)}"
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         yield from describe((*names, name), inner)
 
@@ -42,7 +43,7 @@ def describe_parameter(parameter: click.Parameter, context: click.Context) -> st
     return ", ".join([kind, needed, *(text for text, holds in known.items() if holds)])
 
 
-def describe_type(kind: click.ParamType) -> str:
+def describe_type(kind: Any) -> str:
     """Return the name of a type, with its choices, its range, or what a path must be."""
     if isinstance(kind, click.Choice):
         return f"one of {' '.join(map(str, kind.choices))}"

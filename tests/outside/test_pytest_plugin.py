@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from netpipe.pytest_plugin import pytest_addoption
+from netpipe import pytest_plugin
 from tests.outside.golden import check_lines
 
 
@@ -49,5 +49,5 @@ def list_fixtures_and_markers(pytester: pytest.Pytester) -> Iterator[str]:
 def test_the_plugin_keeps_its_options_fixtures_and_markers(pytester: pytest.Pytester) -> None:
     """A project's command lines, ini files, tests and conftest files go on working."""
     parser = RecordingParser()
-    pytest_addoption(cast(pytest.Parser, parser))
+    vars(pytest_plugin)["pytest_addoption"](cast(pytest.Parser, parser))
     check_lines("pytest", sorted([*parser.lines, *list_fixtures_and_markers(pytester)]))

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -50,7 +51,7 @@ def test_recorded_measurements_keep_their_verdicts(
 
 def test_recorded_baselines_keep_their_summaries(netpipe: Netpipe) -> None:
     """`netpipe baseline show` and `diff` give the same figures of the recorded baselines."""
-    calls = [("show", path) for path in BASELINES]
+    calls: list[tuple[str, *tuple[Path, ...]]] = [("show", path) for path in BASELINES]
     calls += [("diff", *pair) for pair in pairwise(BASELINES)]
     lines = []
     for call in calls:
