@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from netpipe.measuring.token_counts import BY_ELEMENTS, name_leaves
 from netpipe.results.fields import (
@@ -11,6 +11,7 @@ from netpipe.results.fields import (
     Fraction,
     Interval,
     MayBeAbsent,
+    Must,
     PositiveAmount,
     PositiveCount,
     Text,
@@ -52,6 +53,17 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
         behind = max(behind, ahead + wanted - before)
         ahead = max(ahead, before + 1 - wanted)
     return behind
+
+
+Figure = Annotated[
+    Interval,
+    Must(
+        containsMedian=True,
+        additionalProperties=False,
+        properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
+    ),
+]
+"""A figure over the rounds."""
 
 
 @dataclass(frozen=True)

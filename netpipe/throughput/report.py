@@ -28,6 +28,7 @@ from netpipe.results.units import (
 )
 from netpipe.throughput.figures import (
     FIGURES,
+    Figure,
     Tally,
     over_rounds,
     ratio,
@@ -76,30 +77,20 @@ class Throughput:
         return medians.index(max(medians))
 
 
-_Figure = Annotated[
-    Interval,
-    Must(
-        containsMedian=True,
-        additionalProperties=False,
-        properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
-    ),
-]
-
-
 class _Medians(TypedDict):
-    tokens_per_s: _Figure  #: Real tokens in a second of wall time; padding is not counted.
-    tokens_per_cpu_s: _Figure  #: Real tokens for a CPU second of all processes.
+    tokens_per_s: Figure  #: Real tokens in a second of wall time; padding is not counted.
+    tokens_per_cpu_s: Figure  #: Real tokens for a CPU second of all processes.
     #: Examples, the rows of a batch's first array, in a second of wall time.
-    examples_per_s: NotRequired[_Figure]
-    examples_per_cpu_s: NotRequired[_Figure]  #: Examples for a CPU second of all processes.
-    batches_per_s: _Figure
-    padding_fraction: _Figure  #: Share of padding in all batches.
-    padding_fraction_worst_batch: _Figure  #: Share of padding in the batch that has most of it.
-    bytes_read_per_token: _Figure  #: Bytes read from files for a real token.
-    peak_pss_bytes: _Figure  #: The most memory of all processes, what they share counted once.
-    peak_rss_bytes: _Figure  #: The same, what they share counted in each.
+    examples_per_s: NotRequired[Figure]
+    examples_per_cpu_s: NotRequired[Figure]  #: Examples for a CPU second of all processes.
+    batches_per_s: Figure
+    padding_fraction: Figure  #: Share of padding in all batches.
+    padding_fraction_worst_batch: Figure  #: Share of padding in the batch that has most of it.
+    bytes_read_per_token: Figure  #: Bytes read from files for a real token.
+    peak_pss_bytes: Figure  #: The most memory of all processes, what they share counted once.
+    peak_rss_bytes: Figure  #: The same, what they share counted in each.
     #: Seconds from building the pipeline to its first batch, after the imports.
-    first_batch_s: _Figure
+    first_batch_s: Figure
 
 
 class Figures(_Medians):
@@ -113,7 +104,7 @@ class Figures(_Medians):
 Ratios = TypedDict(  # type: ignore[misc]
     "Ratios",
     {
-        name: NotRequired[_Figure | None] if name.startswith("examples") else _Figure | None
+        name: NotRequired[Figure | None] if name.startswith("examples") else Figure | None
         for name in FIGURES
     },
 )
@@ -139,37 +130,6 @@ class OtherLoader(Figures):
     target: str
 
 
-class TriedCandidate(TypedDict):
-    """A number of workers that was tried."""
-
-    workers: Count
-    #: About what its finished batches take while they wait; 0: not known beforehand.
-    finished_bytes: Count
-    #: What each trial counted, in turns with the others; none where it was left out before the
-    #: first.
-    runs: list[Tally]
-    #: What became of it. Not needed: not clearly faster than the chosen one, which has fewer
-    #: workers.
-    fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
-    reason: Text  #: Why.
-    tokens_per_s: _Figure | None  #: Null without a trial.
-    #: The most memory of all processes in any trial, what they share counted once; null without
-    #: one.
-    peak_pss_bytes: PositiveCount | None
-
-
-class Choice(TypedDict):
-    """How the number of workers was chosen."""
-
-    workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
-    #: Batches that each worker should have ready, within the memory budget.
-    buffer: NotRequired[PositiveCount]
-    reason: Text  #: A sentence that compares it with its neighbors.
-    memory_budget_bytes: PositiveCount  #: What all processes together may take.
-    seconds: PositiveAmount  #: Steady iteration that each trial was asked for.
-    candidates: Annotated[list[TriedCandidate], Must(minItems=1)]  #: The fewest workers first.
-
-
 class ThroughputDocument(TypedDict):
     """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints."""
 
@@ -188,7 +148,7 @@ class ThroughputDocument(TypedDict):
         Must(minItems=1, contains={"properties": {"best": {"const": True}}}),
     ]
     against: OtherLoader | None
-    choice: Choice | None  #: Null where the number of workers was given.
+    choice: WorkerChoice | None  #: Null where the number of workers was given.
 
 
 def throughput_document(
