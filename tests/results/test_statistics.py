@@ -96,11 +96,6 @@ def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
     assert (turned.low, turned.high) == (1 / 64, 8)
 
 
-def test_a_ratio_of_nothing_may_be_zero() -> None:
-    """Where a quantity was 0 in a round there is no factor, and the range is widened by a width."""
-    assert statistics.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, 0.0, 4.0, 3)
-
-
 @pytest.mark.parametrize(
     ("train_s", "expected"),
     [
