@@ -25,9 +25,9 @@ def test_a_row_shows_the_median_turn() -> None:
 
 
 def test_the_documentation_shows_the_recorded_readings() -> None:
-    """docs/storage.md has the table of the file, with every case in it."""
+    """The page of the study has the table of the file, with every case in it."""
     path = ROOT / "perf_tests" / "studies" / "storage_server.jsonl"
     readings = read_records(path, storage_server.Reading)
-    page = (ROOT / "docs" / "storage.md").read_text(encoding="utf-8")
+    page = (ROOT / "perf_tests" / "studies" / "storage_server.md").read_text(encoding="utf-8")
     assert "\n".join(storage_server.format_table(readings)) in page
     assert {reading.case for reading in readings} == set(storage_server.CASES)
