@@ -143,7 +143,7 @@ def build_requests(
 
 
 class Measurements(TypedDict):
-    """What `netpipe measure --json` prints for several accelerators."""
+    """The document of `netpipe measure --json` for several accelerators."""
 
     schema: Literal["netpipe.measurements/1"]
     #: One for each accelerator, in the order asked for, with its verdict.

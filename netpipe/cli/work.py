@@ -105,7 +105,7 @@ class ComparedWork(TypedDict):
 
 
 class PrintedWork(TypedDict, total=False):
-    """What `netpipe work --json` prints beside a profile."""
+    """The fields beside a profile that `netpipe work --json` prints."""
 
     loader: str  #: The target.
     against: str | None  #: The other version as the user named it; null without one.

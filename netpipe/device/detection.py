@@ -154,7 +154,7 @@ class StoredBaselines(TypedDict):
 
 
 class Devices(TypedDict):
-    """What `netpipe devices --json` prints."""
+    """The document of `netpipe devices --json`."""
 
     schema: Literal["netpipe.devices/1"]
     device: DeviceFacts

@@ -59,7 +59,7 @@ class Machine(TypedDict):
 
 
 class Doctor(TypedDict):
-    """What `netpipe doctor --json` prints."""
+    """The document of `netpipe doctor --json`."""
 
     schema: Literal["netpipe.doctor/1"]
     device: DeviceFacts | None

@@ -255,7 +255,7 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class Diagnosis(Document):
-    """What `netpipe diagnose --json` prints."""
+    """The document of `netpipe diagnose --json`."""
 
     SCHEMA = SCHEMA
 

@@ -26,13 +26,13 @@ RECORD_AGAIN: Final = "Record it again"
 
 
 class CommitInfo(TypedDict, total=False):
-    """What was measured; without an id where there is no repository."""
+    """The measured commit; without an id where there is no repository."""
 
     id: str | None  #: The commit.
 
 
 class OwnPart(TypedDict):
-    """What pytest-benchmark's document has no place for."""
+    """netpipe's part of a baseline, for which pytest-benchmark has no field."""
 
     schema: Literal["netpipe.baseline/1"]
     sessions: Annotated[list[Measurement], Must(minItems=1)]  #: Every session once.

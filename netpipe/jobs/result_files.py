@@ -30,7 +30,7 @@ class ReportedError(TypedDict):
 
 
 class SessionDocument(TypedDict):
-    """What a session's process writes for the one that started it: a result or an error."""
+    """A session's result or error, for the process that started it."""
 
     schema: Literal["netpipe.session/1"]
     measurement: NotRequired[Measurement]

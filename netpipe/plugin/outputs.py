@@ -214,7 +214,7 @@ class OtherVersion(TypedDict):
 
 
 class RunDocument(TypedDict):
-    """What `--netpipe-json` writes: everything that one pytest run measured, found and compared."""
+    """The document of `--netpipe-json`: all that one pytest run measured, found and compared."""
 
     schema: Literal["netpipe.run/1"]
     #: Every session, with its verdict.

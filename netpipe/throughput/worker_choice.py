@@ -34,7 +34,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and what is known of it."""
+    """A number of workers, and its runs so far."""
 
     workers: int
     finished_bytes: int
