@@ -20,7 +20,8 @@ T = TypeVar("T")
 class Must:
     """Keywords of JSON Schema that hold for a field besides those that its type implies.
 
-    Where a field's JSON values differ from the type, `Annotated[Type, JsonType]` has theirs.
+    `ref` names another document's schema instead. If the JSON values of a field are of another
+    type, `Annotated[Type, JsonType]` has both.
     """
 
     def __init__(self, **keywords: object) -> None:
