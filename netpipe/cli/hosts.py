@@ -20,7 +20,7 @@ from netpipe.cli.console import (
 from netpipe.errors import InputError
 from netpipe.reporting.measurement_table import verdict_table
 from netpipe.verdict.document import parse_printed, subject_label
-from netpipe.verdict.hosts import HostsVerdict, judge_hosts
+from netpipe.verdict.hosts import HostsReport, HostsVerdict, judge_hosts
 from netpipe.verdict.kinds import VerdictKind
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
             raise InputError(missing[0], "device", f"be {device}, as another host's", "none")
     verdicts = {device: judge_hosts(measured) for device, measured in by_device.items()}
     if as_json:
-        found = {device: verdict.to_document() for device, verdict in verdicts.items()}
-        print_json({"schema": "netpipe.hosts/1", "devices": found})
+        print_json(HostsReport(verdicts).to_document())
     else:
         for device, verdict in verdicts.items():
             output.print(verdict_table(by_device[device].values(), list(by_device[device])))

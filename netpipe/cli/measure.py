@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import wraps
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import click
 
@@ -33,6 +33,7 @@ from netpipe.device.emulated_names import accelerator_label, parse_accelerators
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
+from netpipe.results.fields import Must
 from netpipe.results.measurement import Measurement
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import decision
@@ -135,6 +136,14 @@ def build_requests(
     refuse_unwritable(html, "--html")
     folder = str(writable_folder(trace, "--trace")) if trace else ""
     return [MeasureRequest(accelerator=name, trace=folder, **settings) for name in accelerators]
+
+
+class Measurements(TypedDict):
+    """The document of `netpipe measure --json` for several accelerators."""
+
+    schema: Literal["netpipe.measurements/1"]
+    #: One for each accelerator, in the order asked for, with its verdict.
+    measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 
 @click.command(

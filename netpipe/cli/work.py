@@ -2,9 +2,9 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import click
 
@@ -98,6 +98,26 @@ def _compare(
     return now, compare_work(now, then)
 
 
+class ComparedWork(TypedDict):
+    """A kind of work against the other version."""
+
+    kind: str
+    outcome: Literal["PASS", "REGRESSED", "IMPROVED", "NOT_COMPARED"]
+    now: float  #: Per batch.
+    then: float | None
+    #: By what factor there is more; null where there was nothing, or it cannot be compared.
+    worse_ratio: float | None
+    reason: str  #: The figures, and what causes a regression, the most important first.
+
+
+class PrintedWork(TypedDict, total=False):
+    """The fields beside a profile that `netpipe work --json` prints."""
+
+    loader: str  #: The target.
+    against: str | None  #: The other version as the user named it; null without one.
+    comparisons: list[ComparedWork]  #: Each kind of work against the other version.
+
+
 def _document(comparison: Comparison) -> dict[str, Any]:
     return {
         "kind": comparison.metric,
@@ -158,7 +178,7 @@ def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
     with show_progress("resuming", quiet=quiet) as progress:
         report = check_resume(CHILD_COMMAND, request, progress)
     if as_json:
-        print_json({"schema": "netpipe.resume/1", **asdict(report), "loader": str(target)})
+        print_json(replace(report, loader=str(target)).to_document())
     else:
         output.print(str(report), soft_wrap=True)
     sys.exit(INCONCLUSIVE if report.undecided else FAILED if report.differs else FINE)

@@ -5,18 +5,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 from netpipe.device.accelerators import TOX_DEVICES, device_key, matches, peak_flops
 from netpipe.device.host import host_class, this_host
 from netpipe.errors import HarnessError, MisuseError
-from netpipe.results.measurement import Device, Host
+from netpipe.results.fields import Count, PositiveAmount
+from netpipe.results.measurement import Device, Host, HostClass
 
 # Written by the driver on Linux; reading it needs neither NVML nor CUDA.
 _DRIVER: Final = Path("/proc/driver/nvidia")
@@ -127,6 +128,39 @@ def measured_versions() -> dict[str, str]:
     versions = installed_versions()
     del versions["pytest-benchmark"]
     return versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts(Device):
+    """The device that jax uses."""
+
+    #: Dense peak of one device in FLOP/s, bfloat16, or float16 where it has no bfloat16. Null: not
+    #: known.
+    peak_flops: PositiveAmount | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts(HostClass):
+    """The host of the device."""
+
+    host_class: str  #: Absolute times are compared only between hosts of one class.
+
+
+class StoredBaselines(TypedDict):
+    """The baselines of a device."""
+
+    folder: str  #: Where they belong.
+    count: Count  #: How many are there.
+
+
+class Devices(TypedDict):
+    """The document of `netpipe devices --json`."""
+
+    schema: Literal["netpipe.devices/1"]
+    device: DeviceFacts
+    host: HostFacts
+    versions: Mapping[str, str]  #: Of Python and of the packages that a measurement depends on.
+    baseline: StoredBaselines
 
 
 def devices_document(device: Device | None, host: Host, baselines: Path) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict
 
+from netpipe.device.detection import DeviceFacts, HostFacts, StoredBaselines
 from netpipe.device.host import cgroup_folders, cpu_quotas, memory_limits, read_text
+from netpipe.results.fields import Must
 
 _SMI: Final = (
     "nvidia-smi", "--format=csv,noheader,nounits",
@@ -37,6 +39,45 @@ def read_counters(root: Path = Path("/")) -> Counters:
     busy = user + nice + system + irq + softirq
     throttled = sum(map(int, re.findall(r"^nr_throttled (\d+)$", stats, re.MULTILINE)))
     return Counters(busy + idle + waiting + stolen, busy, stolen, throttled)
+
+
+class ComparedBaselines(StoredBaselines):
+    """The baselines of a device."""
+
+    compared: list[str]  #: The files that runs here are compared with.
+
+
+class Machine(TypedDict):
+    """The equipment of a machine. Null: not known, or not limited."""
+
+    turbo: bool  #: Whether the clock may exceed its base.
+    governors: list[str]  #: The governors of the CPUs' frequency.
+    #: What nvidia-smi lists before jax starts.
+    gpus: list[
+        Annotated[dict[str, Any], Must(required=["name", "driver", "used_bytes", "busy_fraction"])]
+    ]
+
+
+class Doctor(TypedDict):
+    """The document of `netpipe doctor --json`."""
+
+    schema: Literal["netpipe.doctor/1"]
+    device: DeviceFacts | None
+    host: HostFacts
+    versions: Mapping[str, str]
+    baseline: ComparedBaselines | None
+    machine: Annotated[
+        Machine,
+        Must(
+            required=[
+                *("affinity_cpus", "quota_cores", "memory_bytes", "memory_limit_bytes"),
+                *("swap_used_bytes", "shm_bytes", "shm_free_bytes", "open_files_limit"),
+                *("governors", "turbo", "perf_event_paranoid", "gpus"),
+            ],
+            patternProperties={"_(bytes|cpus|cores|limit|paranoid)$": {"type": ["number", "null"]}},
+        ),
+    ]
+    disturbances: list[Annotated[dict[str, str], Must(required=["what", "remedy"])]]
 
 
 def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[str, Any]:

@@ -1,15 +1,26 @@
-"""The results of a diagnosis, passed between processes as JSON.
-
-`netpipe/schemas/diagnosis.1.json` describes the fields.
-"""
+"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from netpipe.linting.linter import LintReport
 from netpipe.results.documents import check_document
-from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.start_up import StartUp
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Document,
+    Inlined,
+    Interval,
+    MayBeAbsent,
+    Must,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+    converter,
+)
+from netpipe.results.measurement import Host, Measurement
+from netpipe.results.start_up import JsonStartUp, StartUp
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.document import measurement_document
@@ -40,31 +51,50 @@ NO_CAUSES: Final = ("none", "unknown")
 _COULD_NOT_BE_TRIED: Final = " could not be tried: "
 
 
+Bounded = Annotated[
+    Interval,
+    Must(additionalProperties=False, properties={"median": {"minimum": 0}, "n": {"minimum": 0}}),
+]
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage of a loader, measured in the single-thread run."""
 
-    name: str
-    node: int | None
-    function: str
-    made_at: str
-    section: str
-    s_per_batch: float
-    cpu_s_per_batch: float
-    fraction: float
-    by: str
-    without_s_per_batch: Interval | None = None
+    #: As lint names the node; the functions of a loader that is not Grain's, the outermost first.
+    name: Text
+    node: int | None  #: Its id in the graph of lint; None where there is none.
+    function: str  #: The user's function in it.
+    made_at: str  #: file:line; empty where not known.
+    #: Where it runs in the unmodified loader.
+    section: Annotated[str, Literal["workers", "threads", "trainer"]]
+    #: Wall seconds, without those of the stages that it reads from; so is cpu_s_per_batch.
+    s_per_batch: Amount
+    cpu_s_per_batch: Amount
+    fraction: Amount  #: Its share of the single-thread time; near 1: it takes almost all of it.
+    #: How it was measured: timing of every call, or sampling of stacks.
+    by: Annotated[str, Literal["timing", "sampling"]]
+    #: The single-thread time when the stage returns its earlier results; None if not measured.
+    without_s_per_batch: Bounded | None = None
 
 
 @dataclass(frozen=True)
 class Intervention:
     """A change of the loader, measured in turns with the unmodified loader."""
 
-    name: str
-    what: str
-    before_s_per_batch: Interval | None
-    after_s_per_batch: Interval | None
-    speedup: Interval | None
+    name: Annotated[
+        str,
+        Literal[
+            *("cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload"),
+            "half-the-cores",
+        ],
+    ]
+    what: Text
+    before_s_per_batch: Bounded | None
+    after_s_per_batch: Bounded | None
+    #: The rate of batches with the change over the rate without; above 1: it helps. None where it
+    #: was not made.
+    speedup: Bounded | None
     says: str
 
     @property
@@ -86,15 +116,14 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The stage that limits the loader, if any, and its resource, one of `RESOURCES`.
+    """The stage and the resource that limit the loader."""
 
-    `fraction` is relative to the loading time.
-    """
-
-    stage: str | None
-    resource: str
-    fraction: float
-    why: str
+    stage: str | None  #: Its name; None where no stage limits.
+    #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
+    #: disk.
+    resource: Annotated[str, Literal[*RESOURCES]]
+    fraction: Amount  #: Share of the loading time.
+    why: str  #: The figures that say so.
 
 
 @dataclass(frozen=True)
@@ -104,44 +133,50 @@ class Prediction:
     The change is named in words that can follow "with": "3 workers".
     """
 
-    change: str
-    kind: str
-    load_s_per_batch: Interval
-    headroom: Interval | None = None
+    change: Text
+    kind: Annotated[
+        str,
+        Literal[
+            *("no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"),
+            *("faster-stage", "smaller-batch", "narrower-dtype", "no-transfer"),
+        ],
+    ]
+    load_s_per_batch: Bounded
+    headroom: Bounded | None = None
 
 
 @dataclass(frozen=True)
 class Need:
-    """The needs of an accelerator; its step time is derived from its peak FLOPs."""
+    """The needs of an accelerator from this host; its step time is derived from its peak."""
 
-    accelerator: str
-    step_s: float
-    batches_per_s: float
-    workers: int
-    cores: float
-    headroom: float
+    accelerator: Text
+    step_s: PositiveAmount
+    batches_per_s: PositiveAmount
+    workers: PositiveCount
+    cores: Amount
+    headroom: Amount  #: With the loader as it is.
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction, and a measurement of the same change; the error is predicted/measured - 1."""
+    """A prediction and the measurement of the same change in the same run."""
 
-    change: str
+    change: Text
     kind: str
-    predicted_s_per_batch: Interval
-    measured_s_per_batch: Interval
-    before_s_per_batch: Interval
-    error_fraction: float
+    predicted_s_per_batch: Bounded
+    measured_s_per_batch: Bounded
+    before_s_per_batch: Bounded
+    error_fraction: float  #: Predicted over measured, less 1.
     says: str
 
 
 @dataclass(frozen=True)
 class ReadsInFlight:
-    """The time of reads with a number of them in flight, in one process."""
+    """The time of reads with a number of them in flight, in this process alone."""
 
-    in_flight: int
-    s_per_read: float
-    reads_per_s: float
+    in_flight: PositiveCount
+    s_per_read: Amount
+    reads_per_s: Amount
 
 
 @dataclass(frozen=True)
@@ -154,10 +189,10 @@ class Reads:
         limit: The resource that limits the most reads in flight; "" if that is not clear.
     """
 
-    in_flight: int
+    in_flight: PositiveCount
     levels: tuple[ReadsInFlight, ...]
-    bytes_per_read: float | None
-    limit: str
+    bytes_per_read: Amount | None
+    limit: Annotated[str, Literal["read-latency", "read-bandwidth", "read-throttling", ""]]
 
 
 @dataclass(frozen=True)
@@ -175,24 +210,30 @@ class Untried:
 class Findings:
     """The findings of the session that investigates a loader."""
 
-    load_s_per_batch: Interval
-    load_cpu_s_per_batch: Interval
-    lane: str
-    lane_s_per_batch: Interval
-    lane_cpu_s_per_batch: Interval
-    workers: int
-    threads: int
-    stages: tuple[Stage, ...]
+    load_s_per_batch: Bounded  #: Wall seconds of a batch of the unmodified loader, pulled flat out.
+    load_cpu_s_per_batch: Bounded  #: CPU seconds of it, all processes.
+    #: How the single-thread run was made: rebuilt, without workers and threads, or as-it-is, the
+    #: unmodified loader.
+    lane: Annotated[str, Literal["rebuilt", "as-it-is"]]
+    lane_s_per_batch: Bounded  #: Wall seconds of a batch of the single-thread run.
+    lane_cpu_s_per_batch: Bounded  #: CPU seconds of it.
+    workers: Count  #: Worker processes of the loader.
+    threads: Count  #: Reader threads of each of its processes.
+    stages: tuple[Stage, ...]  #: What each stage takes in the single-thread run, the slowest first.
     bottleneck: Bottleneck
+    #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
-    what_if: tuple[Prediction, ...]
+    what_if: tuple[Prediction, ...]  #: Predictions.
+    #: The prediction that was tried in the same run; None where none could be.
     verified: Verification | None
-    unverified: str
-    elapsed_s: float
-    remarks: tuple[str, ...] = ()
-    reads: Reads | None = None
-    storage: str = ""
-    start_up: StartUp | None = None
+    unverified: str  #: Why no prediction was tried; empty if one was.
+    elapsed_s: Amount  #: What the diagnosis took, without the measurement.
+    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were left out, and why.
+    reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
+    #: The stand-ins that the loader read from, whose times are derived; empty for none.
+    storage: MayBeAbsent[str] = ""
+    #: Seconds of each part of the first start and of the import.
+    start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
 
     @property
     def why_untried(self) -> str:
@@ -212,14 +253,18 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """The findings of all sessions about a loader."""
+class Diagnosis(Document):
+    """The document of `netpipe diagnose --json`."""
 
-    sentence: str
-    findings: Findings
+    SCHEMA = SCHEMA
+
+    sentence: Text  #: What a person reads first.
+    findings: Inlined[Findings]
+    #: What each accelerator with a known peak would need; empty where the FLOPs of a step are not
+    #: known.
     needs: tuple[Need, ...]
-    measurement: Measurement | None
-    lint: Mapping[str, Any]
+    measurement: Measurement | None  #: The loader with its step; None without one.
+    lint: Annotated[Mapping[str, Any], LintReport]
     host: Host
     versions: Mapping[str, str]
 

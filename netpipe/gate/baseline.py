@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
 from netpipe.results import documents
+from netpipe.results.fields import Count, Must, Text
 from netpipe.results.measurement import Host, Measurement, parse_measurement
 from netpipe.text_files import quote, read_json, shorten
 
@@ -23,26 +24,51 @@ SCHEMA: Final = "netpipe.baseline/1"
 RECORD_AGAIN: Final = "Record it again"
 """What the user can do about a damaged baseline."""
 
+
+class CommitInfo(TypedDict, total=False):
+    """The measured commit; without an id where there is no repository."""
+
+    id: str | None  #: The commit.
+
+
+class OwnPart(TypedDict):
+    """netpipe's part of a baseline, for which pytest-benchmark has no field."""
+
+    schema: Literal["netpipe.baseline/1"]
+    sessions: Annotated[list[Measurement], Must(minItems=1)]  #: Every session once.
+    #: By the benchmark's full name: the places of its sessions in `sessions`, from 0. Empty for one
+    #: that earlier baselines hold and that had no test any more.
+    benchmarks: Mapping[str, list[Count]]
+    #: SHA-256 of the file's content without this field, its keys sorted: a baseline is recorded,
+    #: not edited.
+    digest: Annotated[str, Must(pattern="^[0-9a-f]{64}$")]
+
+
+class BaselineDocument(TypedDict):
+    """A baseline: pytest-benchmark's own document, and netpipe's part of it."""
+
+    datetime: Text  #: When it was recorded, as ISO 8601.
+    commit_info: CommitInfo
+    #: pytest-benchmark's; `stats.data` holds one median for each session.
+    benchmarks: list[Annotated[dict[str, object], Must(required=["fullname", "stats"])]]
+    netpipe: OwnPart
+
+
 # No page is drawn from a baseline.
 _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One accepted recording.
-
-    Attributes:
-        recorded: The time of the recording, as ISO 8601.
-        sessions: The sessions of every benchmark, by the benchmark's full name. A benchmark whose
-            test was removed since an earlier baseline has none.
-        dirty: Whether the working tree had uncommitted changes.
-    """
+    """One accepted recording."""
 
     path: Path
-    recorded: str
+    recorded: str  #: The time of the recording, as ISO 8601.
     commit: str
+    #: The sessions of every benchmark, by the benchmark's full name. A benchmark whose test was
+    #: removed since an earlier baseline has none.
     sessions: Mapping[str, tuple[Measurement, ...]]
-    dirty: bool = False
+    dirty: bool = False  #: Whether the working tree had uncommitted changes.
 
     @property
     def name(self) -> str:

@@ -57,8 +57,10 @@ class Duet:
     """What a process of each version measured side by side; `now` is judged.
 
     Attributes:
-        base: The values of each metric by its name, a number for each slice.
+        base: The values of each metric by its name, a number for each slice, in the metric's unit;
+            load_cpu_ratio is relative to base.
         difference: Why the two cannot be compared; "" where they can.
+        shares_cores: Whether the step runs on the cores that the loader needs.
     """
 
     base: Mapping[str, Sequence[float]]

@@ -6,12 +6,13 @@ from datetime import date
 from itertools import combinations
 from pathlib import Path
 from sys import float_info
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.fields import Must
 from netpipe.results.work_profile import KINDS
 from netpipe.text_files import quote, read_toml, shorten
 
@@ -27,10 +28,10 @@ class Waiver:
 
     benchmark: str
     metric: str
-    bound: float
+    bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that it covers.
     reason: str
-    expires: date
-    device: str = ""
+    expires: date  #: Its last day, as 2026-12-31.
+    device: str = ""  #: A key or family; empty for all.
 
     @property
     def remark(self) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 
 from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, write_baseline
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
 from netpipe.results import documents
+from netpipe.results.fields import Text
 from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
 from netpipe.text_files import read_json
 
@@ -19,6 +20,22 @@ WORK_FOLDER: Final = "work"
 
 SCHEMA: Final = "netpipe.work-baseline/1"
 _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
+
+
+class ProfilesPart(TypedDict):
+    """The counts of a baseline of work."""
+
+    schema: Literal["netpipe.work-baseline/1"]
+    profiles: Mapping[str, WorkProfile]  #: By the full name of the test.
+    digest: str
+
+
+class WorkBaselineDocument(TypedDict):
+    """A baseline of work."""
+
+    datetime: Text  #: When it was recorded, as ISO 8601.
+    commit_info: Mapping[str, object]  #: What was counted; empty where there is no repository.
+    netpipe: ProfilesPart
 
 
 @dataclass(frozen=True)

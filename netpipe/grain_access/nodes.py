@@ -8,7 +8,9 @@ from functools import partial
 from math import isfinite
 from numbers import Integral, Real
 from types import MethodType
-from typing import Final
+from typing import Annotated, Final
+
+from netpipe.results.fields import Count, Text
 
 # A trainer that reads a million elements per second needs eight years for this number.
 ENDLESS: Final = 2**48
@@ -28,6 +30,7 @@ class Node:
             class that this version does not know.
         parameters: Its settings by their names in Grain; a function or an object by its name.
         parents: Ids of the nodes that it takes its elements from.
+        in_worker: Whether it runs in a worker process, not in the one that trains.
         random_access: Whether it is a MapDataset: its result depends on the position of an element
             only, not on the number of workers.
         uses_jax: Whether the user's function calls jax for more than handling trees.
@@ -38,15 +41,15 @@ class Node:
         unpicklable: Why it cannot be sent to a worker; "" if it can.
     """
 
-    id: int
-    kind: str
-    parameters: Mapping[str, PlainValue]
-    parents: tuple[int, ...]
+    id: Count
+    kind: Text
+    parameters: Annotated[Mapping[str, PlainValue], Mapping[str, object]]
+    parents: tuple[Count, ...]
     in_worker: bool
     random_access: bool = False
     uses_jax: bool = False
     made_at: str = ""
-    sent_bytes: int | None = None
+    sent_bytes: Count | None = None
     unpicklable: str = ""
 
     def integer(self, name: str) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from netpipe.device.host import this_host
 from netpipe.grain_access.nodes import Graph, Node, qualified_name
@@ -13,21 +13,26 @@ from netpipe.grain_access.reader import find_dataset_properties, find_held_datas
 from netpipe.grain_access.source_lines import Recording
 from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
+from netpipe.results.fields import Document, Must
 
 SCHEMA = "netpipe.lint/1"
 
 
 @dataclass(frozen=True)
-class LintReport:
-    """The findings about one pipeline, in the order of the rules.
+class LintReport(Document):
+    """What all rules report about one pipeline, in the order of the rules."""
 
-    The graph has no nodes if it is not a Grain pipeline.
-    """
+    SCHEMA = SCHEMA
 
-    intent: str
+    #: What the pipeline is judged by: speed, or batches that do not depend on the number of
+    #: workers.
+    intent: Annotated[str, Literal["throughput", "reproducible"]]
     grain_version: str
-    graph: Graph
+    #: The nodes, from what the trainer sees down to the sources; none if the loader is not Grain's.
+    graph: Annotated[Graph, tuple[Node, ...]]
     findings: tuple[LintFinding, ...]
+    #: What was found and is silenced by the project's configuration, or does not hold because
+    #: reading waits.
     silenced: tuple[SilencedFinding, ...] = ()
 
     def to_document(self) -> dict[str, object]:
@@ -36,6 +41,10 @@ class LintReport:
         document["graph"] = document["graph"]["nodes"]
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
+
+
+GraphReport = Annotated[LintReport, Must(isGraph=True)]
+"""A report whose nodes are numbered from 0 on and have no cycle."""
 
 
 def lint(

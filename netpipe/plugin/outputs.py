@@ -4,30 +4,35 @@ import json
 import os
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
 from netpipe.errors import InputError, NetpipeError
 from netpipe.gate import baseline
+from netpipe.gate.baseline_changes import FigureChange, Kind
 from netpipe.gate.comparison import is_comparable
+from netpipe.gate.duets import Duet
 from netpipe.gate.history import read_entries
 from netpipe.gate.metrics import METRICS
+from netpipe.gate.outcomes import Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
+from netpipe.linting.linter import LintReport
 from netpipe.paths import exists
 from netpipe.plugin import other_plugins
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.run import Run
 from netpipe.plugin.summary import add_step_summary
+from netpipe.results.fields import Must, Text
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
@@ -138,6 +143,97 @@ def _write_page(run: Run, session: pytest.Session, path: Path) -> None:
 
     typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
     write_whole(path, render_page([run_document(run)], repeat=typed), "--netpipe-report")
+
+
+class BaselineChange(TypedDict):
+    """A file of baselines that the working tree has otherwise than the commit."""
+
+    change: Kind
+    file: str  #: <device key>/NNNN_<name>.json.
+    before: str | None  #: The file that it takes the place of; null for none.
+    after: str | None  #: The file that will be compared with; null for none.
+    differences: list[str]  #: What else is not alike: device, host, data, versions.
+    #: Medians over sessions, by figure; null without old or new.
+    figures: Mapping[str, FigureChange] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedWaiver(Waiver):
+    """A waiver of the working tree."""
+
+    is_added: bool  #: Whether the commit compared with does not have it.
+
+
+class Accepted(TypedDict):
+    """The accepted results that the run was compared with, and changes of them."""
+
+    commit: str | None  #: Whose baselines were compared with; null for the working tree's.
+    baseline_changes: list[BaselineChange]
+    waivers: list[ListedWaiver]
+
+
+class PastValue(TypedDict):
+    """A metric in an earlier baseline."""
+
+    baseline: str  #: NNNN_<name>.json.
+    recorded: str  #: When, as ISO 8601.
+    value: float  #: The median over its sessions.
+
+
+class PrintedComparison(TypedDict):
+    """A benchmark compared with a baseline or another version."""
+
+    benchmark: str  #: Its full name: path::test.
+    #: The key of the device it was measured on; null for a count of work.
+    device: NotRequired[str | None]
+    #: What the benchmark is of.
+    quantity: Literal["load_s_per_batch", "step_s", "train_s_per_step", "work"]
+    against: str | None  #: The git ref that it was compared with; null for the baseline.
+    metric: str  #: What decided; empty without a baseline.
+    outcome: Outcome
+    #: Whether it is NOT_COMPARED by design: no baseline of this device is judged by the metric.
+    is_reported_only: NotRequired[bool]
+    now: float
+    #: What it was compared with: the median over its sessions, or its count of work.
+    baseline: float | None
+    #: By what factor it is worse; above 1 is worse. For a share of the steps: 1 and what is added.
+    #: Null where the two cannot be compared.
+    worse_ratio: float | None
+    reason: Text
+    #: The oldest comparable baseline, from which small steps are added up; null for none before the
+    #: latest.
+    oldest: NotRequired[str | None]
+    waiver: Waiver | None  #: Under which a regression does not fail; null for none.
+    #: The metric in the baselines that hold the like, the oldest first.
+    history: NotRequired[list[PastValue]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedDuet(Duet):
+    """A process of each version, started together and timed in slices."""
+
+    quantity: str  #: What was timed, such as step_s.
+
+
+class OtherVersion(TypedDict):
+    """The version that was timed side by side with this one."""
+
+    ref: str  #: As it was given.
+    commit: str
+    duets: list[PrintedDuet]
+
+
+class RunDocument(TypedDict):
+    """The document of `--netpipe-json`: all that one pytest run measured, found and compared."""
+
+    schema: Literal["netpipe.run/1"]
+    #: Every session, with its verdict.
+    measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
+    lints: list[LintReport]
+    work: NotRequired[list[WorkProfile]]  #: The counted work of every loader and step.
+    accepted: Accepted
+    comparisons: list[PrintedComparison]
+    against: OtherVersion | None  #: Null without.
 
 
 def run_document(run: Run) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from netpipe.text_files import quote, shorten
 _NEWER_SCHEMA: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
 _NEWER_WROTE_IT: Final = "A newer netpipe wrote it: upgrade this one"
 
-# jsonschema also takes 1.0 for an integer, which is no place in a list.
+# jsonschema also accepts 1.0 as an integer, but a float cannot index a list.
 _INTEGERS: Final = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
@@ -32,7 +32,7 @@ _INTEGERS: Final = Draft202012Validator.TYPE_CHECKER.redefine(
 def _check_items(
     validator: Any, schema: Any, instance: Any, _: object
 ) -> Iterator[ValidationError]:
-    # Checking a number takes 16 us, and an index has millions, of which few are distinct.
+    # Checking a number takes 16 us. An index has millions of numbers but few distinct ones.
     places = {
         place if type(item) in (list, dict) else (type(item), item): place
         for place, item in enumerate(instance if isinstance(instance, list) else ())
@@ -67,7 +67,7 @@ def _check_graph(_: Any, __: object, instance: Any, ___: object) -> Iterator[Val
 
 _Validator: Final[type[Draft202012Validator]] = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
-    # The last two are no part of JSON Schema, which cannot compare two values.
+    # JSON Schema cannot compare two values, so the last two are our own keywords.
     {"items": _check_items, "containsMedian": _check_interval, "isGraph": _check_graph},
     type_checker=_INTEGERS,
 )
@@ -107,7 +107,7 @@ def _validator(name: str) -> Draft202012Validator:
         if file.name.endswith(".json")
     }
     for content in contents.values():
-        del content["$schema"]  # where one schema refers to another, it would choose the validator
+        del content["$schema"]  # it would replace our validator in schemas that are referred to
     registry: Registry[Any] = Registry().with_resources(
         (file, DRAFT202012.create_resource(content)) for file, content in contents.items()
     )

@@ -1,38 +1,49 @@
-"""The result of a session: plain, frozen numbers that travel as JSON.
-
-`netpipe/schemas/measurement.1.json` describes their fields.
-"""
+"""The result of a session: plain, frozen numbers that travel as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
 
 from netpipe.errors import InputError
-from netpipe.results.start_up import StartUp
-from netpipe.results.step_times import Distributions, StepTimes
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Document,
+    Fraction,
+    MayBeAbsent,
+    Must,
+    PositiveCount,
+    Text,
+    parse,
+)
+from netpipe.results.fields import Interval as Interval
+from netpipe.results.start_up import JsonStartUp, StartUp
+from netpipe.results.step_times import MAX_TIMELINE_STEPS, Distributions, StepTimes
 
-if TYPE_CHECKING:
-    from cattrs import Converter
-
-SCHEMA = "netpipe.measurement/1"
+SCHEMA: Final = "netpipe.measurement/1"
 CACHE_WARMS_UP = "cache-warms-up"
-"""The finding of a measurement whose figures are those of its later rounds alone."""
-
+"""The finding of a measurement that counts its later rounds only."""
 
 PAUSES = "pauses"
-"""The finding of a loader whose pauses can cost training a relevant part of its time."""
+"""The finding of a loader whose pauses can slow training down noticeably."""
+
+DeviceKey = Annotated[str, Must(pattern="^[a-z0-9.+-]+$")]
+Measured = Annotated[Interval, Must(containsMedian=True, properties={"n": {"minimum": 1}})]
+Positive = Annotated[
+    Measured, Must(properties={"median": {"exclusiveMinimum": 0, "maximum": 1e12}})
+]
+Rate = Literal["tokens_per_s", "tokens_per_s_per_device", "mfu"]
+Share = Annotated[Measured, Must(properties={"median": {"maximum": 1}})]
 
 
 @dataclass(frozen=True)
 class Device:
     """The accelerator that a step ran on, real or emulated."""
 
-    key: str
-    kind: str
-    platform: str
-    count: int = 1
+    key: DeviceKey  #: Names the folder of its baselines, such as h100-sxm-80gb-x1.
+    kind: str  #: The runtime's name of the device.
+    platform: str  #: The runtime's name of the platform: cpu, gpu, tpu or emulated.
+    count: PositiveCount = 1  #: Devices used.
 
     @property
     def emulated(self) -> bool:
@@ -45,43 +56,46 @@ class Device:
         return self.platform == "cpu"
 
     def complete_fingerprint(self, fingerprint: str) -> str:
-        """Return the name of what is measured, with that of an emulated step.
+        """Add the emulated step to the fingerprint of the data and configuration.
 
-        The FLOPs of such a step are part of the device's kind: at another MFU it is another step.
+        The device's kind contains the FLOPs of such a step: another MFU makes another step.
         """
         return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
 
 
 @dataclass(frozen=True)
-class Host:
-    """The machine that loads, as far as a loader's speed depends on it."""
+class HostClass:
+    """The properties of a host that determine a loader's speed."""
 
-    cpu: str
-    cores: int
-    memory_bytes: int
-    container: bool = False
-    cpu_model: str = ""
-    machine: str = ""
+    cpu: str  #: The processor's model name.
+    cores: PositiveCount  #: CPUs that this process may use, by affinity and cgroup quota.
+    #: Memory that this process may use: the machine's, or its cgroup's limit.
+    memory_bytes: PositiveCount
+    container: bool = False  #: Whether it is a container.
+    #: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel Xeon
+    #: Processor'; empty where the kernel does not give them.
+    cpu_model: MayBeAbsent[str] = ""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A median with its 95% interval over `n` rounds, in the unit of the field that holds it."""
+class Host(HostClass):
+    """The machine that loads."""
 
-    median: float
-    low: float
-    high: float
-    n: int
+    #: An anonymous id of this machine among others of its class; empty where there is none, as in
+    #: virtual machines.
+    machine: MayBeAbsent[str] = ""
 
 
 @dataclass(frozen=True)
 class Waits:
     """The time a real training step spent inside `next()` of the loader: percentiles in seconds."""
 
-    p50: float
-    p95: float
-    p99: float
-    cv: float
+    p50: Amount
+    p95: Amount
+    p99: Amount
+    #: Standard deviation over mean of the time between batches when pulled flat out; 0: every batch
+    #: takes the same time; 1: as irregular as a Poisson process.
+    cv: Amount
 
 
 @dataclass(frozen=True)
@@ -97,160 +111,167 @@ class BlockingLine:
     """A line of the trainer's loop that blocks until the device is done."""
 
     file: str
-    line: int
+    line: PositiveCount
     code: str
-    fraction: float
-    working_fraction: float = 0.0
+    #: Share of the time from a batch to the next request that the loop spends there.
+    fraction: Fraction
+    working_fraction: Fraction = 0.0  #: Share of that in which it computes; near 0: it only waits.
 
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """The state of the GPU while it was measured.
+    """The state of the GPU during the measurement.
 
     Attributes:
         sm_clock_mhz: Clock of its multiprocessors, one entry per round.
         temperature_c: Its temperature in degrees Celsius, one entry per round.
-        throttled_rounds: Rounds in which heat or the power supply slowed it down.
-        foreign_pids: Other programs' processes that were on it at any time.
+        throttled_rounds: Rounds in which heat or the power limit slowed it down.
+        foreign_pids: Processes of other programs that used it at any time.
     """
 
-    sm_clock_mhz: tuple[float, ...]
-    temperature_c: tuple[float, ...]
-    throttled_rounds: int
+    sm_clock_mhz: tuple[Amount, ...]
+    temperature_c: tuple[Amount, ...]
+    throttled_rounds: Count
     throttle_reasons: tuple[str, ...]
     foreign_pids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class CalibrationTurns:
-    """CPU seconds, all processes, of the measured and the reference loader, pulled in turns."""
+    """CPU seconds of all processes of the measured and the reference loader, pulled in turns."""
 
-    load_cpu_s_per_batch: float
-    reference_cpu_s_per_batch: float
+    load_cpu_s_per_batch: Amount
+    reference_cpu_s_per_batch: Amount
 
 
 @dataclass(frozen=True)
 class Rounds:
     """The raw values, in seconds or as a count; one entry per round.
 
-    A round measures every quantity once, one after the other, so that entries of the same round
-    can be compared with each other.
+    A round measures each quantity once, so the entries of one round can be compared.
     """
 
-    load_s_per_batch: tuple[float, ...] = ()
-    load_cpu_s_per_batch: tuple[float, ...] = ()
-    step_s: tuple[float, ...] = ()
-    step_synced_s: tuple[float, ...] = ()
-    step_shadow_s: tuple[float, ...] = ()
-    step_transfer_s: tuple[float, ...] = ()
-    train_s_per_step: tuple[float, ...] = ()
-    host_s_per_step: tuple[float, ...] = ()
-    compilations: tuple[float, ...] = ()
-    exposed_s_per_step: tuple[float, ...] = ()
+    load_s_per_batch: tuple[Amount, ...] = ()
+    load_cpu_s_per_batch: tuple[Amount, ...] = ()
+    step_s: tuple[Amount, ...] = ()
+    step_synced_s: tuple[Amount, ...] = ()
+    step_shadow_s: tuple[Amount, ...] = ()
+    step_transfer_s: tuple[Amount, ...] = ()
+    train_s_per_step: tuple[Amount, ...] = ()
+    host_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
+    compilations: MayBeAbsent[tuple[Amount, ...]] = ()  #: In the windows whose times count.
+    #: Time in which the device idles, from a request for a batch that finds the step done to the
+    #: next call of the step.
+    exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """Everything one session measured."""
+class Measurement(Document):
+    """Everything one session measured: what `netpipe measure --json` prints."""
+
+    SCHEMA = SCHEMA
 
     device: Device
     host: Host
-    versions: Mapping[str, str]
-    fingerprint: str
-    load_s_per_batch: Interval
-    step_s: Interval
-    step_synced_s: Interval | None
-    step_shadow_s: Interval | None
-    step_transfer_s: Interval | None
-    train_s_per_step: Interval
-    headroom: Interval
-    stall_fraction: Interval
-    accelerator_utilisation: Interval
-    load_cpu_ratio: Interval
-    wait_s: Waits
-    sync_probe_fraction: float
-    sync_probe_idle_fraction: float
-    worst_tenth_fraction: float
-    compilations: int
-    buffered_batches: float | None
-    dispatch_depth: int
-    overhead_fraction: float | None
-    busy_elsewhere_fraction: float
-    batch_bytes: int
-    first_batch_s: float
-    drained: bool
-    elapsed_s: float
+    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    fingerprint: str  #: Names the data and the configuration; only equal ones are compared.
+    load_s_per_batch: Positive  #: L, wall time of one batch with the loader alone, buffers drained.
+    step_s: Positive  #: S0, wall time of one step on resident batches, blocked once at the end.
+    #: S_sync, the same, blocked after every step. Null: not measured.
+    step_synced_s: Positive | None
+    #: S1, the same while a batch per step is pulled and thrown away.
+    step_shadow_s: Positive | None
+    #: S2, the same with a transfer of a cached host batch before every step.
+    step_transfer_s: Positive | None
+    train_s_per_step: Positive  #: R, wall time of one step of the real loop.
+    headroom: Positive  #: S0 / L; below 1 the loader cannot keep up.
+    stall_fraction: Share  #: (R - S0) / R; 0: the device never waits; 1: it only waits.
+    accelerator_utilisation: Positive  #: S0 / R.
+    #: CPU time of a batch, all processes, over that of a batch of the reference loader, pulled in
+    #: turns: a loader's cost without the machine's speed.
+    load_cpu_ratio: Positive
+    wait_s: Waits  #: Seconds that steps of the real loop waited for their batch.
+    #: Share of the requests for a batch in the real loop that find the step before done. 0: nothing
+    #: forces a sync; 1: every step is synced.
+    sync_probe_fraction: Fraction
+    #: The same in the S0 loop, which never syncs; unless it is near 0, the probe proves nothing.
+    sync_probe_idle_fraction: Fraction
+    worst_tenth_fraction: Fraction  #: Share of the stall in the worst tenth of the steps.
+    compilations: Count  #: Compilations inside timed windows.
+    #: Batches in the loader's buffers when a drain began. Null: they could not be drained.
+    buffered_batches: Amount | None
+    dispatch_depth: Count  #: Most steps in flight at once in the real loop.
+    #: The time that the harness's instruments add to a bare step, over S0; null when not measured.
+    overhead_fraction: Fraction | None
+    busy_elsewhere_fraction: Fraction  #: Share of the host's CPU time that other programs took.
+    batch_bytes: Count  #: Bytes of one batch as the trainer sees it.
+    first_batch_s: Amount  #: Wall time from the loader's start to its first batch.
+    drained: bool  #: Whether the buffers could be drained within the time for it.
+    elapsed_s: Amount  #: The whole measurement.
     rounds: Rounds = field(default_factory=Rounds)
-    findings: tuple[Finding, ...] = ()
-    buffered_batches_start: float | None = None
-    buffered_batches_end: float | None = None
-    host_s_per_step: Interval | None = None
+    findings: tuple[Finding, ...] = ()  #: Observations beside the verdict.
+    #: Batches in the loader's buffers when a block of real steps began. Null: unknown.
+    buffered_batches_start: Amount | None = None
+    #: The same at its end; where it is lower by more than a batch or two, the buffers have hidden a
+    #: slow loader.
+    buffered_batches_end: Amount | None = None
+    #: H, the loop's own work from a batch to the request for the next, on results that are ready.
+    #: Null: not measured.
+    host_s_per_step: Measured | None = None
+    #: The lines at which the loop blocks before a request that finds the step done, the worst
+    #: first; only sampled where training stalls, or a loop seems to wait.
     blocking_lines: tuple[BlockingLine, ...] = ()
+    #: Whether the last loss of every block of real steps was a number.
     losses_are_finite: bool = True
-    loader_processes: int = 0
-    load_overlap_fraction: float | None = None
-    gpu: GpuHealth | None = None
-    calibration: str = ""
+    loader_processes: Count = 0  #: Worker processes; 0 when this process loads.
+    #: Share of the loading time in which the device computed, by a profiler's trace; 0: they take
+    #: turns; 1: loading is hidden. Null without a trace.
+    load_overlap_fraction: Fraction | None = None
+    gpu: GpuHealth | None = None  #: Null where there is no GPU, or its state cannot be read.
+    calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
+    #: The raw values behind load_cpu_ratio, of the loader's first batches.
     turns: tuple[CalibrationTurns, ...] = ()
-    timeline: tuple[StepTimes, ...] = ()
-    distributions: Distributions | None = None
-    tokens_per_s: Interval | None = None
-    tokens_per_s_per_device: Interval | None = None
-    tokens_unit: str = "tokens"
-    mfu: Interval | None = None
-    not_known: Mapping[str, str] = field(default_factory=dict)
-    trace: str = ""
-    storage: str = ""
-    epoch_batches: int | None = None
-    within_epochs: bool = True
-    start_up: StartUp | None = None
-    peak_pss_bytes: int | None = None
-    growth_bytes_per_batch: Interval | None = None
-    growing_process: str = ""
-    watched_batches: int = 0
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the measurement as plain JSON values."""
-        document: dict[str, Any] = converter().unstructure(self)
-        return {"schema": SCHEMA, **document}
+    #: The last real steps of the last round.
+    timeline: MayBeAbsent[Annotated[tuple[StepTimes, ...], Must(maxItems=MAX_TIMELINE_STEPS)]] = ()
+    distributions: MayBeAbsent[Distributions | None] = None  #: Null in an older document.
+    #: Tokens of this host's batch over R, padding not counted; or examples, as `tokens_unit` says.
+    #: Null: `not_known` says why; in an older document, not measured.
+    tokens_per_s: MayBeAbsent[Positive | None] = None
+    tokens_per_s_per_device: MayBeAbsent[Positive | None] = None  #: The same over the devices used.
+    #: Tokens by the batch's segmentation or mask; or examples, the rows of its first array, where
+    #: it has neither.
+    tokens_unit: MayBeAbsent[Literal["tokens", "examples"]] = "tokens"
+    #: FLOPs of a step over R, over the dense peak of the devices used. An emulated device's is
+    #: derived: the assumed MFU times S0 / R.
+    mfu: MayBeAbsent[Positive | None] = None
+    #: Why a rate is null, by its name.
+    not_known: MayBeAbsent[Annotated[Mapping[str, str], Mapping[Rate, Text]]] = field(
+        default_factory=dict
+    )
+    #: The file with a profiler's trace of some real steps; empty for none.
+    trace: MayBeAbsent[str] = ""
+    #: The stand-ins that the loader read from, whose times are derived; empty for none.
+    storage: MayBeAbsent[str] = ""
+    #: Batches after which the loader last ended; null: it did not end.
+    epoch_batches: MayBeAbsent[PositiveCount | None] = None
+    #: Whether no restart of the loader fell into a timed window.
+    within_epochs: MayBeAbsent[bool] = True
+    #: Null in an older document.
+    start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
+    #: Most memory of all processes between blocks, shared pages counted once; null in an older
+    #: document, and where the kernel does not tell.
+    peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
+    #: Growth of that memory for each batch given, without the pages of mapped files; near 0: none.
+    growth_bytes_per_batch: MayBeAbsent[Measured | None] = None
+    #: The process whose memory grows most, as "worker 2 (pid 123)".
+    growing_process: MayBeAbsent[str] = ""
+    #: Batches that were watched for pauses, alone and in the real loop.
+    watched_batches: MayBeAbsent[Count] = 0
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
     """Build a Measurement from a document; an InputError names its file, `where`."""
-    from cattrs import BaseValidationError, transform_error
-
     if document.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
     values = {name: value for name, value in document.items() if name != "schema"}
-    try:
-        return converter().structure(values, Measurement)
-    except BaseValidationError as error:
-        found = "; ".join(transform_error(error))
-        raise InputError(where, "measurement", "hold every field", found) from error
-
-
-@cache
-def converter() -> "Converter":
-    """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
-    # Every command imports this module, also one that only prints its help.
-    from cattrs import Converter
-
-    converter = Converter(forbid_extra_keys=True)
-    converter.register_unstructure_hook(
-        Interval,
-        lambda interval: {
-            name: value if isfinite(value) else None for name, value in asdict(interval).items()
-        },
-    )
-    converter.register_structure_hook(Interval, _parse_interval)
-    return converter
-
-
-def _parse_interval(document: Mapping[str, Any], _: type) -> Interval:
-    low, high = document["low"], document["high"]
-    return Interval(
-        median=float(document["median"]),
-        low=-inf if low is None else float(low),
-        high=inf if high is None else float(high),
-        n=int(document["n"]),
-    )
+    return parse(values, Measurement, where)

@@ -1,7 +1,10 @@
-"""Where the time to a loader's first batch goes."""
+"""The parts of the time until a loader's first batch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
+
+from netpipe.results.fields import Amount
 
 START_PARTS: Final = {
     "import_s": ("imports", "import large modules where they are used (`python -X importtime`)"),
@@ -13,15 +16,19 @@ START_PARTS: Final = {
     "first_read_s": ("the first read", "keep the data or a cache of it nearby"),
     "rest_s": ("filling buffers and the rest", "use fewer workers and smaller buffers"),
 }
-"""The name of each part of a start, and what makes it shorter."""
+"""The name of each part of a start, and how to shorten it."""
 
-# Seconds until the first batch, above which a start is called slow.
+# A start that takes longer counts as slow.
 _SLOW_START_S: Final = 10.0
+
+JsonStartUp = Mapping[
+    Literal["import_s", "making_s", "shipping_s", "first_read_s", "rest_s"], Amount | None
+]
 
 
 @dataclass(frozen=True)
 class StartUp:
-    """The parts of a start, in seconds. One that is None was not seen; it may be in `rest_s`.
+    """The parts of a start, in seconds. A part that is None was not seen and may be in `rest_s`.
 
     Attributes:
         making_s: `loader()`, which reads indexes and metadata.
@@ -48,7 +55,7 @@ class StartUp:
         seconds, part = max((vars(self)[part] or 0.0, part) for part in START_PARTS)
         name, remedy = START_PARTS[part]
         if part == "rest_s" and self.first_read_s is None:
-            # It has parts that a measurement does not see.
+            # A measurement does not split this part.
             name, remedy = "what follows loader()", "netpipe diagnose splits it for Grain pipelines"
         return (
             f"the first batch took {slowest_s:.0f} s, as it will each time the training starts; the"

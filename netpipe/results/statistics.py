@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 
 from netpipe.results.measurement import Interval
 
-# With fewer values, no interval between two of them reaches 95%.
+# With fewer values, no interval between two of them covers 95%.
 _MIN_FOR_ORDER_STATISTICS = 6
 _MIN_FOR_RANGE = 3
 
@@ -54,8 +54,8 @@ def median_variance(n: int) -> float:
 def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
     """Return the slope of values over rising places: the median of the slopes between all pairs.
 
-    The 95% interval, unbounded below 5 values, runs between two of these slopes; how far apart
-    follows from the variance of Kendall's tau (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379).
+    The 95% interval runs between two of these slopes, chosen by the variance of Kendall's tau
+    (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379). It is unbounded below 5 values.
     """
     points, n = combinations(zip(at, values, strict=True), 2), len(at)
     slopes = sorted((after - y) / (later - x) for (x, y), (later, after) in points if later > x)
@@ -66,9 +66,9 @@ def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
 
 
 def _most_below(n: int) -> int:
-    """Return how many values may lie outside on each side while 95% coverage holds.
+    """Return how many values may lie outside on each side at 95% coverage.
 
-    It is the last count whose binomial distribution function at probability 1/2 stays below 1/40.
+    This is the last count whose binomial distribution function at probability 1/2 stays below 1/40.
     Importing scipy for it takes seconds on a busy machine, in the middle of the rounds.
     """
     ways, below = 1, -1  # of 2**n, those with at most `below + 1` values on one side
@@ -84,7 +84,7 @@ def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
 
 
 def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interval:
-    """Return the interval of the stall fraction, 1 - S0/R: from 0 to 1, as far as it is bounded."""
+    """Return the interval of the stall fraction, 1 - S0/R; its bounds lie between 0 and 1."""
     used = ratio_interval(step_s, train_s)
     low, high = (max(0.0, 1 - end) if isfinite(end) else -end for end in (used.high, used.low))
     return Interval(max(0.0, 1 - used.median), low, high, used.n)
@@ -93,7 +93,7 @@ def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interva
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
     """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the least.
 
-    Each is the smallest value that so many hundredths of the values do not exceed.
+    Percentile p is the smallest value that p hundredths of the values do not exceed.
     """
     ordered = sorted(values)
     return tuple(ordered[max(0, ceil(percent * len(ordered) / 100) - 1)] for percent in range(101))

@@ -1,44 +1,50 @@
-"""The moments of real steps, and the percentiles of their times.
-
-`netpipe/schemas/measurement.1.json` describes their fields.
-"""
+"""The moments of real steps, and the percentiles of their times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import Final
+from typing import Annotated, Final
+
+from netpipe.results.fields import Amount, MayBeAbsent, Must, PositiveCount
 
 MAX_TIMELINE_STEPS: Final = 24
-"""Steps in a timeline: as many as fit on a readable plot."""
+"""The number of steps that fit on a readable plot."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
     """The moments of one real step, in seconds since the first request of its timeline."""
 
-    asked_s: float
-    given_s: float
-    dispatched_s: float
-    done_s: float
-    began_s: float | None = None
+    asked_s: Amount  #: The loop asked for the batch.
+    given_s: Amount  #: The loop got it.
+    dispatched_s: Amount  #: The call of the step returned.
+    #: The device is done with the step. Exact for an emulated device; the host sees a real one late
+    #: while the loop holds Python's lock.
+    done_s: Amount
+    #: The device begins the step: when the step before is done or this one is called, whichever is
+    #: later. Null in an older document. Below 0 before the first request.
+    began_s: MayBeAbsent[float | None] = None
 
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """When a device can begin a step, and when it is done, in seconds of the monotonic clock."""
+    """The moments at which a device begins and ends a step, in seconds of the monotonic clock."""
 
     began_s: float
     done_s: float
+
+
+_Percentiles = Annotated[tuple[Amount, ...], Must(minItems=101, maxItems=101)]
 
 
 @dataclass(frozen=True)
 class Distributions:
     """Percentiles 0 to 100 over the real steps of all rounds."""
 
-    train_step_s: tuple[float, ...]
-    wait_s: tuple[float, ...]
-    steps: int
+    train_step_s: _Percentiles  #: Seconds from one step's completion to the next one's.
+    wait_s: _Percentiles  #: Seconds that a step waited for its batch.
+    steps: PositiveCount
 
 
 def timeline(

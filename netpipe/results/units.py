@@ -11,7 +11,7 @@ _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def format_seconds(value: float) -> str:
-    """Write a duration with three significant digits: `36.2 ms`."""
+    """Format a duration with three significant digits: `36.2 ms`."""
     # Round before the unit is chosen, or 999.9 us would become 1000 us.
     short = float(f"{value:.3g}")
     if short == 0:
@@ -21,18 +21,18 @@ def format_seconds(value: float) -> str:
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """Write a number with so many significant digits: `48.8`, and never `1.23e+03` but `1230`."""
+    """Format a number with `digits` significant digits and no exponent: `48.8`, `1230`."""
     return f"{float(f'{value:.{digits}g}'):.15g}"
 
 
 def format_amount(value: float) -> str:
-    """Write an amount with three significant digits: `13.9 M`."""
+    """Format an amount with three significant digits: `13.9 M`."""
     scale, prefix = scale_of(value)
     return f"{format_number(value / scale)} {prefix}".rstrip()
 
 
 def format_bytes(value: float) -> str:
-    """Write bytes with three significant digits: `13.9 MB`."""
+    """Format bytes with three significant digits: `13.9 MB`."""
     scale, prefix = scale_of(value)
     return f"{format_number(value / scale)} {prefix}B"
 
@@ -45,24 +45,24 @@ def scale_of(value: float) -> tuple[float, str]:
 
 
 def format_megabytes(value: float) -> str:
-    """Write bytes: `334 MB`."""
+    """Format bytes: `334 MB`."""
     return f"{value / 1e6:.0f} MB"
 
 
 def format_minutes(value: float) -> str:
-    """Write a duration as minutes and whole seconds: `1:05`."""
+    """Format a duration as minutes and whole seconds: `1:05`."""
     whole = round(value)
     return f"{whole // 60}:{whole % 60:02}"
 
 
 def format_seconds_interval(interval: Interval | None) -> str:
-    """Write a duration with its interval: `36.2 ms (35.9 to 36.8 ms)`."""
-    # Two ends of one unit need it once.
+    """Format a duration with its interval: `36.2 ms (35.9 to 36.8 ms)`."""
+    # Write a shared unit once.
     return re.sub(r" (\w+) to (\S+ \1\))$", r" to \2", _format_interval(interval, format_seconds))
 
 
 def format_ratio_interval(interval: Interval | None) -> str:
-    """Write a ratio with its interval: `1.02 (1.00 to 1.04)`."""
+    """Format a ratio with its interval: `1.02 (1.00 to 1.04)`."""
     return _format_interval(interval, "{:.2f}".format)
 
 
@@ -95,17 +95,17 @@ def describe_interval(
 
 
 def format_rounds(count: int) -> str:
-    """Write how many rounds there were: `1 round`, `9 rounds`."""
+    """Format a number of rounds: `1 round`, `9 rounds`."""
     return f"{count} round{'s' * (count != 1)}"
 
 
 def format_percent(fraction: float | None) -> str:
-    """Write a fraction as a percentage: `4.2%`."""
+    """Format a fraction as a percentage: `4.2%`."""
     return "not measured" if fraction is None else f"{100 * fraction:.1f}%"
 
 
 def format_metric(name: str, value: float) -> str:
-    """Write a metric; its name says whether it is a duration or a size."""
+    """Format a metric by the unit in its name."""
     unit = name.partition("_per_")[0].rpartition("_")[2]
     write = {"s": format_seconds, "bytes": format_bytes}.get(unit, format_number)
     return write(value)

@@ -1,11 +1,11 @@
-"""Work profiles: exact counts of what a loader and a step do for one batch. Pure."""
+"""Work profiles: exact counts of the work of a loader and a step for one batch. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from netpipe.results.measurement import converter
+from netpipe.results.fields import Amount, Document, PositiveCount, parse
 from netpipe.results.units import format_amount, format_number
 
 SCHEMA: Final = "netpipe.work/1"
@@ -18,21 +18,19 @@ UNSTABLE_FRACTION: Final = 0.001
 
 @dataclass(frozen=True)
 class WorkKind:
-    """A kind of work that is counted; more of it is worse.
-
-    Attributes:
-        parts: What the count is divided by: functions, stages or arrays; "" for nothing.
-    """
+    """A kind of work; a higher count is worse."""
 
     name: str
     unit: str
-    parts: str
+    parts: str  #: The count is split by functions, stages or arrays; "": it is not split.
     sentence: str
 
     @property
     def resolution(self) -> float:
-        """The smallest difference per batch that means anything, in the unit."""
-        return 64.0 if self.name == "read_bytes" else 0.0  # reading the kernel's counter is a read
+        """The smallest meaningful difference per batch, in the unit."""
+        return (
+            64.0 if self.name == "read_bytes" else 0.0
+        )  # reading the counter reads some bytes itself
 
     def format(self, value: float) -> str:
         """Write a value with its unit: `3.1 MB`, `128 calls`."""
@@ -74,20 +72,26 @@ KINDS: Final = {
 
 
 @dataclass(frozen=True)
-class WorkProfile:
-    """What a loader does for a batch, and a step with it; exact, and the same on any host.
+class WorkProfile(Document):
+    """Exact counts of the work of a loader and a step for one batch, equal on every host."""
 
-    `netpipe/schemas/work.1.json` describes its fields.
-    """
+    SCHEMA = SCHEMA
 
-    versions: Mapping[str, str]
-    batches: int
-    fingerprint: str = ""
+    versions: Mapping[str, str]  #: Of Python and of the packages that do the work, by name.
+    batches: PositiveCount  #: The loader's counts are means over this many batches.
+    fingerprint: str = ""  #: Names the data and the configuration; only equal ones are compared.
+    #: The versions and the platform that the step was compiled with; empty without a step.
     step_backend: str = ""
-    counts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    callers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    #: The reproducible counts per batch, by kind and part: a function, a stage or an array; a kind
+    #: without parts has the part of an empty name.
+    counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    #: The calls of each function per batch, by the function that calls it.
+    callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
+    #: The arrays of a batch: dtype and shape by name, as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
-    dropped: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
+    #: By kind and part, the lowest and the highest count where processes differ.
+    dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
+    #: By kind, why it cannot be counted on this machine or for this loader.
     not_counted: Mapping[str, str] = field(default_factory=dict)
 
     def total(self, kind: str) -> float:
@@ -95,30 +99,25 @@ class WorkProfile:
         return sum(self.counts[kind].values())
 
     def largest_parts(self, kind: str) -> list[tuple[str, float]]:
-        """Return the parts that have most of a kind's count, each with its count per batch."""
+        """Return the parts with the highest counts of a kind, each with its count per batch."""
         return sorted(self.counts[kind].items(), key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the profile as plain JSON values."""
-        document: dict[str, Any] = converter().unstructure(self)
-        return {"schema": SCHEMA, **document}
 
 
 def is_of_step(kind: str) -> bool:
-    """Return whether a kind of work is the step's, and not the loader's."""
+    """Return whether a step does this kind of work, not a loader."""
     return kind.startswith("step_")
 
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
     """Build a profile from what `to_document` returned."""
     values = {field.name: document[field.name] for field in fields(WorkProfile)}
-    return converter().structure(values, WorkProfile)
+    return parse(values, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
-    """Return the first of several profiles of the same code without what the others contradict.
+    """Return the first of several profiles of the same code, without counts that differ.
 
-    Of a kind that one of them could not count, nothing is kept.
+    Kinds that one of them could not count are dropped.
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}

@@ -3,51 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from netpipe.errors import HarnessError
 from netpipe.jobs.parent import ProcessEnvironment, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
+from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 from netpipe.temporary_folders import temporary_folder
 
 _OTHER_WORKERS: Final = (0, 1, 4)
+_Difference = Annotated[
+    str,
+    Must(pattern="^($|(skipped|repeated|reordered|altered|failed): |ended (early|late), )"),
+]
 
 
 @dataclass(frozen=True)
 class ResumeRequest(SessionRequest):
-    """The settings of one run of a loader.
-
-    Attributes:
-        batches: The number of batches to load, if the loader does not end before.
-        states: The folder with a file for each state.
-        saved: The offsets, in batches, at which to save a state.
-        restored: The offset of the state to start from; None to start without one.
-        workers: Passed to a factory that has a parameter of this name.
-    """
+    """The settings of one run of a loader."""
 
     kind: str = "resume"
-    batches: int = 32
-    states: str = ""
-    saved: Sequence[int] = ()
+    batches: int = 32  #: Where to stop it, if it does not end before.
+    states: str = ""  #: The folder with a file for each state.
+    saved: Sequence[int] = ()  #: After how many batches to save a state, which is its offset.
+    #: The offset of the state to begin with; None: the run begins without one.
     restored: int | None = None
-    workers: int = 2
+    workers: int = 2  #: Passed to a factory with a parameter of this name.
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A state after `offset` batches, and the run that started from it.
+    """A state after `offset` batches, and the run that began with it."""
 
-    `netpipe/schemas/resume.1.json` describes its fields.
-    """
-
-    offset: int
-    workers: int | None
-    difference: str
-    state_bytes: int
-    save_s: float
-    first_batch_s: float | None
+    offset: Count  #: Batches before the state.
+    workers: Count | None  #: None: the target takes no number of workers.
+    #: How the batches after the state differ from those of the uninterrupted run, which are
+    #: numbered from 0; empty if they do not.
+    difference: _Difference
+    state_bytes: PositiveCount  #: Size of the state's pickle.
+    save_s: Amount  #: Seconds to get the state.
+    #: Seconds from making the loader to its first batch; None: none came.
+    first_batch_s: Amount | None
 
     def __str__(self) -> str:
         workers = (
@@ -63,13 +61,16 @@ class Restored:
 
 
 @dataclass(frozen=True)
-class ResumeReport:
-    """The result for each state; `undecided` says why no state was restored, or is empty."""
+class ResumeReport(Document):
+    """Whether a loader goes on exactly from its states; `netpipe resume --json` prints it."""
 
-    batches: int
-    ended: bool
-    undecided: str
+    SCHEMA = "netpipe.resume/1"
+
+    batches: Count  #: Number of batches of the uninterrupted run.
+    ended: bool  #: Whether that run ended by itself.
+    undecided: str  #: Why nothing was restored; empty if it was.
     restored: Sequence[Restored] = ()
+    loader: str = ""  #: The target.
 
     @property
     def differs(self) -> bool:

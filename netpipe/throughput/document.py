@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from netpipe.results.measurement import Device, Host, converter
+from netpipe.results.fields import Count, Must, PositiveAmount, PositiveCount, Text, converter
+from netpipe.results.measurement import Device, Host
 from netpipe.throughput.figures import (
     FIGURES,
+    Figure,
     Tally,
     over_rounds,
     ratio,
@@ -46,6 +48,80 @@ class Throughput:
         """The index of the fastest combination."""
         medians = [over_rounds(speed_figure(runs), runs).median for runs in self.runs]
         return medians.index(max(medians))
+
+
+class _Medians(TypedDict):
+    tokens_per_s: Figure  #: Real tokens in a second of wall time; padding is not counted.
+    tokens_per_cpu_s: Figure  #: Real tokens for a CPU second of all processes.
+    #: Examples, the rows of a batch's first array, in a second of wall time.
+    examples_per_s: NotRequired[Figure]
+    examples_per_cpu_s: NotRequired[Figure]  #: Examples for a CPU second of all processes.
+    batches_per_s: Figure
+    padding_fraction: Figure  #: Share of padding in all batches.
+    padding_fraction_worst_batch: Figure  #: Share of padding in the batch that has most of it.
+    bytes_read_per_token: Figure  #: Bytes read from files for a real token.
+    peak_pss_bytes: Figure  #: The most memory of all processes, what they share counted once.
+    peak_rss_bytes: Figure  #: The same, what they share counted in each.
+    #: Seconds from building the pipeline to its first batch, after the imports.
+    first_batch_s: Figure
+
+
+class Figures(_Medians):
+    """What the runs of a loader counted."""
+
+    counted_by: Text  #: What a token is.
+    #: What each run counted, in the order of the rounds.
+    runs: Annotated[list[Tally], Must(minItems=1)]
+
+
+Ratios = TypedDict(  # type: ignore[misc]
+    "Ratios",
+    {
+        name: NotRequired[Figure | None] if name.startswith("examples") else Figure | None
+        for name in FIGURES
+    },
+)
+
+
+class MeasuredCombination(Figures):
+    """A combination of settings."""
+
+    #: The target of --loader; null or absent: this repository's pipeline.
+    loader: NotRequired[str | None]
+    batch_size: PositiveCount | None  #: Sequences in a batch; null with --loader.
+    workers: Count | None  #: Worker processes; null: the loader's own number of them.
+    sequence_length: PositiveCount | None  #: Tokens in a sequence; null with --loader.
+    best: bool  #: Whether it has the most tokens per second.
+    #: Every figure over that of the other loader beside it, or null where that is 0; null without
+    #: one.
+    ratios: Ratios | None
+
+
+class OtherLoader(Figures):
+    """Another loader, measured at the same time, in turns with each combination."""
+
+    target: str
+
+
+class ThroughputDocument(TypedDict):
+    """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints."""
+
+    schema: Literal["netpipe.throughput/1"]
+    device: Annotated[
+        Device, Must(required=["emulated"], properties={"emulated": {"const": False}})
+    ]
+    host: Annotated[Host, Must(required=["machine"])]
+    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    data: str | None  #: The folder that our pipeline read; null with --loader.
+    seconds: PositiveAmount  #: Steady iteration that each run was asked for.
+    #: Runs of each combination, each in a fresh process, in turns with the others.
+    rounds: PositiveCount
+    combinations: Annotated[
+        list[MeasuredCombination],
+        Must(minItems=1, contains={"properties": {"best": {"const": True}}}),
+    ]
+    against: OtherLoader | None
+    choice: WorkerChoice | None  #: Null where the number of workers was given.
 
 
 def throughput_document(

@@ -2,10 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Annotated, Final
 
 from netpipe.measuring.training.token_counts import BY_ELEMENTS, name_leaves
-from netpipe.results.measurement import Interval
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Fraction,
+    Interval,
+    MayBeAbsent,
+    Must,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+)
 from netpipe.results.statistics import median_interval, ratio_interval
 
 
@@ -40,24 +50,37 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
     return behind
 
 
+Figure = Annotated[
+    Interval,
+    Must(
+        containsMedian=True,
+        additionalProperties=False,
+        properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
+    ),
+]
+"""A figure over the rounds."""
+
+
 @dataclass(frozen=True)
 class Tally:
-    """The counts of a run's steady state; `netpipe/schemas/throughput.1.json` has the fields."""
+    """What a run counted in its steady state."""
 
-    wall_s: float
-    cpu_s: float
-    batches: int
-    examples: int
-    tokens: int
-    slots: int
-    worst_padding_fraction: float
-    bytes_read: int
-    peak_pss_bytes: int
-    peak_rss_bytes: int
-    first_batch_s: float
-    counted_by: str
-    batch_bytes: int
-    behind_batches: float
+    wall_s: PositiveAmount  #: Seconds of steady iteration.
+    cpu_s: PositiveAmount  #: CPU seconds in them, of all processes, without counting tokens.
+    batches: PositiveCount
+    examples: MayBeAbsent[PositiveCount]  #: Rows of the first array of these batches.
+    tokens: PositiveCount  #: Real tokens in these batches.
+    slots: PositiveCount  #: Places for a token in them, padding too.
+    worst_padding_fraction: Fraction
+    bytes_read: Count
+    peak_pss_bytes: PositiveCount
+    peak_rss_bytes: PositiveCount
+    first_batch_s: Amount
+    counted_by: Text  #: What a token is.
+    batch_bytes: MayBeAbsent[Count]  #: Bytes of the arrays of the first batch.
+    #: Batches by which it fell behind its mean pace, at most: a buffer of that size hides its
+    #: pauses.
+    behind_batches: MayBeAbsent[Amount]
 
 
 FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {

@@ -5,12 +5,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, TypedDict
 
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
+from netpipe.results.fields import (
+    Count,
+    MayBeAbsent,
+    Must,
+    PositiveAmount,
+    PositiveCount,
+    Text,
+)
 from netpipe.results.units import format_amount, format_megabytes
-from netpipe.throughput.figures import Tally, over_rounds, ratio, speed_figure
+from netpipe.throughput.figures import Figure, Tally, over_rounds, ratio, speed_figure
 
 MAX_ROUNDS: Final = 6
 
@@ -26,7 +34,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers and its trials; `netpipe/schemas/throughput.1.json` has the fields."""
+    """A number of workers, and its runs so far."""
 
     workers: int
     finished_bytes: int
@@ -55,16 +63,34 @@ class Candidate:
         return f"{self.workers} worker{'s' * (self.workers != 1)}"
 
 
+class TriedCandidate(TypedDict):
+    """A number of workers that was tried."""
+
+    workers: Count
+    #: About what its finished batches take while they wait; 0: not known beforehand.
+    finished_bytes: Count
+    #: The counts of each trial, in turns with the others; none if it was left out before the first.
+    runs: list[Tally]
+    #: Not needed: not clearly faster than the chosen one, which has fewer workers.
+    fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
+    reason: Text
+    tokens_per_s: Figure | None  #: Null without a trial.
+    #: The most memory of all processes in any trial, shared pages counted once; null without one.
+    peak_pss_bytes: PositiveCount | None
+
+
 @dataclass(frozen=True)
 class WorkerChoice:
-    """The workers to use, and why; `netpipe/schemas/throughput.1.json` has the fields."""
+    """The workers to use, and why."""
 
-    workers: int
-    buffer: int
-    reason: str
-    memory_budget_bytes: int
-    seconds: float
-    candidates: tuple[Candidate, ...]
+    workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
+    #: Batches that each worker should have ready, within the memory budget.
+    buffer: MayBeAbsent[PositiveCount]
+    reason: Text  #: A sentence that compares it with its neighbors.
+    memory_budget_bytes: PositiveCount  #: The most that all processes together may take.
+    seconds: PositiveAmount  #: Steady iteration that each trial was asked for.
+    #: The fewest workers first.
+    candidates: Annotated[tuple[Candidate, ...], list[TriedCandidate], Must(minItems=1)]
 
 
 Measure = Callable[[int], Tally]

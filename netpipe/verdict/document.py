@@ -2,12 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.results.fields import Amount, Must, PositiveCount
+from netpipe.results.measurement import Device, Measurement, parse_measurement
 from netpipe.verdict.decision import find_remarks
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
+
+
+class PrintedMeasurement(TypedDict, total=False):
+    """The fields of a measurement that are neither in a session's result nor in a baseline."""
+
+    #: `emulated` says whether the step is a clock.
+    device: Annotated[Device, Must(properties={"emulated": {"type": "boolean"}})]
+    verdict: Verdict  #: Why training waits. Not in a session's result nor in a baseline.
+    #: Worker processes that would keep the step fed at 80% use; null where the verdict is
+    #: inconclusive. Beside a verdict only.
+    workers_needed: PositiveCount | None
+    #: Cores that loading keeps busy at one batch a step; null when not measured, or where the
+    #: verdict is inconclusive. Beside a verdict only.
+    cores_needed: Amount | None
 
 
 def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:

@@ -2,34 +2,45 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, TypedDict
 
 from netpipe.errors import InputError
-from netpipe.results.measurement import Interval, Measurement, converter
+from netpipe.results.fields import Document
+from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_ratio_interval
 from netpipe.verdict import quantities
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
 
+class _UnboundedInterval(TypedDict):
+    median: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+class _PlainVerdict(TypedDict):
+    kind: str
+    message: str
+    evidence: list[str]
+    next: str
+
+
 @dataclass(frozen=True)
 class HostsVerdict:
-    """Why the training of several hosts waits; see `netpipe/schemas/hosts.1.json`."""
+    """Why the training of several hosts waits."""
 
-    slowest: str
-    behind: Interval
-    verdict: Verdict
+    slowest: str  #: The file of the host whose loader takes the longest for a batch.
+    #: Its load time over that of the fastest host; null: the end is not bounded.
+    behind: Annotated[Interval, _UnboundedInterval]
+    #: That of the host that decides: one whose training waits, else one of which that is not known,
+    #: else the slowest.
+    verdict: Annotated[Verdict, _PlainVerdict]
+    #: The batches after which each host's loader ended, by file; null: it did not end.
     epoch_batches: Mapping[str, int | None]
-    passes: bool
-
-    @property
-    def ends_apart(self) -> bool:
-        """Whether loaders ended after different numbers of batches."""
-        return len({ended for ended in self.epoch_batches.values() if ended is not None}) > 1
-
-    def to_document(self) -> dict[str, Any]:
-        """Return this as plain JSON values."""
-        return {**converter().unstructure(self), "ends_apart": self.ends_apart}
+    ends_apart: bool  #: Whether loaders ended after different numbers of batches.
+    passes: bool  #: Whether every host passes, and all end alike as far as they ended.
 
     def sentences(self) -> list[str]:
         """Return the verdict, who is slowest, and what is wrong about the ends."""
@@ -42,6 +53,15 @@ class HostsVerdict:
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")
         return lines
+
+
+@dataclass(frozen=True)
+class HostsReport(Document):
+    """One verdict on hosts that train together; `netpipe hosts --json` prints it."""
+
+    SCHEMA = "netpipe.hosts/1"
+
+    devices: Mapping[str, HostsVerdict]  #: What was found with each device, by its key.
 
 
 def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
@@ -57,15 +77,16 @@ def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
     deciding = max(measurements, key=lambda host: _weight(measurements[host]))
     ended = {host: measurement.epoch_batches for host, measurement in measurements.items()}
     verdict = judge(measurements[deciding])
-    found = HostsVerdict(
+    ends_apart = len({batches for batches in ended.values() if batches is not None}) > 1
+    return HostsVerdict(
         by_load_s[-1],
         # The rounds of two hosts are not pairs, so the interval is the widest that both allow.
         Interval(slow.median / fast.median, slow.low / fast.high, slow.high / fast.low, slow.n),
         replace(verdict, message=f"{deciding}: {verdict.message}"),
         ended,
-        passes=all(judge(each).passes(each) for each in measurements.values()),
+        ends_apart,
+        passes=not ends_apart and all(judge(each).passes(each) for each in measurements.values()),
     )
-    return replace(found, passes=found.passes and not found.ends_apart)
 
 
 def _read(measurement: Measurement, aspect: str) -> object:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from netpipe.results.fields import Text
 from netpipe.results.measurement import Measurement
 
 
@@ -35,10 +36,11 @@ class Verdict:
     Attributes:
         message: One sentence that gives its figures; `judge` puts the kind before it.
         evidence: The figures that the verdict rests on, each as text; of a rule, its own alone.
+        next: What to do about it.
     """
 
     kind: VerdictKind
-    message: str
+    message: Text
     evidence: tuple[str, ...]
     next: str
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from cattrs.errors import BaseValidationError
 
 from netpipe.errors import InputError
-from netpipe.results.measurement import converter
+from netpipe.results.fields import converter
 
 Record = TypeVar("Record")
 

@@ -3,6 +3,8 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,12 @@ from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.history import find_superfluous, read_entries
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.work_baselines import load_work_baselines, save_work
+from netpipe.gate.work_comparison import compare_work
 from netpipe.results.measurement import parse_measurement
 from tests.fuzz.mutations import check_message, damaged, mutated_json, read_or_refuse
 from tests.measurements import make_measurement
+from tests.work_profiles import PROFILE
 
 NOW = make_measurement(rounds=3)
 SAVED = {
@@ -40,16 +45,25 @@ with tempfile.TemporaryDirectory() as _folder:
 VALID = json.loads(CONTENT)
 
 
-def seal(text: str) -> bytes:
+TEST = "perf_tests/test_work.py::test_work"
+with tempfile.TemporaryDirectory() as _folder:
+    OF_WORK = save_work(Path(_folder), "whole", Path(_folder), {TEST: PROFILE}).read_bytes()
+
+
+def seal(text: str, valid: Any = VALID) -> bytes:
     """Give a document the digest of its content, where it is JSON and has a place for it."""
     try:
         document = json.loads(text)
-        return text.replace(VALID["netpipe"]["digest"], baseline.compute_digest(document)).encode()
+        return text.replace(valid["netpipe"]["digest"], baseline.compute_digest(document)).encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return text.encode()
 
 
 contents = st.one_of(mutated_json(VALID).map(seal), damaged(CONTENT))
+contents_of_work = st.one_of(
+    mutated_json(json.loads(OF_WORK)).map(partial(seal, valid=json.loads(OF_WORK))),
+    damaged(OF_WORK),
+)
 
 
 def check_content(content: bytes, folder: Path) -> None:
@@ -122,3 +136,17 @@ def test_nonsense_is_named(tmp_path: Path, old: str, new: str, message: str) -> 
     with pytest.raises(InputError, match=message):
         baseline.load(path)
     check_content(path.read_bytes(), tmp_path)
+
+
+@given(content=contents_of_work)
+def test_a_work_baseline_is_refused_or_sane(tmp_path: Path, content: bytes) -> None:
+    """No traceback; what can be read compares with finite figures, or says why it cannot."""
+    (tmp_path / "0001_drawn.json").write_bytes(content)
+    found = read_or_refuse(load_work_baselines, tmp_path)
+    profiles = found[0].profiles.values() if found else ()
+    for comparison in chain.from_iterable(compare_work(PROFILE, each) for each in profiles):
+        assert comparison.reason
+        assert isfinite(comparison.now)
+        is_compared = comparison.outcome is not Outcome.NOT_COMPARED
+        assert is_compared is not bool(comparison.why_not)
+        assert not is_compared or isfinite(comparison.then)

@@ -1,7 +1,6 @@
 """Measurements as JSON, and back."""
 
 import json
-from math import inf
 from typing import Any
 
 import pytest
@@ -11,24 +10,18 @@ from netpipe.results.measurement import SCHEMA, Finding, parse_measurement
 from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 
-@pytest.mark.parametrize("rounds", [3, 9])
+@pytest.mark.parametrize("rounds", [2, 3, 9])
 def test_a_measurement_survives_json(rounds: int) -> None:
-    """Reading gives what was written, with unbounded intervals and absent parts."""
+    """Reading gives what was written; JSON has no infinity, so an unbounded end is null."""
     measurement = make_measurement(
         rounds=rounds,
         step_transfer_s=None,
         buffered_batches=None,
         findings=(Finding("loader-restarted", "it ended twice"),),
     )
-    text = json.dumps(measurement.to_document(), allow_nan=False)
-    assert parse_measurement(json.loads(text), "a file") == measurement
-
-
-def test_an_unbounded_interval_is_null_in_json() -> None:
-    """JSON has no infinity."""
-    document = make_measurement(rounds=2).to_document()
-    assert document["step_s"] == {"median": 0.030, "low": None, "high": None, "n": 2}
-    assert parse_measurement(document, "a file").step_s.high == inf
+    document = json.loads(json.dumps(measurement.to_document(), allow_nan=False))
+    assert parse_measurement(document, "a file") == measurement
+    assert (document["step_s"]["high"] is None) is (rounds == 2)
 
 
 def _without(name: str) -> dict[str, Any]:

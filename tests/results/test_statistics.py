@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from itertools import pairwise
 from math import comb, inf
 from random import Random
 
@@ -97,11 +96,6 @@ def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
     assert (turned.low, turned.high) == (1 / 64, 8)
 
 
-def test_a_ratio_of_nothing_may_be_zero() -> None:
-    """Where a quantity was 0 in a round there is no factor, and the range is widened by a width."""
-    assert statistics.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, 0.0, 4.0, 3)
-
-
 @pytest.mark.parametrize(
     ("train_s", "expected"),
     [
@@ -121,24 +115,6 @@ def test_a_ratio_needs_equally_many_values() -> None:
     """Values that belong to no round are refused, not dropped."""
     with pytest.raises(ValueError, match="shorter"):
         statistics.ratio_interval([1.0, 2.0], [1.0])
-
-
-@pytest.mark.parametrize(
-    ("fraction", "expected"), [(0.0, 1.0), (0.5, 10.0), (0.51, 11.0), (0.95, 19.0), (1.0, 20.0)]
-)
-def test_a_percentile_is_a_value_that_was_seen(fraction: float, expected: float) -> None:
-    """It is the smallest value that so many values do not exceed."""
-    found = statistics.percentiles([float(value) for value in range(20, 0, -1)])
-    assert found[round(100 * fraction)] == expected
-
-
-def test_percentiles_grow() -> None:
-    """A larger share never has a smaller percentile."""
-    values = [0.5, 0.1, 0.9, 0.4]
-    found = statistics.percentiles(values)
-    assert len(found) == 101
-    assert all(before <= after for before, after in pairwise(found))
-    assert set(found) == set(values)
 
 
 @pytest.mark.parametrize(

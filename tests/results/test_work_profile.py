@@ -18,6 +18,9 @@ def test_a_count_that_differs_between_processes_is_dropped() -> None:
     assert kept.counts["allocated_bytes"] == {"steady": 1_000_000.0, "jitter": 3_000.0}
     assert kept.dropped == {"allocated_bytes": {"random": (5_000.0, 5_100.0)}}
     assert kept.counts["calls"] == first.counts["calls"]
+    # Reading the kernel's counter reads a few bytes itself.
+    a_few = [with_count("read_bytes", total=amount) for amount in (7.0, 60.0)]
+    assert keep_reproducible(a_few).counts["read_bytes"] == {"": 7.0}
 
 
 def test_a_part_that_only_one_process_has_is_dropped() -> None:
@@ -44,11 +47,6 @@ def test_the_document_is_read_back() -> None:
     assert parse_work_profile(profile.to_document()) == profile
 
 
-def test_a_total_is_the_sum_of_its_parts() -> None:
-    """The total of calls is that over all functions."""
-    assert PROFILE.total("calls") == 1 + 128 + 258
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
@@ -71,14 +69,6 @@ def test_every_sentence_can_be_written() -> None:
     for kind in KINDS.values():
         sentence = kind.sentence.format(part="x", now="2 calls", then="1 call")
         assert sentence.index("2 calls") < sentence.index("1 call", sentence.index("2 calls") + 7)
-
-
-def test_a_few_bytes_are_no_difference() -> None:
-    """Reading a counter of the kernel reads some bytes itself, which vary."""
-    kept = keep_reproducible(
-        [with_count("read_bytes", total=7.0), with_count("read_bytes", total=60.0)]
-    )
-    assert kept.counts["read_bytes"] == {"": 7.0}
 
 
 def test_a_kind_that_only_one_process_counted_is_not_reproducible() -> None:

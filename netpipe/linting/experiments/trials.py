@@ -6,7 +6,7 @@ from functools import partial, reduce
 from math import isfinite
 from operator import attrgetter, or_
 from statistics import median
-from typing import Final
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant
@@ -20,7 +20,7 @@ from netpipe.linting.experiments.variant_comparison import (
     measure_block,
 )
 from netpipe.linting.linter import LintReport
-from netpipe.results.measurement import Interval
+from netpipe.results.fields import Amount, Count, Interval, PositiveAmount
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
@@ -28,23 +28,44 @@ ALL: Final = "all"
 """Stands for the rule of a trial of all fixes that were not measured to be slower."""
 
 
+class TrialRatio(TypedDict):
+    """A ratio of a trial as JSON."""
+
+    median: float
+    low: float | None
+    high: float | None
+    n: NotRequired[Count]
+
+
 @dataclass(frozen=True)
 class Trial:
-    """The gain of a fix on this machine; `netpipe/schemas/lint.1.json` describes its fields."""
+    """What a fix gains on this machine."""
 
-    rule: str
-    change: str
-    message: str
-    before_s_per_batch: float | None = None
-    after_s_per_batch: float | None = None
-    before_cpu_s_per_batch: float | None = None
-    after_cpu_s_per_batch: float | None = None
-    ratio: Interval | None = None
+    rule: str  #: The rule whose finding it mends, or `ALL`.
+    change: str  #: The call to write instead.
+    message: str  #: What came of it.
+    #: Seconds of a batch of the unchanged pipeline; None: not measured.
+    before_s_per_batch: PositiveAmount | None = None
+    after_s_per_batch: PositiveAmount | None = None  #: Seconds of as many elements with the change.
+    #: CPU seconds of a batch of the unchanged pipeline, all processes.
+    before_cpu_s_per_batch: Amount | None = None
+    after_cpu_s_per_batch: Amount | None = None  #: The same with the change.
+    #: Before over after, over the rounds: above 1 is faster. None: there were too few rounds for an
+    #: interval.
+    ratio: Annotated[Interval | None, TrialRatio | None] = None
 
     @property
     def is_slower(self) -> bool:
         """Whether the change is clearly slower."""
         return self.ratio is not None and self.ratio.high < 1
+
+
+class PrintedTrials(TypedDict):
+    """What is in a document beside the report of the linter."""
+
+    #: What each proposed change gave, measured before and after in one run; empty unless that was
+    #: asked for.
+    trials: list[Trial]
 
 
 def try_fixes(

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from netpipe.grain_access.nodes import Graph, Node
+from netpipe.results.fields import Count, Must, Text
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
@@ -32,9 +33,11 @@ class Pipeline:
     """
 
     graph: Graph
+    #: Whether the intent is speed. If not, the pipeline must be reproducible: its batches must not
+    #: depend on the number of workers.
     for_throughput: bool
-    cores: int
-    memory_bytes: int
+    cores: int  #: CPU cores that the process may use.
+    memory_bytes: int  #: Memory that it may use.
     reads: Reads
 
 
@@ -52,15 +55,17 @@ Rule = Callable[[Pipeline], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One finding of a rule; `netpipe/schemas/lint.1.json` describes its fields."""
+    """One finding of a rule."""
 
-    rule: str
+    rule: Annotated[str, Must(pattern="^[a-z]+(-[a-z]+)*$")]
+    #: error: wrong for the intent; warning: costs something, but may be intended; info: a remark.
     severity: Severity
-    nodes: tuple[int, ...]
-    message: str
-    fix: str
+    nodes: tuple[Count, ...]  #: Ids of the offending nodes, the one nearest to the trainer first.
+    message: str  #: What is wrong, and why.
+    fix: str  #: The call to move or to change.
+    #: The cost measured by the repository's benchmark; empty if it was not measured.
     cost: str = ""
-    proof: str = ""
+    proof: str = ""  #: What a test on the pipeline's own elements showed; empty if none was made.
 
 
 def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
@@ -72,4 +77,4 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
 class SilencedFinding(LintFinding):
     """A finding that the user silenced, or that does not hold where reading waits."""
 
-    reason: str
+    reason: Text  #: Why the project silenced it, or how it is known that reading waits.

@@ -42,7 +42,8 @@ from netpipe.reporting.plots.rows import (
 )
 from netpipe.reporting.tables import Table, format_ratio
 from netpipe.reporting.tones import Tone
-from netpipe.results.measurement import Interval, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import Interval
 from netpipe.results.units import describe_interval, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 

@@ -11,7 +11,8 @@ from netpipe.reporting.plots.rows import Row, draw_amounts, draw_factors, rate_f
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
 from netpipe.reporting.tones import BY_VERDICT, Tone, pick_worst
-from netpipe.results.measurement import BlockingLine, Interval, Measurement, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import BlockingLine, Interval, Measurement
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import (
     describe_interval,

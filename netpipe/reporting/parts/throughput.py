@@ -9,7 +9,8 @@ from netpipe.reporting.parts.measurement import build_environment_cards
 from netpipe.reporting.plots.rows import Row, draw_amounts
 from netpipe.reporting.tables import Cell, Figure, Table
 from netpipe.reporting.tones import Tone
-from netpipe.results.measurement import Interval, converter
+from netpipe.results.fields import converter
+from netpipe.results.measurement import Interval
 from netpipe.results.units import format_amount, format_bounds, format_number
 
 _FIGURES: Final = (

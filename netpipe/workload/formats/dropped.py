@@ -3,19 +3,26 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from netpipe.results.fields import Count, PositiveCount
+
 
 @dataclass(frozen=True)
 class Dropped:
     """Rows that one constraint on a column excluded, and the first of them.
 
-    `constraint` follows "must"; `row` counts from 0 in `file`; `value` is that of the column.
+    Attributes:
+        constraint: What the values had to, following "must".
+        rows: How many rows; one with several invalid values counts once.
+        file: The file of the first such row.
+        row: Its number in that file, counted from 0.
+        value: Its value in that column.
     """
 
     column: str
     constraint: str
-    rows: int
+    rows: PositiveCount
     file: str
-    row: int
+    row: Count
     value: str
 
 

@@ -5,12 +5,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path, PurePath
+from typing import Annotated
 
 import cattrs
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
+from netpipe.results.fields import Count, Document, MayBeAbsent, Must, PositiveCount
 from netpipe.text_files import quote, read_json
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.layout import check_layout_version
@@ -18,22 +20,24 @@ from netpipe.workload.formats.layout import check_layout_version
 INDEX_NAME = "index.json"
 INDEX_SCHEMA = "netpipe.index/1"
 _AGAIN = "Prepare the data again"
+_Int32 = Annotated[int, Must(minimum=1, maximum=2**31 - 1)]
 
 
 @dataclass(frozen=True)
 class Shard:
-    """An ArrayRecord file beside the index, and the number of measurements in each record."""
+    """An ArrayRecord file beside the index."""
 
-    file: str
-    row_measurements: tuple[int, ...]
+    file: Annotated[str, Must(pattern=r"\.arrayrecord$")]
+    #: The number of measurements in each record, in order.
+    row_measurements: Annotated[tuple[_Int32, ...], Must(minItems=1)]
 
 
 @dataclass(frozen=True)
 class Split:
     """The number of probes for training or for evaluation, and the shards of their rows."""
 
-    probes: int
-    shards: tuple[Shard, ...]
+    probes: Count
+    shards: tuple[Shard, ...]  #: Empty where file names state that all data are of the other split.
 
     @property
     def row_measurements(self) -> NDArray[np.int64]:
@@ -53,18 +57,24 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Index:
-    """The contents of a folder of prepared data; see `netpipe/schemas/index.1.json`."""
+class Index(Document):
+    """The contents of a folder of prepared data: the index beside its shards."""
 
-    layout_version: int
-    seed: int
-    eval_fraction: float
-    row_bytes: int
-    fingerprint: str
+    SCHEMA = INDEX_SCHEMA
+
+    layout_version: Count  #: Layout of the records.
+    seed: Count  #: Chose the probes of the splits.
+    #: The fraction of the probes that is chosen for evaluation.
+    eval_fraction: Annotated[float, Must(exclusiveMinimum=0, exclusiveMaximum=1)]
+    row_bytes: PositiveCount  #: The largest size of a row's arrays.
+    #: A hash of every row, equal for equal measurements prepared in the same way.
+    fingerprint: Annotated[str, Must(pattern="^[0-9a-f]{32}$")]
     train: Split
     eval: Split
-    parquet: tuple[str, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    #: Names of the files in the folder parquet that the rows were generated with.
+    parquet: MayBeAbsent[tuple[Annotated[str, Must(pattern=r"\.parquet$")], ...]] = ()
+    #: Rows that were left out because of an invalid value, by column and constraint.
+    dropped: MayBeAbsent[tuple[Dropped, ...]] = ()
 
     @property
     def files(self) -> list[PurePath]:
