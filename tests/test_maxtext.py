@@ -52,8 +52,9 @@ def test_a_target_names_a_configuration(config: str) -> None:
 def test_a_measurement_leaves_a_training_alone(config: str) -> None:
     """Checkpoints and other hosts are off, whatever the user sets."""
     settings, _ = maxtext._configure(
-        config, "enable_checkpointing=true", "skip_jax_distributed_system=false"
+        config, "enable_checkpointing=true", "skip_jax_distributed_system=false", "eval_interval=5"
     )
+    assert settings.eval_interval == "-1"
     assert settings.enable_checkpointing == "false"
     assert settings.skip_jax_distributed_system == "true"
 
