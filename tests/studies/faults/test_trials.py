@@ -65,9 +65,9 @@ def test_a_case_with_a_step_and_one_with_a_loop_name_them(measured: Measured) ->
     asked = measured(SLOW, SLOW)
     run(find("slow-loader-on-a-cpu"), seed=1, budget_s=1.0)
     run(find("sync-float"), seed=1, budget_s=1.0)
-    assert "perf_tests.studies.faults.subject:step" in asked[0][0]
+    assert str(asked[0][1].targets["step"]) == "perf_tests.studies.faults.subject:step"
     assert asked[0][1].accelerator == "auto"
-    assert "perf_tests.studies.faults.subject:loop" in asked[1][0]
+    assert str(asked[1][1].targets["loop"]) == "perf_tests.studies.faults.subject:loop"
 
 
 def test_a_blamed_control_is_measured_once_more(measured: Measured) -> None:

@@ -57,7 +57,7 @@ def test_trials_are_kept_and_counted(
     assert result.exit_code == 0, result.output
     ((name, case),) = few.items()
     assert [trial.is_busy for trial in read_records(path, Trial)] == [False, True] * 4
-    assert any(f"loader_cpu_{case.after.doses}" in word for word in sides[1].command)
+    assert f"loader_cpu_{case.after.doses}" in str(sides[1].request.targets["loader"])
     (row,) = (line for line in result.output.splitlines() if line.startswith(f"| {name} |"))
     assert "1.200 x load_cpu_ratio | 4 | 100.0% (51 to 100) | 0.0% (0 to 49) | 3.0 |" in row
     assert len(sides) == 2 * 3 * 8
