@@ -28,7 +28,7 @@ _GRACE_S: Final = 20.0
 class SecondProcess:
     """A process with a single-thread run of the same loader; raises a SessionError if it fails."""
 
-    def __init__(self, target: str, start_limit_s: float) -> None:
+    def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
         self._target = target
         self._start_limit_s = start_limit_s
 
