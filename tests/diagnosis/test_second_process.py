@@ -27,6 +27,13 @@ from tests.diagnosis import loaders
 from tests.diagnosis.examples import block, node, stage_time
 
 TARGET = "tests.diagnosis.loaders:{}"
+# A busy machine starts a process slowly.
+LIMIT_S = 600.0
+
+
+def second_process_of(loader: str) -> SecondProcess:
+    """Return a second process that pulls from one of the loaders."""
+    return SecondProcess(Target.parse(TARGET.format(loader)), LIMIT_S)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +50,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 def test_it_pulls_on_request() -> None:
     """It does so repeatedly, and output of the user's code does not disturb it."""
-    with SecondProcess(Target.parse(TARGET.format("printing"))) as second:
+    with second_process_of("printing") as second:
         pid = second._process.pid or 0
         for _ in range(2):
             pulled = second.start_pulling(0.0)()
@@ -55,7 +62,7 @@ def test_it_pulls_on_request() -> None:
 def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other process pulls longer than requested if batches come in bursts."""
     limits_s: list[float] = []
-    second = SecondProcess(Target("unused", ""))
+    second = SecondProcess(Target("unused", ""), LIMIT_S)
     monkeypatch.setattr(second, "_pipe", Mock(), raising=False)
     monkeypatch.setattr(second, "_receive", limits_s.append)
     second.start_pulling(3.0)()
@@ -64,7 +71,7 @@ def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
     """The process ends without an error."""
-    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
+    with second_process_of("plain") as second:
         process = second._process
         second.start_pulling(0.0)
         assert second._pipe.poll(30.0)
@@ -83,7 +90,7 @@ def test_the_users_module_may_set_the_start_method(
         "import multiprocessing as mp\nmp.set_start_method('fork')\nmake = [1].copy\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    with SecondProcess(Target.parse("sets_start_method:make")) as second:
+    with SecondProcess(Target.parse("sets_start_method:make"), LIMIT_S) as second:
         assert second.start_pulling(0.0)().batches == 2
 
 
@@ -98,14 +105,14 @@ def test_the_users_module_may_set_the_start_method(
 def test_a_loader_that_does_not_start_gives_its_error(loader: str, why: str) -> None:
     """The error is one line, and the process is ended."""
     with pytest.raises(SessionError, match=f"^a second process .* failed: {why}"):
-        SecondProcess(Target.parse(TARGET.format(loader))).__enter__()
+        second_process_of(loader).__enter__()
 
 
 def test_a_loader_that_fails_later_gives_its_error() -> None:
     """The waiting function raises it."""
     failed = "failed: .* 5 batches: OSError: disk gone"
     with (
-        SecondProcess(Target.parse(TARGET.format("raising_late"))) as second,
+        second_process_of("raising_late") as second,
         pytest.raises(SessionError, match=failed),
     ):
         second.start_pulling(1e5)()
@@ -113,7 +120,7 @@ def test_a_loader_that_fails_later_gives_its_error() -> None:
 
 def test_a_process_that_has_ended_is_an_error() -> None:
     """A request succeeds, and waiting for its result fails."""
-    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
+    with second_process_of("plain") as second:
         psutil.Process(second._process.pid).kill()
         second._process.join()
         with pytest.raises(SessionError, match=r"ended$"):
@@ -123,7 +130,7 @@ def test_a_process_that_has_ended_is_an_error() -> None:
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not go on beside the other measurements."""
     monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
-    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
+    with second_process_of("plain") as second:
         pid = second._process.pid or 0
         psutil.Process(pid).suspend()
         with pytest.raises(SessionError, match=r"0\.1 s$"):
