@@ -39,7 +39,7 @@ _MAX_STAGES: Final = 8
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
-    """Yield the tables in reading order; none is empty."""
+    """Yield the tables that have rows, in reading order."""
     findings = diagnosis.findings
     if findings.stages:
         stages = build_stage_table(findings)
@@ -57,7 +57,7 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 def build_stage_table(findings: Findings) -> Table:
-    """Return the stages with their times; at least one stage."""
+    """Return the times of the stages."""
     total = format_seconds(findings.lane_s_per_batch.median)
     caption = f"What a batch takes in one thread of one process, {total} in all."
     return Table("Stages", caption, list(map(_build_stage_row, findings.stages)))
@@ -78,7 +78,7 @@ def _build_stage_row(stage: Stage) -> dict[str, Cell]:
 
 
 def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
-    """Return what was changed, at least one change, and what that shows."""
+    """Return the interventions with their effects."""
     caption = "What was changed to find out, in turns with the loader."
     rows = [
         {
@@ -94,7 +94,7 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
 
 
 def build_read_table(reads: Reads) -> Table:
-    """Return how long reads take with more and more of them in flight."""
+    """Return the time of reads with more and more of them in flight."""
     size = f", of {format_bytes(reads.bytes_per_read)} each" if reads.bytes_per_read else ""
     now = f"the loader has {reads.in_flight} in flight{size}"
     rows = [
@@ -109,7 +109,7 @@ def build_read_table(reads: Reads) -> Table:
 
 
 def build_prediction_table(findings: Findings) -> Table:
-    """Return the predictions below the loader as it is."""
+    """Return the predictions below the measured load time."""
     unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
     rows = [
         {
@@ -123,7 +123,7 @@ def build_prediction_table(findings: Findings) -> Table:
 
 
 def build_need_table(needs: Sequence[Need]) -> Table:
-    """Return what keeps each accelerator fed, at least one."""
+    """Return the workers and cores that keep each accelerator fed."""
     rows = [
         {
             "accelerator": Cell(need.accelerator),
@@ -140,7 +140,7 @@ def build_need_table(needs: Sequence[Need]) -> Table:
 
 
 def build_start_up_table(start: StartUp) -> Table:
-    """Return the parts of a start, and why it is slow if it is."""
+    """Return the parts of a start, and the reason if it is slow."""
     rows = [
         {
             "part": Cell(name),
@@ -156,7 +156,7 @@ def build_start_up_table(start: StartUp) -> Table:
 
 
 def closing(findings: Findings) -> str:
-    """Return the lines after the tables: the remarks, and how the tried change turned out."""
+    """Return the lines after the tables: the remarks, and the result of the tried change."""
     lines = [f"remark: {remark}" for remark in findings.remarks]
     if findings.verified:
         lines.append(f"tried: {findings.verified.says}")

@@ -60,7 +60,7 @@ def plain_measurement() -> Document:
 
 
 def measurements() -> Document:
-    """Two accelerators, of which one is fed."""
+    """Two accelerators; one is fed."""
     both = [measurement(device=EMULATED), _judged(make_measurement(device=CPU))]
     return {"schema": "netpipe.measurements/1", "measurements": both}
 
@@ -125,7 +125,7 @@ def diagnosis(name: str = "tokenize") -> Document:
 
 
 def plain_diagnosis() -> Document:
-    """A loader that is not Grain's, without a step, of which hardly anything could be told."""
+    """A loader that is not Grain's, without a step: few findings."""
     found = Findings(
         near(0.04), near(0.08), "as-it-is", near(0.08), near(0.08), 0, 0, (),
         Bottleneck(None, "unknown", 0.0, "nothing could be changed"), (), (), None,

@@ -54,7 +54,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
-    """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
+    """It has no style sheet, date or link, and all its ids begin with the given prefix."""
     found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
     ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}
@@ -95,7 +95,7 @@ def test_a_headroom_of_nothing_is_drawn() -> None:
 
 
 def test_times_of_nothing_are_drawn() -> None:
-    """A loader that took no time at all is no reason to fail."""
+    """A loader that took no time is drawn."""
     assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert draw_distributions([0.0] * 101, [0.0] * 101)
     assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))

@@ -23,7 +23,7 @@ from netpipe.results.units import format_bounds
     ],
 )
 def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> None:
-    """Infinity is no figure."""
+    """Infinity is not printed."""
     assert format_bounds(interval) == words
 
 

@@ -38,7 +38,7 @@ def test_the_frames_are_of_both_widths(seen: Seen) -> None:
 
 
 def test_nothing_is_said_on_the_console(seen: Seen) -> None:
-    """There is no error, and the page's own policy had nothing to refuse."""
+    """The page has no errors and requests nothing that its policy refuses."""
     assert seen.console == []
 
 

@@ -331,7 +331,7 @@ def test_accepted_changes_are_shown() -> None:
     ],
 )
 def test_work_leads_with_what_rose(outcomes: tuple[str, ...], word: str, tone: Tone) -> None:
-    """Where nothing rose, with what was not compared."""
+    """Without a rise, the headline names the counts that were not compared."""
     document = work()
     document["comparisons"] = [{"outcome": each, "reason": f"is {each}"} for each in outcomes]
     [part] = build(document)

@@ -88,7 +88,7 @@ def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
-    """What the timeline shows and what the verdict says of the same steps is the same."""
+    """The timeline and the verdict agree about the same steps."""
     step_s, found, steps_s = simulated(seed)
     assert len(found) == MAX_TIMELINE_STEPS
     shown = build_timeline(found)

@@ -177,7 +177,7 @@ def test_every_call_is_drawn_and_marked(name: str) -> None:
 
 
 def test_a_node_added_by_grain_is_drawn_only_if_a_finding_is_about_it() -> None:
-    """Options are no call of the order, but a finding on them must have its place."""
+    """A finding on options is shown, although they are not a call of the order."""
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
     dataset = grain.experimental.WithOptionsIterDataset(read(source()), options)
     (finding, *_) = findings_of_all_severities()
