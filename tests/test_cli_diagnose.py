@@ -1,4 +1,4 @@
-"""`netpipe diagnose`: what it prints where, and how it ends."""
+"""`netpipe diagnose`: its output and its exit codes."""
 
 import re
 import sys
@@ -14,6 +14,7 @@ from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.jobs import parent
 from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.targets import name_targets
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
@@ -29,7 +30,7 @@ def _sessions_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Put a diagnosis in the place of real ones; return what was asked for."""
+    """Replace diagnosing by a made-up diagnosis; return the requests."""
     given: list[Any] = []
 
     def stand_in(asked: DiagnosisRequest, *settings: Any) -> Diagnosis:
@@ -47,7 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
-    """Then the tables, what was tried, and what lint finds; the user's names are no markup."""
+    """The tables, the tried change and the findings of lint follow; names are printed literally."""
     result = netpipe("diagnose", "--loader", "a:b")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
@@ -59,8 +60,8 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
 
 
 @pytest.mark.usefixtures("asked")
-def test_the_longest_time_is_said_first(netpipe: Netpipe) -> None:
-    """Twice the budget and 20 s, on standard error; nothing where all is to be quiet."""
+def test_the_longest_time_is_printed_first(netpipe: Netpipe) -> None:
+    """Twice the budget and 20 s are printed on standard error, unless --quiet is given."""
     said = netpipe("diagnose", "--loader", "a:b", "--budget", "60").stderr
     assert "at most 2:20" in said
     assert netpipe("diagnose", "--loader", "a:b", "--quiet").stderr == ""
@@ -76,12 +77,9 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     assert result.exit_code == 1
     found, silences, intent, _ = asked[0]
     request = found.session
-    assert (found.loader, found.step, found.loop) == ("a:b", "a:s", "a:l")
-    assert (request.accelerator, request.flops_per_step, request.mfu) == (
-        "emulated:h100",
-        4e12,
-        0.5,
-    )
+    assert found.session.targets == name_targets(loader="a:b", step="a:s", loop="a:l")
+    step = (request.accelerator, request.flops_per_step, request.mfu)
+    assert step == ("emulated:h100", 4e12, 0.5)
     assert (request.budget_s, request.batch_limit_s, request.start_limit_s) == (9.0, 7.0, 900.0)
     assert intent == "throughput"
     assert isinstance(silences, dict)
@@ -99,7 +97,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     ],
 )
 def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said: str) -> None:
-    """One clear line on standard error, before anything is started."""
+    """Standard error has one clear line, and nothing starts."""
     result = netpipe("diagnose", "--loader", LOADERS.format("plain"), *words)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -117,7 +115,7 @@ def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said:
     ],
 )
 def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> None:
-    """One clear line, whatever is wrong with the loader."""
+    """Standard error has one clear line for any mistake in the loader."""
     result = netpipe("diagnose", "--loader", loader, "--budget", "0.1", "--quiet")
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -125,11 +123,10 @@ def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> No
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
-    """What it raised is the first line, and where is below; markup is text."""
-    result = netpipe(
-        "diagnose", "--loader", LOADERS.format("raising"), "--budget", "0.1", "--quiet"
-    )
+def test_the_error_of_a_loader_is_reported(netpipe: Netpipe) -> None:
+    """The error is the first line, and its place is below; brackets are printed literally."""
+    loader = LOADERS.format("raising")
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.1", "--quiet")
     assert result.exit_code == 2
     assert result.stderr.startswith("netpipe: OSError: no [bold]data[/x]")
     assert "loaders.py" in result.stderr
@@ -137,7 +134,7 @@ def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
 
 @pytest.fixture
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip no part of a diagnosis, however busy the machine is."""
+    """Skip no part of a diagnosis on a busy machine."""
 
     def run_session(command: Sequence[str], request: SessionRequest, **named: Any) -> Any:
         if request.kind == "diagnose":
@@ -149,7 +146,7 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_unhurried")
 def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
-    """End to end: a whole document, its stages those of the pipeline, the sentence in it."""
+    """The whole document is valid, has the stages of the pipeline, and its sentence."""
     loader = LOADERS.format("unsendable")
     result = netpipe("diagnose", "--loader", loader, "--budget", "0.5", "--json", "--quiet")
     assert result.exit_code == 0, result.stderr
@@ -166,7 +163,7 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     assert graph[stage["node"]]["kind"] == "Map"
     made = {one["name"]: one for one in found["interventions"]}
     for name in ("two-threads", "two-processes", "without-stage"):
-        # On a busy machine the time may be up before.
+        # A busy machine may leave no time.
         assert made[name]["speedup"] or NO_TIME in made[name]["says"]
     assert (stage["without_s_per_batch"] is None) is (made["without-stage"]["speedup"] is None)
     assert made["cached-bytes"]["speedup"] is None

@@ -80,7 +80,8 @@ def test_a_diagnosis_is_asked_for(
     monkeypatch.setattr(diagnosing, "run_diagnosis", run)
     result = netpipe.diagnose(pipeline.loader, budget_s=5.0)
     [(request, _, intent)] = asked
-    assert request.loader == f"{tmp_path / 'users_pipeline.py'}:loader"
+    loader = request.session.targets["loader"]
+    assert str(loader) == f"{tmp_path / 'users_pipeline.py'}:loader"
     assert request.session.budget_s == 5.0
     assert intent == "throughput"
     assert result.document == diagnosis()

@@ -1,5 +1,5 @@
-"""Which stage of a loader is slow, which resource binds it, and what each change would give.
+"""Finds the stage of a loader that is slow, the resource that limits it, and changes that help.
 
 Start with `investigation.py`, which makes every measurement and conclusion of one session;
-`diagnose.py` runs the sessions of the command, and `diagnosis.py` holds what they find.
+`diagnose.py` runs the sessions of the command, and `diagnosis.py` holds their results.
 """

@@ -1,4 +1,4 @@
-"""What the measurements show: the effect of each intervention, and what limits the loader. Pure."""
+"""Concludes the effect of each intervention, and what limits the loader. Arithmetic only."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -66,13 +66,15 @@ def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Int
 
 
 def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
-    what = "the same batches from the page cache instead of the disk"
+    what, why = "the same batches from the page cache instead of the disk", ""
     if disk is None:
-        return _report_not_made(Side.CACHED, what, "no file of data is open")
-    cold = disk.blocks.get(Side.FROM_DISK)
-    if cold and disk.has(Side.CACHED) and not any(block.read_bytes_per_batch for block in cold):
+        why = "no file of data is open"
+    elif disk.has(Side.FROM_DISK, Side.CACHED) and not any(
+        block.read_bytes_per_batch for block in disk.blocks[Side.FROM_DISK]
+    ):
         why = "nothing is read from a disk, even with a cold page cache"
-        return _report_not_made(Side.CACHED, what, why)
+    if disk is None or why:
+        return Intervention(Side.CACHED, what, None, None, None, f"{NOT_MADE}{why}")
     return _compare(disk, Side.CACHED, Side.FROM_DISK, what)
 
 
@@ -81,7 +83,8 @@ def _compare(
 ) -> Intervention:
     """Return the effect of an intervention; `before_s` replaces the time of the side before."""
     if not turns.has(name, before):
-        return _report_not_made(name, what, turns.why_missing(name, before))
+        why = turns.why_missing(name, before)
+        return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")
     before_s, speedup = before_s or turns.interval(before), turns.speedup(name, before)
     says = "no clear difference"
     if clear_factor(speedup):
@@ -91,15 +94,11 @@ def _compare(
     return Intervention(name, what, before_s, divide(before_s.median, speedup), speedup, says)
 
 
-def _report_not_made(name: str, what: str, why: str) -> Intervention:
-    return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")
-
-
 def verify(prediction: Prediction, turns: SideBlocks, load_s: Interval) -> Verification:
     """Compare a prediction with the same change, measured in turns with the unmodified loader.
 
-    Only the speedup over the unmodified loader counts: a machine that has become slower since the
-    prediction was made does not add to its error.
+    Only the measured speedup counts, so a machine that slowed down after the prediction does not
+    make it wrong.
     """
     predicted_s = prediction.load_s_per_batch
     measured_s = divide(load_s.median, turns.speedup(prediction.change, Side.UNMODIFIED))
@@ -141,7 +140,7 @@ def list_stages(
 def find_bottleneck(
     loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
 ) -> Bottleneck:
-    """Return what limits a loader: the stage, or the payload, that costs it the most time."""
+    """Find the stage, or the payload, that costs the loader the most time, and its resource."""
     gains = [
         1 - loader.ratio(with_stage_times(loader.model, index, 0.0))
         for index in range(len(evidence.times))
@@ -156,25 +155,18 @@ def find_bottleneck(
         return Bottleneck(None, "unknown", 0.0, "no stage was seen")
     # The first of equals is the one with the most time.
     index = max(range(len(gains)), key=lambda index: round(gains[index], 3))
-    return _describe_stage(index, loader, evidence, interventions)
-
-
-def _describe_stage(
-    index: int, loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
-) -> Bottleneck:
-    times = evidence.times
-    total_s = sum(time.s_per_batch for time in times)
-    fraction = times[index].s_per_batch / total_s if total_s else 0.0
+    stage, total_s = evidence.times[index], sum(time.s_per_batch for time in evidence.times)
+    fraction = stage.s_per_batch / total_s if total_s else 0.0
     effect = "no change made a clear difference"
     if interventions and interventions[0].clear_factor:
         effect = f"the clearest effect is {interventions[0].effect}"
     unknown = ("unknown", f"no clear cause; {effect}")
     resource, why = _find_resource(loader, index, evidence) or unknown
-    return Bottleneck(times[index].name, resource, fraction, why)
+    return Bottleneck(stage.name, resource, fraction, why)
 
 
 def _find_sending_fraction(variants: SideBlocks) -> float:
-    """Return the fraction of the load time that sending the payload clearly takes, or 0."""
+    """Return the fraction of the load time for sending the payload; 0 if there is no clear one."""
     if not variants.has(Side.TINY_PAYLOAD):
         return 0.0
     speedup = variants.speedup(Side.TINY_PAYLOAD, Side.UNMODIFIED)
@@ -188,10 +180,10 @@ def describe_reads(model: LoaderModel) -> Reads | None:
     if model.reads is None:
         return None
     read_s, read_bytes, reads_per_element = model.reads.count_source_reads()
-    per_element = reads_per_element if read_s else 1.0
     levels = []
     for in_flight, elements in model.reads.levels.items():
-        s_per_read = fmean(element.element_s for element in elements) / per_element
+        element_s = fmean(element.element_s for element in elements)
+        s_per_read = element_s / reads_per_element if read_s else element_s
         levels.append(ReadsInFlight(in_flight, s_per_read, in_flight / s_per_read))
     known_bytes = read_bytes if read_s else None
     return Reads(model.reads_in_flight, tuple(levels), known_bytes, model.reads.limit)
@@ -206,7 +198,8 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
         f"{format_seconds(least.s_per_read)} each, {most.in_flight} take "
         f"{format_seconds(most.s_per_read)}"
     )
-    if reads.bytes_per_read is None:  # What waits is a map: maybe for a lock or another service.
+    # A map that waits may wait for a lock or another service.
+    if reads.bytes_per_read is None:
         return "waiting", f"{why}, and it has {reads.in_flight}"
     if scaling.more_reads_help(reads.in_flight):
         return LATENCY, f"{why}, and it has {reads.in_flight}"
@@ -219,7 +212,7 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
 def _find_resource(
     loader: MeasuredLoader, index: int, evidence: Evidence
 ) -> tuple[str, str] | None:
-    """Return the resource that limits a stage and why, or None if none clearly does."""
+    """Return the resource that limits a stage, and why; None if that is not clear."""
     working_fraction = loader.model.stages[index][0].working_fraction
     if working_fraction >= _MIN_WORKING_FRACTION:
         return _find_computing_resource(loader, evidence.scaling)
@@ -227,8 +220,7 @@ def _find_resource(
     wall_over_cpu = log_interval([block.s_per_batch / block.cpu_s_per_batch for block in alone])
     if not clear_factor(wall_over_cpu):
         return None
-    # The kernel reports reads of this process only, so those of workers are missing; the
-    # single-thread run reads in this process.
+    # The kernel does not report reads of workers; the single-thread run reads in this process.
     read = max(
         median(block.read_bytes_per_batch for block in blocks)
         for blocks in (alone, evidence.variants.blocks[Side.UNMODIFIED])
@@ -244,7 +236,7 @@ def _find_resource(
 
 
 def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
-    """Return the resource that a second thread and a second process clearly lack, and why."""
+    """Compare a second thread with a second process; return what clearly limits them, and why."""
     if not scaling.has(Side.TWO_THREADS, Side.TWO_PROCESSES):
         return None
     threads = scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD)
@@ -266,7 +258,7 @@ def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tup
 def _find_saturated_resource(
     scaling: SideBlocks, processes: Interval, why: str
 ) -> tuple[str, str] | None:
-    """Return what keeps a second process from helping: memory, or no free core."""
+    """Return the resource that keeps a second process from helping, memory or CPU, and why."""
     pairs = zip(scaling.blocks[Side.TWO_PROCESSES], scaling.blocks[Side.SINGLE_THREAD], strict=True)
     inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]

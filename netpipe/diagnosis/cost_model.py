@@ -13,7 +13,7 @@ from operator import add, itemgetter
 from statistics import median
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.read_scaling import SATURATED_GROWTH, ReadScaling
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, SideBlocks
@@ -51,9 +51,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class StageCost:
-    """Seconds per batch of one stage or of several, in one thread.
+    """Seconds per batch of one or several stages, in one thread.
 
-    Reader threads can share `threaded_wall_s` of the wall time; `waiting_s` of that is no CPU time.
+    Reader threads can share `threaded_wall_s` of the wall time, including `waiting_s` without CPU
+    use.
     """
 
     wall_s: float = 0.0
@@ -68,7 +69,7 @@ class StageCost:
         return StageCost(*(seconds * factor for seconds in astuple(self)))
 
     def with_waiting(self, factor: float, cpu_factor: float = 1.0) -> "StageCost":
-        """Return the cost with `factor` times the waiting, and other CPU time for the rest."""
+        """Return the cost with scaled waiting, and with scaled CPU time in reader threads."""
         cpu_less_s = (self.threaded_wall_s - self.waiting_s) * (1 - cpu_factor)
         less_s = self.waiting_s * (1 - factor)
         return StageCost(
@@ -80,7 +81,7 @@ class StageCost:
 
     @property
     def working_fraction(self) -> float:
-        """Share of the wall time that is computing; near 0: it waits."""
+        """Fraction of the wall time that is computing; near 0: it waits."""
         return min(1.0, self.cpu_s / self.wall_s) if self.wall_s else 1.0
 
 
@@ -89,12 +90,12 @@ class LoaderModel:
     """A loader as the model sees it; all times are seconds per batch.
 
     Attributes:
-        stages: The cost of each stage, and whether a worker does it if there are workers.
-        send_s: CPU seconds of a worker for sending a batch, not counting its payload.
-        receive_s: CPU seconds of the training process for receiving it, not counting its payload;
+        stages: The cost of each stage, and whether it moves to the workers if there are any.
+        send_s: CPU seconds of a worker for sending a batch, without its payload.
+        receive_s: CPU seconds of the training process for receiving it, without its payload;
             without workers, the CPU seconds that reader threads cost besides the stages.
-        gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
-        contention: The fraction by which each further computing process slows the others.
+        gil_fraction: Fraction of the CPU time under Python's lock; 1: threads do not help.
+        contention: Fraction by which each further computing process slows the others.
         worker_overhead_s: Wall seconds of a worker that no stage accounts for.
         reads: How the storage answers more reads in flight; None: as fast as single ones.
         read_buffer: Elements that the reader threads of a process read ahead.
@@ -122,13 +123,13 @@ class LoaderModel:
 
     @property
     def worker_cost(self) -> StageCost:
-        """What each worker does for a batch."""
+        """The work of a worker for a batch."""
         send_s = self.send_s + self.payload_send_s
         return _sum_costs(self.stages, in_workers=True) + StageCost(send_s, send_s)
 
     @property
     def trainer_cost(self) -> StageCost:
-        """What the training process does for every batch."""
+        """The work of the training process for a batch."""
         staying = _sum_costs(self.stages, in_workers=False)
         if self.workers:
             receive_s = self.receive_s + self.payload_receive_s
@@ -184,10 +185,9 @@ class LoaderModel:
     def calibrated_to(self, measured_s: float) -> "LoaderModel":
         """Return the model with the overhead that makes it as slow as the measured loader.
 
-        That overhead, such as late wake-ups, stays when a stage is removed. If the cores are the
-        limit, no overhead is added: other programs may have used them too. Neither is it if reads
-        wait, because more of them share what makes them slower than expected; a storage that they
-        saturate is as fast as the loader shows.
+        That overhead, such as late wake-ups, stays when a stage is removed. None is added if the
+        cores are the limit, because other programs may have used them too, nor if reads wait,
+        because more reads in flight share the cause. A saturated storage is slowed instead.
         """
         if self.reads:
             is_saturated = self.reads.growth_at(self.reads_in_flight) >= SATURATED_GROWTH
@@ -203,12 +203,11 @@ class LoaderModel:
 
 
 def _sum_costs(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) -> StageCost:
-    """Return the cost of the stages that workers do, or of the others."""
     return sum((cost for cost, in_worker in stages if in_worker is in_workers), StageCost())
 
 
 def with_batch_size(model: LoaderModel, factor: float) -> LoaderModel:
-    """Return the loader whose batches are `factor` times the size."""
+    """Return the loader with `factor` times the batch size."""
     resized = replace(
         model,
         stages=tuple((cost * factor, in_worker) for cost, in_worker in model.stages),
@@ -227,7 +226,7 @@ def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderMod
 
 
 def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
-    """Return the loader whose workers send `factor` times the bytes; 0: none."""
+    """Return the loader whose workers send `factor` times the bytes."""
     return replace(
         model,
         payload_send_s=model.payload_send_s * factor,
@@ -248,7 +247,7 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         reads=evidence.reads,
         read_buffer=count_read_buffer(evidence.graph),
         cores=evidence.cores,
-        # Two threads that wait show nothing of the lock: assume that Python code computes.
+        # Threads that wait say nothing about the lock: assume that Python code computes.
         gil_fraction=1.0 if evidence.reads else _estimate_gil_fraction(evidence.scaling),
         contention=_estimate_contention(evidence.scaling, total.working_fraction),
     )
@@ -295,10 +294,7 @@ def _median_cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
-    """Scale the stages so that they add up to the single-thread run, which was not instrumented.
-
-    Each cost comes with whether a worker does the stage if there are workers.
-    """
+    """Scale the stages to add up to the single-thread run, which was not instrumented."""
     times, blocks = evidence.times, evidence.scaling.blocks[Side.SINGLE_THREAD]
     wall_s = sum(time.s_per_batch for time in times)
     cpu_s = sum(time.cpu_s_per_batch for time in times)

@@ -1,4 +1,4 @@
-"""Runs the sessions of `netpipe diagnose`: a measurement, a lint and an investigation."""
+"""Runs the sessions of `netpipe diagnose`: a measurement, lint and an investigation."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
@@ -22,35 +22,31 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
-# The part of the budget for measuring the loader with its step, if there is one.
+# For measuring the loader with its step, if there is one.
 _STEP_BUDGET_FRACTION: Final = 1 / 3
 
 
 @dataclass(frozen=True)
 class DiagnosisRequest:
-    """The targets of a diagnosis, and its settings; the budget covers all sessions."""
+    """The targets and settings of a diagnosis; the budget covers all sessions."""
 
     session: MeasureRequest
 
     @property
     def has_step(self) -> bool:
-        """Whether the loader feeds a step."""
+        """Whether a step is measured."""
         return "step" in self.session.targets or self.session.accelerator != "auto"
 
     @property
     def step_budget_s(self) -> float:
-        """Seconds for measuring the loader with its step; 0 without a step."""
+        """Seconds for measuring the loader with its step."""
         return _STEP_BUDGET_FRACTION * self.session.budget_s if self.has_step else 0.0
 
     @property
     def max_duration_s(self) -> float:
-        """Seconds from the first batches until the diagnosis must end.
-
-        Not included: starting processes, imports and first batches, which have their own limits.
-        """
+        """Seconds from the first batches until the end; `start_limit_s` bounds each start."""
         step_s = self.step_budget_s
-        overtime_s = OVERTIME_S if self.has_step else 0.0
-        return step_s + overtime_s + max_duration_s(self.session.budget_s - step_s)
+        return step_s + OVERTIME_S * self.has_step + max_duration_s(self.session.budget_s - step_s)
 
 
 def run_diagnosis(
@@ -61,7 +57,7 @@ def run_diagnosis(
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
-    `silences` are the silenced lint rules, each with its reason.
+    `silences` gives the reason for each silenced lint rule.
 
     Raises:
         MisuseError: The loader, the step or the loop cannot be used as such.
@@ -117,7 +113,7 @@ def compose_diagnosis(
 
 
 def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Silence the findings that do not hold where reading waits; lint has not measured whether."""
+    """Silence findings that do not hold where reading waits, which lint does not measure."""
     needless = [finding for finding in lint["findings"] if finding["rule"] in LOCAL_ONLY]
     kept = [finding for finding in lint["findings"] if finding not in needless]
     reason = "reading was measured to wait"
@@ -126,18 +122,15 @@ def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return what each accelerator with known peak FLOPs needs of the loader, slowest first."""
+    """Return the needs of each accelerator with known peak FLOPs, slowest first."""
     if flops_per_step is None:
         return ()
     # A batch occupies a worker for the stages that run in workers; without workers, for all.
     stages = [stage for stage in findings.stages if stage.section == "workers"] or findings.stages
     load_s = findings.load_s_per_batch.median
     occupied_s = max(sum(stage.s_per_batch for stage in stages), findings.workers * load_s)
-    steps_s = {
-        name: flops_per_step / (peak * mfu)
-        for name in names_with_peak()
-        if (peak := peak_flops_of_name(name)) is not None
-    }
+    peaks = {name: peak_flops_of_name(name) for name in names_with_peak()}
+    steps_s = {name: flops_per_step / (peak * mfu) for name, peak in peaks.items() if peak}
     return tuple(
         Need(
             accelerator=name,

@@ -1,6 +1,6 @@
-"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON.
+"""The results of a diagnosis, passed between processes as JSON.
 
-`netpipe/schemas/diagnosis.1.json` describes their fields.
+`netpipe/schemas/diagnosis.1.json` describes the fields.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ RESOURCES: Final = {
     "none": "no bottleneck",
     "unknown": "bottleneck unknown",
 }
-"""What may limit a loader, in words."""
+"""The resources that may limit a loader, in words."""
 
 NO_CAUSES: Final = ("none", "unknown")
 
@@ -58,7 +58,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change of the loader, measured in turns with the unchanged loader."""
+    """A change of the loader, measured in turns with the unmodified loader."""
 
     name: str
     what: str
@@ -86,9 +86,9 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the loader: a stage, if any, and one of `RESOURCES`.
+    """The stage that limits the loader, if any, and its resource, one of `RESOURCES`.
 
-    `fraction` is the share of the loading time, and `why` has the figures that say so.
+    `fraction` is relative to the loading time.
     """
 
     stage: str | None
@@ -99,9 +99,9 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The load time that a change would give, and the headroom if there is a step.
+    """The load time with a change, and the headroom if there is a step.
 
-    The change is in words that can follow "with": "3 workers".
+    The change is named in words that can follow "with": "3 workers".
     """
 
     change: str
@@ -112,7 +112,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need from this host; its step time is derived from its peak."""
+    """The needs of an accelerator; its step time is derived from its peak FLOPs."""
 
     accelerator: str
     step_s: float
@@ -124,10 +124,7 @@ class Need:
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction and the measurement of the same change in the same run.
-
-    The error is predicted / measured - 1.
-    """
+    """A prediction, and a measurement of the same change; the error is predicted/measured - 1."""
 
     change: str
     kind: str
@@ -140,7 +137,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class ReadsInFlight:
-    """What reads take while so many are in flight, in this process alone."""
+    """The time of reads with a number of them in flight, in one process."""
 
     in_flight: int
     s_per_read: float
@@ -152,9 +149,8 @@ class Reads:
     """How reads that wait scale.
 
     Attributes:
-        in_flight: Reads at the same time of the unmodified loader, in all processes.
-        levels: What was measured with more and more of them.
-        bytes_per_read: None if it is not the source that waits: then a read is an element.
+        in_flight: Reads that the unmodified loader has at the same time, in all processes.
+        bytes_per_read: None if the source is not what waits; a read is then an element.
         limit: The resource that limits the most reads in flight; "" if that is not clear.
     """
 
@@ -177,7 +173,7 @@ class Untried:
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of a session about a loader."""
+    """The findings of the session that investigates a loader."""
 
     load_s_per_batch: Interval
     load_cpu_s_per_batch: Interval
@@ -210,14 +206,14 @@ class Findings:
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:
-    """Return the findings that `Findings.to_document` wrote, maybe as a part of a document."""
+    """Read the findings in a document, which may have other fields."""
     names = (field.name for field in fields(Findings) if field.name in document)
     return converter().structure({name: document[name] for name in names}, Findings)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A loader's findings, and what each accelerator needs from the host."""
+    """The findings of all sessions about a loader."""
 
     sentence: str
     findings: Findings

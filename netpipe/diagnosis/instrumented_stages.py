@@ -1,8 +1,8 @@
-"""Measures the time of each dataset of a Grain pipeline by timing every call of it.
+"""Times every call of each dataset of a Grain pipeline.
 
 Grain's own figures lag, and include waits for Python's lock (docs/diagnose.md). So the pipeline
-runs in one thread, and every `__getitem__` and `__next__` is timed. The time of the calls that it
-makes to the datasets below it is counted for those.
+runs in one thread, and every `__getitem__` and `__next__` is timed, without its calls to the
+datasets below it.
 """
 
 import time
@@ -20,13 +20,13 @@ from netpipe.grain_access.replaced_methods import Method, replaced_method
 _CALIBRATION_CALLS: Final = 2_000
 _CALIBRATION_ROUNDS: Final = 5
 
+Observe = Callable[..., Any]
+"""Calls a method of a dataset, given its number, the method and its arguments."""
+
 
 @dataclass
 class Spent:
-    """The time and number of the calls of one dataset.
-
-    The seconds do not include the calls of the datasets below, which `calls_below` counts.
-    """
+    """The seconds and number of a dataset's calls, without its `calls_below` to other datasets."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -61,14 +61,9 @@ class Timing:
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         if before is not None:
             since_wall_s, since_cpu_s = self._thread.since_s
-            spent = self.spent[before]
-            spent.wall_s += wall_s - since_wall_s
-            spent.cpu_s += cpu_s - since_cpu_s
+            self.spent[before].wall_s += wall_s - since_wall_s
+            self.spent[before].cpu_s += cpu_s - since_cpu_s
         self._thread.running, self._thread.since_s = after, (wall_s, cpu_s)
-
-
-Observe = Callable[..., Any]
-"""Calls a method of a dataset, by its number, the method and its arguments; returns its result."""
 
 
 @contextmanager
@@ -102,7 +97,7 @@ class _ObservedMethods:
         self._numbers = numbers
         self._observe = observe
         self._stack = stack
-        # Kept, because an id is unique only while its object lives.
+        # An id is unique only while its object lives.
         self._iterators: list[Any] = []
         self._kinds: set[type] = set()
 
@@ -143,9 +138,9 @@ class _ObservedMethods:
 
 
 def _wrap_iterator(observe: Observe, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Have an iterator observed that is not Grain's, whose class may not allow changes."""
+    """Observe an iterator that is not Grain's, whose class may not allow changes."""
 
-    # A new class each time, because Grain changes the class of the iterator that it returns.
+    # Grain changes the class of the iterator that it returns, so each has its own.
     class Wrapped(Iterator[Any]):
         def __next__(self) -> Any:
             return observe(number, next, iterator)
@@ -159,7 +154,7 @@ def _wrap_iterator(observe: Observe, number: int, iterator: Iterator[Any]) -> It
 def without_overhead(spent: Spent, own: Spent, caller: Spent) -> Spent:
     """Return the calls without the seconds that timing them added; at least 0 seconds.
 
-    `own` and `caller` are calls that do nothing, and their caller: all their time was added.
+    `own` and `caller` are the calibration: calls that do nothing, and their caller.
     """
     calls, below = spent.calls / own.calls, spent.calls_below / caller.calls_below
     wall_s = spent.wall_s - calls * own.wall_s - below * caller.wall_s
@@ -168,14 +163,11 @@ def without_overhead(spent: Spent, own: Spent, caller: Spent) -> Spent:
 
 
 def measure_overhead() -> tuple[Spent, Spent]:
-    """Time calls that do nothing, and their caller, for `without_overhead`: the quickest round."""
+    """Time calls that do nothing, and their caller, in several rounds; return the quickest."""
 
     def call_repeatedly(timing: Timing) -> None:
         for _ in range(_CALIBRATION_CALLS):
-            timing.call(1, do_nothing)
-
-    def do_nothing() -> None:
-        return None
+            timing.call(1, lambda: None)
 
     rounds = []
     for _ in range(_CALIBRATION_ROUNDS):

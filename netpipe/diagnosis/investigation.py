@@ -1,4 +1,4 @@
-"""Finds out in one session why a loader takes as long as it does."""
+"""Makes every measurement and conclusion about a loader, in one session."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -9,7 +9,6 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.device.shared_storages import list_shared_storages
-from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
     describe_reads,
@@ -21,6 +20,13 @@ from netpipe.diagnosis.conclusions import (
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
+from netpipe.diagnosis.pulling_threads import (
+    Block,
+    FirstLook,
+    PullingThread,
+    measure_block,
+    take_first_look,
+)
 from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import (
@@ -59,7 +65,7 @@ from netpipe.results.measurement import Interval
 
 _MIN_WORKERS_START_S: Final = 1.0
 _VARIANTS_BUDGET_FRACTION: Final = 0.32
-# Trying a change needs the time that is left then.
+# Trying a change needs the rest of the time.
 _VARIANTS_END_FRACTION: Final = 0.85
 _TRIAL_BUDGET_FRACTION: Final = 0.25
 _ROUNDS: Final = 4
@@ -92,9 +98,8 @@ class Investigation:
         """
         single_run, evidence = self._measure()
         scaling, variants, loader = evidence.scaling, evidence.variants, model_loader(evidence)
-        one_worker = (
-            model_loader(evidence, Side.ONE_WORKER) if variants.has(Side.ONE_WORKER) else None
-        )
+        has_one = variants.has(Side.ONE_WORKER)
+        one_worker = model_loader(evidence, Side.ONE_WORKER) if has_one else None
         alone = model_without_threads(evidence, loader)
         changes = list(list_changes(loader, one_worker, evidence.times, self.request.step_s, alone))
         outcome = self._try_change(changes, evidence)
@@ -121,7 +126,7 @@ class Investigation:
         )
 
     def _measure(self) -> tuple[SingleThreadRun, Evidence]:
-        # The loader runs before any variant of it, so that a failure here is the loader's own.
+        # No variant has run yet, so a failure here is the loader's own.
         look = take_first_look(self.loader, self.clock, self.watch, inf)
         # Variants may have workers even if the unmodified loader has none.
         min_start_s = _MIN_WORKERS_START_S if self._graph.nodes else 0.0
@@ -134,16 +139,14 @@ class Investigation:
         load_s = variants.interval(Side.UNMODIFIED)
         if self.request.load_s is not None:
             load_s = Interval(*self.request.load_s)
-        rebuilt = run.is_rebuilt
-        evidence = Evidence(
-            self._graph, self.cores, rebuilt, times, scaling, variants, load_s, reads
+        return run, Evidence(
+            self._graph, self.cores, run.is_rebuilt, times, scaling, variants, load_s, reads
         )
-        return run, evidence
 
     def _run_single_thread(self, unmodified: FirstLook) -> tuple[SingleThreadRun, Measured]:
-        """Return the single-thread run, and what was measured of it.
+        """Return the single-thread run, and its measurements.
 
-        If the loader cannot be rebuilt to run in one thread, the run is the unmodified loader.
+        The run is the unmodified loader if that cannot be rebuilt to run in one thread.
         """
         run = SingleThreadRun(
             loader=self.loader,
@@ -160,7 +163,7 @@ class Investigation:
                 loader, slot = self._single_thread, self._schedule.slot(1.0, END_FRACTION)
                 start = partial(take_first_look, loader, self.clock, UNWATCHED, slot.until_s)
                 look = call_within(start, slot.remaining_s())
-                # Not watched: the watchdog would blame the loader for a variant that hangs.
+                # The watchdog would blame the loader for a variant that hangs.
                 rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
                 return rebuilt, rebuilt.measure()
             except Exception as error:  # noqa: BLE001  # then the loader is measured as it is
@@ -172,14 +175,14 @@ class Investigation:
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
-        if self._reads_wait:  # No core is short then, and the time is for trying other reads.
-            pass
-        elif self._graph.nodes and count_workers(self._graph):
-            variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
-        elif can_add_workers and not count_workers(self._graph):
-            variants[Side.ONE_WORKER] = self._with_workers(1)
-        if self.cores > 1 and not self._reads_wait:
-            variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
+        # If reads wait, cores and workers do not limit, and the time is for trying other reads.
+        if not self._reads_wait:
+            if self._graph.nodes and count_workers(self._graph):
+                variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
+            elif can_add_workers and not count_workers(self._graph):
+                variants[Side.ONE_WORKER] = self._with_workers(1)
+            if self.cores > 1:
+                variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
         slot = self._schedule.slot(_VARIANTS_BUDGET_FRACTION, _VARIANTS_END_FRACTION)
         turns = self._measure_in_turns(variants, slot, "the unmodified loader")
         return require_side(Side.UNMODIFIED, turns)
@@ -207,18 +210,17 @@ class Investigation:
         if change.workers is not None:
             return self._with_workers(change.workers)
         threads = change.threads or 0
-        return with_read_threads(
-            self.loader, threads, change.changed.read_buffer if threads else None
-        )
+        buffer = change.changed.read_buffer if threads else None
+        return with_read_threads(self.loader, threads, buffer)
 
     def _with_workers(self, workers: int) -> LoaderFactory:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)
 
     def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
-        """Return, by the index of a stage, the loader without that stage."""
+        """Return the loader without a stage, by the index of that stage."""
         ablated = dict[int, LoaderFactory]()
         for index, stage in enumerate(times):
-            # A worker's batch lies in shared memory that its receiver frees: it cannot be resent.
+            # The receiver frees the shared memory of a worker's batch, so it cannot be resent.
             if stage.node is None or (stage.node.in_worker and stage.node.kind == "Batch"):
                 continue
             with note_failure(self._remarks, f"{stage.name} could not be left out"):
@@ -233,7 +235,7 @@ class Investigation:
 
         def measure(side: str, loader: LoaderFactory) -> Block:
             watch = self.watch if side == Side.UNMODIFIED else UNWATCHED
-            # Each block starts the loader anew, so that its buffers are empty.
+            # A new start has empty buffers.
             with closing(PullingThread(loader, slot.clock, watch, slot.until_s)) as thread:
                 return measure_block([thread], block_s)
 
@@ -244,20 +246,20 @@ class Investigation:
         return measure_in_turns(sides, slot, progress, cost_s, Side.UNMODIFIED)
 
     def _choose_block_s(self, slot: TimeSlot, sides: int) -> float:
-        """Return how long to pull for a block: an equal share of the budget, within bounds."""
+        """Return the seconds to pull for a block: an equal share of the budget, within bounds."""
         share_s = slot.budget_s / (_ROUNDS * sides) - self._look.start_s
         wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self._look.batch_s, share_s)
         fitting_s = slot.remaining_s() / MIN_ROUNDS - self._look.start_s
         return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
     def _estimate_cost_s(self, block_s: float) -> float:
-        """Return the seconds of a block with the start of its loader and the warm-up."""
+        """Return the seconds of a block, including start and warm-up."""
         return self._look.start_s + _WARM_UP_FACTOR * block_s
 
     def _note_skipped(
         self, interventions: Sequence[Intervention], outcome: Verification | Untried
     ) -> None:
-        """Remark which interventions and changes were left out for lack of time."""
+        """Add a remark about interventions and changes that were skipped for lack of time."""
         skipped = [effect.what for effect in interventions if effect.says == NOT_MADE + NO_TIME]
         if isinstance(outcome, Untried) and outcome.why == NO_TIME:
             skipped.append(outcome.change)

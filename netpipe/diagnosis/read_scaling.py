@@ -1,37 +1,49 @@
-"""How reads that wait scale with their number in flight, and what limits them. Arithmetic only."""
+"""Measures reads that wait, with more and more of them in flight, and names what limits them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapreplace
+from itertools import chain, count, cycle
 from math import log, sqrt
 from statistics import fmean, pstdev
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import NO_TIME, TimeSlot
+from netpipe.errors import SessionError
+from netpipe.grain_access.observed_sources import observed_sources
+from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.storage.stand_in import count_bytes
+
 LEVELS: Final = (4, 16, 64)
-"""The reads in flight that are tried."""
+"""The numbers of reads in flight that are tried."""
 
 LATENCY: Final = "read-latency"
 BANDWIDTH: Final = "read-bandwidth"
 THROTTLING: Final = "read-throttling"
 
 SATURATED_GROWTH: Final = 1.5
-"""Reads that take this many times as long as alone share what the storage gives."""
+"""From this growth on, reads share a saturated storage."""
 
-# About as many as the single-thread run has.
+_MIN_READS: Final = 150
+_MIN_WAVES: Final = 3
+# About the number of reads in the single-thread run.
 _ALONE_READS: Final = 75
 # Less growth moves no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
-# Of the time, what one thread or another computes: above, Python's lock is what limits them.
+# Above this fraction of the time in which some thread is computing, Python's lock is the limit.
 _MAX_LOCKED_FRACTION: Final = 0.85
-# The growth of the quickest tenth over that of the mean: 0.2 to 0.7 if reads are refused, and above
-# 1.2 if all of them wait their turn.
+# Growth of the quickest tenth over growth of the mean. It is 0.2 to 0.7 if reads are refused, and
+# above 1.2 if all reads wait their turn.
 _MAX_QUICK_RATIO: Final = 0.7
-# Records that are read again as much faster come from a cache.
+# Records that are read this many times as fast again come from a cache.
 _CACHED_SPEEDUP: Final = 3.0
-# Of an element's time, what its reads take at least if the source is what waits.
+# Smallest fraction of reads in an element's time for the source to be what waits.
 _MIN_SOURCE_FRACTION: Final = 0.5
 _MAX_SMALL_BYTES: Final = 1 << 20
 _MAX_TRANSFER_FRACTION: Final = 0.5
@@ -41,9 +53,9 @@ _SEED: Final = 0
 
 @dataclass(frozen=True)
 class Read:
-    """One element that a reader thread has read: its seconds, and those and the bytes of its reads.
+    """One element that a reader thread has read: its time, and its reads of the source.
 
-    `cpu_s` is the CPU time of the thread. Without a source that can be observed there are no reads.
+    `cpu_s` is the CPU time of the thread. A source that cannot be observed has no reads.
     """
 
     position: int
@@ -56,13 +68,13 @@ class Read:
 
 @dataclass(frozen=True)
 class ReadScaling:
-    """What reading elements takes, by how many are read at the same time.
+    """How the time of an element changes with the reads in flight.
 
     Attributes:
         levels: The elements read, by their number in flight.
         growth: The factor by which the storage slows a read down, by the reads in flight.
-        limit: What limits the most reads in flight: one of the three names above, or "" if it is
-            the bandwidth or a limit on requests, and the records are too alike to tell.
+        limit: The limit of the most reads in flight, one of the three names above; "" if the
+            records are too alike to tell a bandwidth from a limit on requests.
         alone_cpu_s: CPU seconds of an element in the single-thread run; 0: unknown.
     """
 
@@ -74,7 +86,7 @@ class ReadScaling:
     def cpu_factor_at(self, in_flight: float) -> float:
         """Return the CPU time of an element over that in the single-thread run, at most 1.
 
-        A thread that sleeps after each read finds its caches cold; those that take turns do not.
+        A thread that sleeps after each read finds its caches cold; threads that take turns do not.
         """
         cpu_s = fmean(read.cpu_s for read in self._nearest(in_flight))
         return min(1.0, cpu_s / self.alone_cpu_s) if cpu_s and self.alone_cpu_s else 1.0
@@ -85,8 +97,8 @@ class ReadScaling:
     def growth_at(self, in_flight: float) -> float:
         """Return the growth at any number of reads: the asymptotic bounds of the nearest levels.
 
-        Reads take as long as those of fewer in flight, and in a storage that is saturated by more
-        of them, each its turn (Denning and Buzen 1978).
+        Reads take as long as with fewer in flight. If more of them saturate the storage, each also
+        waits its turn (Denning and Buzen 1978).
         """
         if in_flight <= 1:
             return 1.0
@@ -98,7 +110,7 @@ class ReadScaling:
         return max(1.0, turns, *fewer)
 
     def more_reads_help(self, in_flight: int) -> bool:
-        """Return whether four times as many reads in flight give clearly more of them a second."""
+        """Return whether four times the reads in flight give clearly more reads per second."""
         now, more = (reads / self.growth_at(reads) for reads in (in_flight, 4 * in_flight))
         return more >= SATURATED_GROWTH * now
 
@@ -110,9 +122,9 @@ class ReadScaling:
         return replace(self, growth=growth)
 
     def count_source_reads(self) -> tuple[float, float, float]:
-        """Return the seconds and the bytes of a read of the source, and the reads of an element.
+        """Return seconds and bytes per read of the source, and reads per element.
 
-        All are 0 where the source is not what waits.
+        All are 0 if the source is not what waits.
         """
         reads = self.levels[LEVELS[0]]
         element_s, source_s, number, size = (
@@ -124,10 +136,10 @@ class ReadScaling:
         return source_s / number, size / number, number / len(reads)
 
     def larger_records_factor(self, times: int) -> float | None:
-        """Return the factor on the waiting if records had so many times their size.
+        """Return the factor on the waiting if records had `times` the size.
 
-        There are as many times fewer reads, each of which takes the latency once: what of its time
-        does not grow with its size (Theil-Sen's slope). None if larger records are no help.
+        Fewer reads wait for the latency, which is the time of a read that does not grow with its
+        size (Theil-Sen's slope). None if larger records do not help.
         """
         if self.limit not in (LATENCY, THROTTLING):
             return None
@@ -147,10 +159,10 @@ class ReadScaling:
         return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
 
     def ordering_factor(self, threads: int, buffer: int, in_flight: int) -> float:
-        """Return the time of reading in order over that without an order, simulated.
+        """Return the simulated time of reading in order over that without an order.
 
         The threads of a process read ahead until a slow element and those behind it fill the
-        buffer. Refused reads are the slowest, so the times are those of as many in flight.
+        buffer. Refused reads are the slowest, so the times are those of the nearest level.
         """
         read_s = [read.element_s for read in self._nearest(in_flight)]
         chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
@@ -163,15 +175,118 @@ class ReadScaling:
         return max(1.0, taken_s[-1] * threads / float(chosen.sum()))
 
 
+def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlot) -> ReadScaling:
+    """Read elements with more and more threads, from the second third of the elements on.
+
+    Args:
+        dataset: A pipeline of its own, without workers and threads.
+        times: Its stages.
+        slot: How long it may take.
+
+    Raises:
+        SessionError: There is not exactly one place where threads can read, or no time is left.
+        Exception: Whatever reading raised.
+    """
+    graph = read_graph(dataset)
+    readers = graph.of_kind("ToIter")
+    if len(readers) != 1:
+        raise SessionError(f"the pipeline must have one to_iter_dataset; found {len(readers)}")
+    top = readers[0].parents[0]
+    below = {top, *(node.id for node in graph.below(graph.nodes[top]))}
+    reading = [time for time in times if time.single_thread_node in below]
+    calls = max(
+        [1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top)]
+    )
+    alone_s = sum(time.s_per_batch for time in reading) / calls
+    alone_cpu_s = sum(time.cpu_s_per_batch for time in reading) / calls
+    with observed_sources(dataset, _add_up):
+        elements: Any = collect_datasets(dataset)[top]
+        positions = count(len(elements) // 3)
+        levels = {n: _read_at_once(elements, positions, n, slot) for n in LEVELS}
+        growth, alone = find_growth(levels, alone_s)
+        limit, most = LATENCY, LEVELS[-1]
+        if growth[most] >= SATURATED_GROWTH:
+            halves = [
+                _read_at_once(elements, cycle(half), most, slot)
+                for half in split_by_size(chain(*levels.values()))
+            ]
+            limit = name_limit(levels[most], alone, *halves)
+    return ReadScaling(levels, growth, limit, alone_cpu_s)
+
+
+_SEEN: Final = threading.local()
+
+
+def _add_up(read: Callable[[Any], Any], index: Any) -> Any:
+    """Read, and add to the reads that this thread has made of the sources."""
+    started_s = time.perf_counter()
+    record = read(index)
+    seen = vars(_SEEN)
+    seen["source_s"] = seen.get("source_s", 0.0) + time.perf_counter() - started_s
+    seen["source_reads"] = seen.get("source_reads", 0) + 1
+    seen["source_bytes"] = seen.get("source_bytes", 0) + count_bytes(record)
+    return record
+
+
+def _read_at_once(
+    elements: Any, positions: Iterator[int], threads: int, slot: TimeSlot
+) -> list[Read]:
+    """Read with some threads until there are enough elements or the time is up.
+
+    The first reads find an idle storage, which serves some at once and may allow a burst. So each
+    thread reads at least twice if time allows.
+
+    Returns:
+        The later three quarters of the reads, without the first one of each thread.
+    """
+    reads: list[Read] = []
+    failures: list[Exception] = []
+    # All levels and two halves by size get the same time.
+    share_s, clock = slot.budget_s / (len(LEVELS) + 2), slot.clock
+    slot.require(share_s)
+    ends_s, enough = clock() + share_s, max(_MIN_READS, _MIN_WAVES * threads)
+
+    def wants_read(turn: int, element_s: float) -> bool:
+        in_time = clock() < ends_s and len(reads) < enough
+        return not failures and (in_time or (turn < 2 and element_s < slot.remaining_s()))
+
+    def read() -> None:
+        turns, element_s = count(), 0.0
+        try:
+            while wants_read(turn := next(turns), element_s):
+                position, started_s, cpu_s = next(positions), clock(), time.thread_time()
+                vars(_SEEN).clear()
+                elements[position]
+                element_s, cpu_s = clock() - started_s, time.thread_time() - cpu_s
+                if turn:
+                    reads.append(Read(position, element_s, **vars(_SEEN), cpu_s=cpu_s))
+        except Exception as error:  # noqa: BLE001  # raised again in the waiting thread
+            failures.append(error)
+
+    running = [
+        threading.Thread(target=read, name="netpipe-read", daemon=True) for _ in range(threads)
+    ]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join(min(slot.remaining_s(), threading.TIMEOUT_MAX))
+        if thread.is_alive():
+            raise SessionError(f"a read beside {threads - 1} others did not end in time")
+    for failure in failures[:1]:
+        raise failure
+    if not reads:
+        raise SessionError(NO_TIME)
+    return reads[len(reads) // 4 :]
+
+
 def find_growth(
     levels: Mapping[int, Sequence[Read]], alone_s: float
 ) -> tuple[dict[int, float], list[float]]:
     """Return the growth of each level, and the seconds of all elements without growth.
 
-    More reads in flight are never quicker: the mean times are those of an isotonic regression
-    (Barlow et al., Statistical Inference under Order Restrictions, 1972). Levels that do not differ
-    clearly, by three standard errors, are one sample. Where threads compute nearly all the time, in
-    turns because of Python's lock, the storage is not seen to slow them down.
+    More reads in flight are never quicker, so the mean times are those of an isotonic regression
+    (Barlow et al., Statistical Inference under Order Restrictions, 1972). Levels that differ by
+    less than three standard errors are one sample. Levels that Python's lock limits show no growth.
     """
     growth, alone = dict[int, float](), list[float]()
     means_s = _rising_means_s(levels, alone_s)
@@ -187,7 +302,7 @@ def find_growth(
 
 
 def _rising_means_s(levels: Mapping[int, Sequence[Read]], alone_s: float) -> dict[int, float]:
-    """Return the seconds of an element by its level, without levels that Python's lock limits."""
+    """Return the seconds of an element by level, without levels that Python's lock limits."""
     from scipy.optimize import isotonic_regression
 
     means_s, weights = {1: alone_s}, [_ALONE_READS]
@@ -216,9 +331,9 @@ def name_limit(
 ) -> str:
     """Return what limits a saturated storage, or "" if that is not clear.
 
-    Refused reads wait long beside others that are served at once, so that the mean grows by more
-    than the quickest reads. A bandwidth lets as many bytes pass of large records as of small ones,
-    a limit on requests as many records.
+    Refused reads wait long beside others that are served at once, so the mean grows by more than
+    the quickest reads. A bandwidth passes the same bytes with records of any size, a limit on
+    requests the same number of records.
     """
     crowded_s, usual_s = [read.element_s for read in crowded], list(alone_s)
     quick_growth = np.percentile(crowded_s, 10) / np.percentile(usual_s, 10)

@@ -1,6 +1,6 @@
 """A second process that pulls from the same loader.
 
-It imports this before it sets its environment for jax, so the top level imports nothing heavy.
+The process imports this before it sets its environment for jax, so nothing heavy is imported here.
 """
 
 import os
@@ -18,11 +18,11 @@ from netpipe.measuring.loader_puller import MAX_EXTENSION
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from netpipe.diagnosis.blocks import PullCost
+    from netpipe.diagnosis.pulling_threads import PullCost
     from netpipe.jobs.targets import Target
 
 _FAREWELL_S: Final = 5.0
-# Beyond the longest block: a slow batch is pulled to its end.
+# Added to the longest block, because a slow batch is pulled to its end.
 _GRACE_S: Final = 20.0
 
 
@@ -51,7 +51,7 @@ class SecondProcess:
 
     def start_pulling(self, min_s: float) -> "Callable[[], PullCost]":
         """Let the process pull for a while; return a function that waits for its result."""
-        # If the process has ended, receiving its answer says so.
+        # If the process has ended, receiving its answer raises the error.
         with suppress(OSError):
             self._pipe.send(min_s)
         return lambda: self._receive(MAX_EXTENSION * min_s + _GRACE_S)
@@ -65,7 +65,7 @@ class SecondProcess:
                 if not isinstance(answer, str):
                     return answer
                 how = f"failed: {answer}"
-        # Left alone, it would go on using the cores beside the other measurements.
+        # Otherwise it would use the cores beside the other measurements.
         self._end(0.0)
         raise SessionError(f"a second process with the same loader {how}")
 
@@ -86,10 +86,10 @@ class SecondProcess:
 
 
 def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
-    """Pull whenever the parent asks; send what it costs, or the loader's error."""
+    """Pull whenever the parent asks; send the cost, or the loader's error."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
-    from netpipe.diagnosis.blocks import PullingThread
+    from netpipe.diagnosis.pulling_threads import PullingThread
     from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.bounded_calls import summarize_error
@@ -101,7 +101,7 @@ def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
         let_grain_start_workers()
         loader, _ = single_thread_variant(make_factory(target))
         puller = PullingThread(loader, MonotonicClock(), undelayed=True)
-        # The pipe ends these ways; the puller wraps every error of the loader in its own type.
+        # A closed pipe raises these; the puller wraps every error of the loader in its own type.
         with closing(puller), suppress(EOFError, ConnectionError):
             pipe.send(None)
             while True:

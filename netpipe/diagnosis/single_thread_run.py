@@ -1,7 +1,7 @@
 """The loader in one thread: its stage times, how it scales to a second thread or process, its disk.
 
-Each measurement is in turns with the plain single-thread run. Times are without what the thread
-waited for a core that another program had.
+Each measurement is in turns with the plain single-thread run. Times exclude the waits of the thread
+for a core that another program used.
 """
 
 import os
@@ -17,16 +17,15 @@ from typing import Final, NamedTuple, cast
 
 import psutil
 
-from netpipe.diagnosis.blocks import (
+from netpipe.diagnosis.diagnosis import clear_factor
+from netpipe.diagnosis.pulling_threads import (
     Block,
     FirstLook,
     PullingThread,
     measure_block,
     measure_cold_block,
 )
-from netpipe.diagnosis.concurrent_reads import measure_read_scaling
-from netpipe.diagnosis.diagnosis import clear_factor
-from netpipe.diagnosis.read_scaling import ReadScaling
+from netpipe.diagnosis.read_scaling import ReadScaling, measure_read_scaling
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
 from netpipe.diagnosis.turns import (
@@ -49,7 +48,7 @@ from netpipe.jobs.targets import Target
 from netpipe.measuring.loader_puller import LoaderFactory
 
 END_FRACTION: Final = 0.6
-"""Of the longest duration, when stages and scaling must end: what comes later needs the rest."""
+"""Fraction of the longest duration for stages and scaling; later parts need the rest."""
 
 _STAGES_FRACTION: Final = 0.08
 _SCALING_FRACTION: Final = 0.25
@@ -64,7 +63,7 @@ _WITH_WARM_UP: Final = 1.25
 _DISK_ROUNDS: Final = 4
 _MIN_DISK_BATCHES: Final = 3
 _MAX_DISK_BATCHES: Final = 500
-# A batch from the disk is assumed to take this many times as long as from the page cache.
+# Assumed time of a batch from the disk over that from the page cache.
 _COLD_SLOWDOWN: Final = 1.5
 _PYTHON_FOLDERS: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
 _CODE: Final = tuple(
@@ -99,15 +98,14 @@ class SingleThreadRun:
     watch: Watch
     remarks: list[str]
 
-    def measure(self) -> "Measured":
+    def measure(self) -> Measured:
         """Measure the stages, reads that wait, and the scaling.
 
         Raises:
             SessionError: The run failed.
         """
         times = self.stage_times()
-        reads = self.measure_reads(times)
-        return Measured(times, reads, self.measure_scaling(times))
+        return Measured(times, self.measure_reads(times), self.measure_scaling(times))
 
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
@@ -117,13 +115,13 @@ class SingleThreadRun:
         )
         times = list[StageTime]()
         with note_failure(self.remarks, "the stages could not be timed"):
-            # The loader is started once more afterwards, for what everything is compared with.
+            # Scaling, which everything is compared with, needs another start.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
             times += call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
         return tuple(times)
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
-        """Return the run in turns with two at once, in two ways, and with one without a stage.
+        """Return the run in turns with a second thread, a second process, and without a stage.
 
         Raises:
             SessionError: The run failed.
@@ -145,35 +143,27 @@ class SingleThreadRun:
         return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns))
 
     def measure_reads(self, times: Sequence[StageTime]) -> ReadScaling | None:
-        """Return how the elements that reader threads could read scale, if reading them waits."""
+        """Return the scaling of the elements that reader threads could read, if reading waits."""
         reading = [time for time in times if time.node and time.node.random_access]
-        wall_s, cpu_s = (
-            sum(getattr(time, name) for time in reading)
-            for name in ("s_per_batch", "cpu_s_per_batch")
-        )
+        waiting_s = sum(time.s_per_batch - time.cpu_s_per_batch for time in reading)
         whole_s = sum(time.s_per_batch for time in times)
-        if not self.is_rebuilt or wall_s - cpu_s < _MIN_WAITING_FRACTION * whole_s or not whole_s:
+        if not self.is_rebuilt or waiting_s < _MIN_WAITING_FRACTION * whole_s or not whole_s:
             return None
-        scaling = list[ReadScaling]()
         with note_failure(self.remarks, "reads at the same time could not be measured"):
             slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
-            if not self._waits(slot):
-                return None
-            dataset = cast("OneThread", self.loader()).dataset
-            measure = partial(measure_read_scaling, dataset, times, slot)
-            scaling.append(call_within(measure, slot.remaining_s()))
-        return scaling[0] if scaling else None
-
-    def _waits(self, slot: TimeSlot) -> bool:
-        """Return whether a batch waits for something else than a core, as stage times may not."""
-        with self._start(self.loader, slot) as puller:
-            block = measure_cold_block([puller], _MIN_BLOCK_S)
-        return block.cpu_s_per_batch < (1 - _MIN_WAITING_FRACTION) * block.s_per_batch
+            # Stage times may include waits for a core.
+            with self._start(self.loader, slot) as puller:
+                block = measure_cold_block([puller], _MIN_BLOCK_S)
+            if block.cpu_s_per_batch < (1 - _MIN_WAITING_FRACTION) * block.s_per_batch:
+                dataset = cast("OneThread", self.loader()).dataset
+                measure = partial(measure_read_scaling, dataset, times, slot)
+                return call_within(measure, slot.remaining_s())
+        return None
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
         """Pull the first batches from the disk and from the page cache, in turns.
 
-        Only the files that the loader has open are dropped from the page cache; None: it has none.
+        Only files that the loader has open are dropped from the page cache; None if it has none.
         """
         try:
             slot, batch_s = self.schedule.slot(_DISK_FRACTION), self.look.batch_s
@@ -246,7 +236,7 @@ def drop_costly_ablation(scaling: SideBlocks) -> SideBlocks:
 
 
 def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], MeasureSide]) -> MeasureSide:
-    """Return a side; if it cannot be started, that side fails and the others do not."""
+    """Start a side; if that fails, measuring this side fails and the others go on."""
     try:
         slot.require(cost_s)
         return start()
@@ -260,10 +250,7 @@ def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], MeasureSide]) ->
 
 
 def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> Block:
-    """Return a block of this process's batches and another process's together.
-
-    The CPU seconds are those of this process's own batches.
-    """
+    """Return a block with the rates of both processes added, and the CPU time of this one."""
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
     own, other = measure_block([puller], min_s), wait()
     rate = 1 / own.s_per_batch + other.batches / other.wall_s
@@ -289,7 +276,7 @@ def _is_data(path: str) -> bool:
 
 
 def drop_from_page_cache(files: Iterable[str]) -> None:
-    """Ask the kernel to drop files from the page cache: the next read is from the disk."""
+    """Ask the kernel to drop files from the page cache, so that the next read is from the disk."""
     for file in files:
         with suppress(OSError), Path(file).open("rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -15,8 +15,8 @@ from types import CodeType, FrameType
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import PullingThread
 from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
+from netpipe.diagnosis.pulling_threads import PullingThread
 from netpipe.grain_access.loader_variants import OneThread
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
@@ -33,17 +33,18 @@ _SWITCH_S: Final = 5e-5
 _HARNESS: Final = str(Path(__file__).parent.parent) + os.sep
 _PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE: Final = ("site-packages", "dist-packages")
-# A thread whose innermost code is here waits for another one.
+# A thread whose innermost code is here waits for another thread.
 _WAITING: Final = tuple(
     _PYTHON + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
 )
+
+UsersPath = tuple[CodeType, ...]
+"""The code of the user's functions on a stack, the outermost first."""
 
 
 @dataclass(frozen=True)
 class StageTime:
     """The time of a stage in the single-thread run.
-
-    The other attributes are those of `Stage`.
 
     Attributes:
         node: Its node in the graph of the unmodified loader; None if it has none.
@@ -64,7 +65,7 @@ class StageTime:
 def measure_stage_times(
     loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[StageTime, ...]:
-    """Return the stages of a single-thread run, the largest first; each has a name of its own."""
+    """Return the stages of a single-thread run under unique names, the largest first."""
     made, start = loader(), partial(PullingThread, clock=clock, watch=watch)
     if isinstance(made, OneThread):
         times = _time_nodes(made, graph, budget_s, start)
@@ -88,21 +89,24 @@ def _time_nodes(
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
     datasets = collect_datasets(made.dataset)
     with timed(datasets) as timing, closing(start(lambda: made)) as puller:
-        # Starting the loader opened files: those calls do not count.
+        # Calls while the loader starts, such as opening files, do not count.
         timing.spent.clear()
         batches = puller.start_pulling(budget_s)().batches
-    unmodified = match_nodes(own_graph, graph)
-    times = []
+    unmodified, times = match_nodes(own_graph, graph), []
     for number, raw in timing.spent.items():
         spent, node = without_overhead(raw, *overhead), own_graph.nodes[number]
-        function = node.parameters.get("transform") or node.parameters.get("source") or ""
         original = unmodified.get(number)
-        made_at = original.made_at if original else ""
-        wall_s, cpu_s = spent.wall_s / batches, spent.cpu_s / batches
-        calls = raw.calls / batches
-        times.append(
-            StageTime(str(node), original, number, str(function), made_at, wall_s, cpu_s, calls)
+        stage = StageTime(
+            name=str(node),
+            node=original,
+            single_thread_node=number,
+            function=str(node.parameters.get("transform") or node.parameters.get("source") or ""),
+            made_at=original.made_at if original else "",
+            s_per_batch=spent.wall_s / batches,
+            cpu_s_per_batch=spent.cpu_s / batches,
+            calls_per_batch=raw.calls / batches,
         )
+        times.append(stage)
     return times
 
 
@@ -118,13 +122,9 @@ def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
     }
 
 
-UsersPath = tuple[CodeType, ...]
-"""The code of the user's functions, from the outermost to the innermost."""
-
-
 @dataclass
 class Samples:
-    """How long each path was seen, and the CPU seconds of its thread meanwhile."""
+    """The wall time for which each path was seen, and the CPU time of its threads meanwhile."""
 
     wall_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
     cpu_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
@@ -132,7 +132,7 @@ class Samples:
 
 @contextmanager
 def sampled() -> Iterator[Samples]:
-    """Sample all threads but those of the harness and those that wait for another thread."""
+    """Sample the stacks of all threads that run the user's code."""
     samples, is_over = Samples(), threading.Event()
     sampler = threading.Thread(target=_sample, args=(samples, is_over), name="netpipe-stacks")
     # Otherwise a computing thread would only be seen where it releases Python's lock.
@@ -167,7 +167,7 @@ def _sample(samples: Samples, is_over: threading.Event) -> None:
 def users_path(frame: FrameType | None) -> UsersPath:
     """Return the user's functions on a stack, or a library's if none is the user's own.
 
-    The path of a thread that waits for another one is empty.
+    The path of a thread that waits for another thread is empty.
     """
     if frame is None or frame.f_code.co_filename.startswith(_WAITING):
         return ()
@@ -175,10 +175,11 @@ def users_path(frame: FrameType | None) -> UsersPath:
     library: list[CodeType] = []
     while frame is not None:
         file = frame.f_code.co_filename
-        if any(folder in file for folder in _SITE) and not file.startswith((_HARNESS, "<")):
-            library.append(frame.f_code)
-        elif not file.startswith((_HARNESS, "<", _PYTHON)):
-            own.append(frame.f_code)
+        if not file.startswith((_HARNESS, "<")):
+            if any(folder in file for folder in _SITE):
+                library.append(frame.f_code)
+            elif not file.startswith(_PYTHON):
+                own.append(frame.f_code)
         frame = frame.f_back
     return tuple(reversed(own or library))
 
@@ -189,7 +190,7 @@ def function_names(path: UsersPath) -> tuple[str, ...]:
 
 
 def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
-    """Return the main path as one stage and every other path as one; the largest, and first."""
+    """Return the main path as one stage and every other path as one, the largest first."""
     total_s, main = sum(samples.wall_s.values()), find_main_path(samples.wall_s)
     stages: dict[tuple[str, ...], list[UsersPath]] = defaultdict(list)
     for path in samples.wall_s:
@@ -209,7 +210,7 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
 
 
 def find_main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
-    """Return the functions that hold at least half of the time, the outermost first."""
+    """Return the longest path of functions that has at least half of the time."""
     within_s: dict[tuple[str, ...], float] = defaultdict(float)
     for path, path_s in wall_s.items():
         names = function_names(path)

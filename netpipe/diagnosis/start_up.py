@@ -1,6 +1,6 @@
 """Splits the time to a loader's first batch, in a start of its own.
 
-It does not import grain: if `loader()` does, that is part of the start.
+If `loader()` imports grain, that is part of the start, so this module must not import it.
 """
 
 import time
@@ -40,14 +40,14 @@ class Notes:
 
 
 def _note(notes: Path, event: str) -> None:
-    """Note when an event happens, as the name of a file; all processes share the clock."""
+    """Note the time of an event as the name of a file; all processes share the clock."""
     # A worker may still read when the folder has been removed.
     with suppress(OSError):
         (notes / f"{event} {time.monotonic()}").touch()
 
 
 def observe_start(subject: Factories, watch: Watch) -> StartUp:
-    """Start a loader, and return where the time to its first batch goes."""
+    """Start a loader, and split the time to its first batch."""
     with temporary_folder("start") as notes, ExitStack() as restoring:
 
         def make() -> Any:
@@ -59,10 +59,10 @@ def observe_start(subject: Factories, watch: Watch) -> StartUp:
         puller = Puller(make, MonotonicClock(), watch)
         noted = [note.name.split() for note in notes.iterdir()]
         close_with_timeout(puller.close)
-    # Of several threads and workers, the first counts.
+    # The first of several threads or workers counts.
     at_s = dict(sorted(((event, float(at_s)) for event, at_s in noted), reverse=True))
     shipping_s = at_s["arrived"] - at_s["made"] if "arrived" in at_s else None
     first_read_s = at_s["read"] - at_s["asked"] if "read" in at_s else None
     rest_s = puller.first_batch_s - puller.making_s - (shipping_s or 0.0) - (first_read_s or 0.0)
-    # They overlap if this process reads while it starts workers.
+    # The parts overlap if this process reads while it starts workers.
     return StartUp(puller.making_s, max(0.0, rest_s), subject.import_s, shipping_s, first_read_s)

@@ -15,7 +15,7 @@ from netpipe.results.units import format_number, format_seconds
 from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
-# Verdicts whose summary names the limiting stage; the others end with the verdict's advice.
+# The summary of these verdicts names the limiting stage; others end with the verdict's advice.
 _LOADING_KINDS: Final = (
     VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND, VerdictKind.AT_RISK,
     VerdictKind.HEALTHY, VerdictKind.JITTER, VerdictKind.CONTENTION, VerdictKind.INCONCLUSIVE,
@@ -23,15 +23,14 @@ _LOADING_KINDS: Final = (
 
 
 def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
-    """Say why training waits, for which stage and resource, and what would help."""
+    """Say why training waits, which stage and resource limit it, and what would help."""
     bottleneck = findings.bottleneck
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
         is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
-        subject = "What would limit it first: stage" if is_healthy else "Stage"
-        sentences.append(_describe_bottleneck(bottleneck, subject))
-        # If the resource is unknown, `bottleneck.why` already states the clearest effect; and
-        # without reads that wait, any loader is much faster.
+        sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
+        # `bottleneck.why` of an unknown resource already has the clearest effect. If reads wait,
+        # leaving out the stage that reads is always the clearest.
         clearest = next(iter(findings.interventions), None)
         is_news = bottleneck.resource != "unknown" and findings.reads is None
         if clearest and clearest.clear_factor and is_news:
@@ -58,7 +57,7 @@ def _describe_rate(
     return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
 
 
-def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
+def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
     share, why = f"{bottleneck.fraction:.0%}", bottleneck.why
     if bottleneck.resource == "process-transfer":
         return f"The transfer between processes holds {share}: {why}."
@@ -66,14 +65,15 @@ def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
         return f"The copy to the device limits: {why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {why}."
-    holds = f"{subject} {bottleneck.stage} holds {share} of loading"
+    limits = "would limit first and " if is_healthy else ""
+    holds = f"Stage {bottleneck.stage} {limits}holds {share} of loading"
     if bottleneck.resource == "unknown":
         return f"{holds}; {why}."
     return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."
 
 
 def _describe_help(findings: Findings) -> Iterator[str]:
-    """Yield a sentence on the change that was tried, or else on the most promising prediction."""
+    """Yield a sentence about the change that was tried, or else about the best prediction."""
     tried = findings.verified
     if tried is not None:
         prediction = next(guess for guess in findings.what_if if guess.change == tried.change)
@@ -92,7 +92,7 @@ def _describe_help(findings: Findings) -> Iterator[str]:
 
 def _describe_prediction(prediction: Prediction) -> str:
     change, load_s, headroom = prediction.change, prediction.load_s_per_batch, prediction.headroom
-    # These two begin with the name of a stage, whose case is the user's.
+    # The name of a stage keeps its case.
     if prediction.kind not in ("without-stage", "faster-stage"):
         change = change[0].upper() + change[1:]
     scale, unit = (1e3, "ms") if load_s.median < 1 else (1.0, "s")

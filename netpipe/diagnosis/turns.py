@@ -1,4 +1,4 @@
-"""Blocks of several sides, measured in turns within a time slot, and the figures that they give."""
+"""Blocks of several sides, measured in turns within a time slot, and their statistics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import student_quantile
 from netpipe.jobs.bounded_calls import call_within, summarize_error
@@ -30,7 +30,7 @@ MeasureSide = Callable[[], Block]
 
 
 class Side(StrEnum):
-    """The single-thread run and its variants, and from `UNMODIFIED` on those of the loader."""
+    """The single-thread run and its variants, then the unmodified loader and its variants."""
 
     SINGLE_THREAD = "single-thread"
     TWO_THREADS = "two-threads"
@@ -84,9 +84,9 @@ class Schedule:
         until_s = self.started_s + end_fraction * max_duration_s(self.budget_s)
         return TimeSlot(self.clock, budget_fraction * self.budget_s, until_s)
 
-    def progress(self, what: str) -> Callable[[int], None]:
+    def progress(self, part: str) -> Callable[[int], None]:
         """Return a function that reports the number of each round of a part."""
-        return lambda number: self.watch.enter_phase(what, self.budget_s, f"round {number}")
+        return lambda number: self.watch.enter_phase(part, self.budget_s, f"round {number}")
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class SideBlocks:
 def log_interval(values: Sequence[float]) -> Interval:
     """Return the median with Student's 95% interval of the mean of the logarithms.
 
-    Times and their ratios vary by factors, and there are too few rounds for an interval between
-    two of the values.
+    Times and their ratios vary by factors. There are too few rounds for an interval between two of
+    the values.
     """
     n, middle = len(values), median(values)
     if n == 1:
@@ -147,18 +147,17 @@ def divide(seconds: float, by: Interval) -> Interval:
 def measure_in_turns(
     sides: Mapping[str, MeasureSide],
     time: TimeSlot,
-    say: Callable[[int], None],
+    report_progress: Callable[[int], None],
     cost_s: float = 0.0,
     watched: str = "",
 ) -> SideBlocks:
     """Measure sides until the time is up, for at least three rounds if they fit.
 
-    A side that raises is left out, and so are the last sides, which should be the least
-    informative, if three rounds do not fit with blocks of about `cost_s` seconds, their starts
-    included. `say` is called with the number of each round, from 1 on. A watchdog already guards
-    the side `watched` against hangs.
+    A side that raises is left out. If three rounds of blocks that take `cost_s` seconds with their
+    starts do not fit, the last sides are left out, so the least informative should be last. A
+    watchdog already guards the side `watched` against hangs.
     """
-    began_s = time.clock()
+    began_s, costs_s = time.clock(), list[float]()
     fitting = time.remaining_s() / (MIN_ROUNDS * cost_s) if cost_s else inf
     chosen = list(sides)[: int(max(1, min(len(sides), fitting)))]
 
@@ -168,10 +167,8 @@ def measure_in_turns(
             return False
         if rounds >= MIN_ROUNDS and elapsed_s * (1 + 1 / rounds) > time.budget_s:
             return False
-        say(rounds + 1)
+        report_progress(rounds + 1)
         return True
-
-    costs_s: list[float] = []
 
     def measure(side: str) -> Block:
         # A later round does not begin unless all of it fits.
@@ -197,9 +194,9 @@ def measure_in_turns(
 
 
 def require_side(side: str, turns: SideBlocks) -> SideBlocks:
-    """Return the blocks; raise a SessionError without the side that others are compared with."""
+    """Return the blocks; raise a SessionError if the side to compare with is missing."""
     if not turns.has(side):
-        # It has given batches in this process before, so that a variant may have caused this.
+        # The loader has run in this process before, so a variant may have broken it.
         raise SessionError(
             "the loader gave batches at first, but failed when it was started again: "
             f"{turns.why_missing(side)}. If its source hands out the same objects each time and a "
@@ -210,7 +207,7 @@ def require_side(side: str, turns: SideBlocks) -> SideBlocks:
 
 @contextmanager
 def note_failure(remarks: list[str], what: str) -> Iterator[None]:
-    """Turn an error into a remark: it costs only this part of a diagnosis."""
+    """Turn an error into a remark, so that it costs only this part of a diagnosis."""
     try:
         yield
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything

@@ -1,4 +1,4 @@
-"""Predictions of what each change would give, and the choice of the one to try. Pure."""
+"""Predicts the effect of each change, and chooses the one to try. Arithmetic only."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ LARGER_RECORDS: Final = "larger-records"
 SMALLER_BATCH: Final = "smaller-batch"
 
 MAX_HELPFUL_RATIO: Final = 0.95
-"""Of the load time after a change to that before; above, the change is not worth trying."""
+"""Largest load time after a change, over that before, for the change to be worth trying."""
 
 # More reads in flight that gain less than this are not worth their threads.
 _NEAR_BEST: Final = 1.1
@@ -40,8 +40,8 @@ _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
 _MAX_STAGES: Final = 2
 _MIN_SENDING_FRACTION: Final = 0.02
-# Of 95% of the trials of each kind in perf_tests/studies/diagnosis, the logarithm of predicted over
-# measured is at most this, beyond what the rounds show.
+# Largest logarithm of predicted over measured in 95% of the trials of each kind in
+# perf_tests/studies/diagnosis, beyond the spread of the rounds.
 _MODEL_ERRORS: Final = {READS: 0.55, WORKERS: 0.30, WITHOUT_STAGE: 0.40}
 _OTHER_MODEL_ERROR: Final = max(_MODEL_ERRORS.values())
 
@@ -63,9 +63,9 @@ class MeasuredLoader:
         return changed.s_per_batch() / self.model.s_per_batch()
 
     def predict(self, changed: LoaderModel, kind: str) -> Interval:
-        """Return the seconds per batch after a change of a kind.
+        """Return the seconds per batch after a change.
 
-        The 95% interval has Student's interval of the rounds and the error of the model.
+        The 95% interval combines Student's interval of the rounds with the error of the model.
         """
         rounds, middle_s = log_interval(self.rounds_s), self.s_per_batch * self.ratio(changed)
         if not isfinite(rounds.high):
@@ -76,7 +76,7 @@ class MeasuredLoader:
 
 
 def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoader:
-    """Return the unmodified loader, or the same with one worker, with its model."""
+    """Return the unmodified loader with its model, or the loader with one worker."""
     rounds_s = evidence.variants.s_per_batch(side)
     model = build_model(evidence, side).calibrated_to(median(rounds_s))
     return MeasuredLoader(model, _scale_rounds(evidence, rounds_s))
@@ -95,7 +95,7 @@ def model_without_threads(evidence: Evidence, loader: MeasuredLoader) -> Measure
 
 
 def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float, ...]:
-    # One figure for the load time everywhere: only the ratios to it come from these rounds.
+    # Reports state one load time; the rounds give only the ratios to it.
     factor = evidence.load_s.median / median(evidence.variants.s_per_batch(Side.UNMODIFIED))
     return tuple(factor * round_s for round_s in rounds_s)
 
@@ -104,8 +104,8 @@ def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float,
 class Change:
     """A change that the model can make to a measured loader.
 
-    `workers` is their number after the change, None if it stays, and `threads` that of the reader
-    threads of each process; `stage` is the index of the stage that the change removes.
+    `workers`, and the reader `threads` of each process, are the numbers after the change; None if
+    the number stays. `stage` is the index of the stage that the change removes.
     """
 
     name: str
@@ -117,9 +117,8 @@ class Change:
     threads: int | None = None
 
     def predict(self, step_s: float | None = None) -> Prediction:
-        """Return what the change gives, with the headroom if it leaves the step as it is."""
+        """Return the prediction, with the headroom unless the change alters the step time."""
         load_s = self.base.predict(self.changed, self.kind)
-        # A step on fewer sequences takes another time.
         if step_s is None or self.kind == SMALLER_BATCH:
             return Prediction(self.name, self.kind, load_s)
         return Prediction(self.name, self.kind, load_s, divide(step_s, load_s))
@@ -140,8 +139,7 @@ def list_changes(
     """Yield the changes that could be made to a loader.
 
     `one_worker` is the loader with one worker, if it has none and that was measured.
-    `single_thread` is the single-thread run, if it is clearly faster than the loader with its
-    reader threads: it predicts what leaving out the threads gives.
+    `single_thread` is the single-thread run, if it clearly beats the loader's reader threads.
     """
     if single_thread:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
@@ -187,19 +185,14 @@ def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Ite
         return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, changed, base, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
-    enough = next((count for count in counts if _has_enough_workers(change_to(count), step_s)), 0)
+    enough = next((count for count in counts if _keeps_fed(change_to(count), step_s)), 0)
     listed = {*range(1, _MAX_LISTED_WORKERS + 1), now + 1, 2 * now, enough}
     yield from map(change_to, sorted(listed - {0, now}))
 
 
-def _has_enough_workers(change: Change, step_s: float | None) -> bool:
-    """Return whether the workers of a change keep the step fed."""
-    return bool(change.workers) and _keeps_fed(change.load_s, step_s)
-
-
-def _keeps_fed(load_s: float, step_s: float | None) -> bool:
-    """Return whether batches that take so long to load keep the step fed."""
-    return step_s is not None and enough_workers(load_s, step_s) <= 1
+def _keeps_fed(change: Change, step_s: float | None) -> bool:
+    """Return whether the changed loader keeps the step fed."""
+    return step_s is not None and enough_workers(change.load_s, step_s) <= 1
 
 
 def choose_change(
@@ -210,12 +203,8 @@ def choose_change(
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]
     reads = [change for change in helpful if change.kind == READS]
-    best_s = min((change.load_s for change in reads), default=0.0)
-    few_reads = [
-        change
-        for change in reads
-        if change.load_s <= _NEAR_BEST * best_s or _keeps_fed(change.load_s, step_s)
-    ]
+    near_best_s = _NEAR_BEST * min((change.load_s for change in reads), default=0.0)
+    few_reads = [each for each in reads if each.load_s <= near_best_s or _keeps_fed(each, step_s)]
     stages = [change for change in helpful if change.stage in removable]
-    enough = [change for change in workers if _has_enough_workers(change, step_s)]
+    enough = [change for change in workers if _keeps_fed(change, step_s)]
     return next(iter((*threads, *few_reads, *enough, *workers, *stages)), None)

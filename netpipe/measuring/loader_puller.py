@@ -29,7 +29,7 @@ _MAX_GROUP = 16
 MAX_BURST_S = 1.5
 # Longest wait over the mean wait from which batches come in bursts.
 _MIN_BURST_RATIO = 1.5
-# Bursts in a block, which may become longer for them by the factor MAX_EXTENSION.
+# Bursts that a block should hold; it becomes at most MAX_EXTENSION times as long for them.
 _MIN_BURSTS = 5
 MAX_EXTENSION = 10
 # Groups whose median tells whether the buffers are drained; fewer if groups are slow.

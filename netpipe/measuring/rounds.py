@@ -63,7 +63,7 @@ _WARM_UP_LOOP_STEPS = 2
 _MIN_LOAD_ESTIMATES = 4
 # Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
 _MAX_OVERRUN_S = 8.0
-# Fraction of the budget whose steps set how many batches of the loader alone are watched. A pause
+# The loader alone is watched for the batches of the steps in this fraction of the budget. A pause
 # that comes four times in the budget shows once, if it costs 8% or more: 0.25 * (1 - 0.08).
 _WATCHED_FRACTION = 0.23
 # Fractions of the budget for watching: until a pause shows, and until the next one does.

@@ -29,9 +29,9 @@ from netpipe.verdict.kinds import VerdictKind
 
 _WIDTH: Final = 118
 _NOTHING_COMPARED: Final = (
-    "nothing was compared, which fails the run: no benchmark got so far. Mend those that failed; "
-    "leave out what skips or deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in "
-    "addopts too), or --benchmark-compare"
+    "nothing was compared, which fails the run: no benchmark was measured. Fix those that failed; "
+    "remove the flags that skip or deselect them (-k, -m, --lf, --benchmark-skip, --collect-only; "
+    "in addopts too), or --benchmark-compare"
 )
 _SHOWN_WORK: Final = ("calls", "allocated_bytes", "batch_bytes")
 _NOTHING_JUDGED: Final = (
@@ -39,7 +39,7 @@ _NOTHING_JUDGED: Final = (
 )
 _FIRST_TESTS: Final = (
     "nothing was compared: {} has no test with netpipe at all. A slowdown in this change is not "
-    "found; later changes are compared with it"
+    "found; later changes are compared with this one"
 )
 
 # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts

@@ -11,7 +11,6 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Reads,
-    Stage,
 )
 from netpipe.diagnosis.turns import NO_TIME
 from netpipe.reporting.tables import (
@@ -59,34 +58,35 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 def build_stage_table(findings: Findings) -> Table:
     """Return the times of the stages."""
     total = format_seconds(findings.lane_s_per_batch.median)
-    caption = f"What a batch takes in one thread of one process, {total} in all."
-    return Table("Stages", caption, list(map(_build_stage_row, findings.stages)))
-
-
-def _build_stage_row(stage: Stage) -> dict[str, Cell]:
-    function = "" if stage.function in stage.name else stage.function
-    sampled = ", by samples" if stage.by == "sampling" else ""
-    return {
-        "stage": Cell(stage.name, function, is_code=True),
-        "share": Figure(format_percent(stage.fraction)),
-        "time": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-        "CPU time": Figure(format_seconds(stage.cpu_s_per_batch)),
-        "without it": interval_figure(stage.without_s_per_batch),
-        "runs in": Cell(stage.section),
-        "made at": Cell(stage.made_at, is_code=True),
-    }
+    rows = [
+        {
+            "stage": Cell(
+                stage.name, "" if stage.function in stage.name else stage.function, is_code=True
+            ),
+            "share": Figure(format_percent(stage.fraction)),
+            "time": Figure(
+                format_seconds(stage.s_per_batch) + ", sampled" * (stage.by == "sampling")
+            ),
+            "CPU time": Figure(format_seconds(stage.cpu_s_per_batch)),
+            "without it": interval_figure(stage.without_s_per_batch),
+            "runs in": Cell(stage.section),
+            "made at": Cell(stage.made_at, is_code=True),
+        }
+        for stage in findings.stages
+    ]
+    return Table("Stages", f"Time of a batch in a single thread, {total} in all.", rows)
 
 
 def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
     """Return the interventions with their effects."""
-    caption = "What was changed to find out, in turns with the loader."
+    caption = "Each change was measured in turns with the unmodified loader."
     rows = [
         {
             "change": Cell(INTERVENTIONS[made.name], made.what),
             "before": interval_figure(made.before_s_per_batch),
             "after": interval_figure(made.after_s_per_batch),
             "times as fast": interval_figure(made.speedup, format_ratio),
-            "what it says": Cell(made.says),
+            "result": Cell(made.says),
         }
         for made in interventions
     ]
@@ -110,7 +110,7 @@ def build_read_table(reads: Reads) -> Table:
 
 def build_prediction_table(findings: Findings) -> Table:
     """Return the predictions below the measured load time."""
-    unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
+    unmodified = Prediction("the unmodified loader (measured)", "", findings.load_s_per_batch)
     rows = [
         {
             "with": Cell(guess.change),
@@ -135,8 +135,8 @@ def build_need_table(needs: Sequence[Need]) -> Table:
         }
         for need in needs
     ]
-    caption = "What each accelerator needs; step times are derived from FLOPs and peaks."
-    return Table("What each accelerator needs", caption, rows)
+    caption = "Step times are derived from the FLOPs of a step and the peak of each accelerator."
+    return Table("Needs of each accelerator", caption, rows)
 
 
 def build_start_up_table(start: StartUp) -> Table:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import MisuseError
+from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import give_workers, takes_workers
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
-from netpipe.linting.experiments.loader_runs import digest
 from netpipe.measuring.loader_puller import close_with_timeout
 from netpipe.resuming.checking import ResumeRequest
 

@@ -1,10 +1,9 @@
-"""LoaderModel of a diagnosis, made from a few figures."""
+"""Parts of a diagnosis, made from a few figures."""
 
 from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import (
@@ -17,6 +16,7 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.grain_access.nodes import Graph, Node
@@ -37,19 +37,19 @@ LINT: dict[str, Any] = {
 
 
 def interval(median: float, low: float | None = None, high: float | None = None) -> Interval:
-    """Return an interval, a tenth to either side unless told otherwise."""
+    """Return an interval, by default a tenth to either side."""
     low = 0.9 * median if low is None else low
     return Interval(median, low, 1.1 * median if high is None else high, 5)
 
 
 def block(s_per_batch: float, cpu_s: float | None = None, **more: float) -> Block:
-    """Return a block of this process alone that computes all the time, unless told otherwise."""
+    """Return a block of this process, which by default computes all the time."""
     own_s = s_per_batch if cpu_s is None else cpu_s
     return Block(s_per_batch, own_s, **more)
 
 
 def turns(rounds: int = 3, **sides: Block | float) -> SideBlocks:
-    """Return rounds that are all alike; `two_threads` is the side "two-threads"."""
+    """Return equal rounds; `two_threads` is the side "two-threads"."""
     return in_rounds(**{name: [measured] * rounds for name, measured in sides.items()})
 
 
@@ -82,18 +82,16 @@ def evidence(**given: Any) -> Evidence:
 
 
 def node(number: int, kind: str, *parents: int, **more: Any) -> Node:
-    """Return a node, whose parameters are the settings that are none of its fields."""
-    fields = {name: more.pop(name) for name in list(more) if name in _FIELDS}
+    """Return a node; settings that are not its fields are its parameters."""
+    names = ("in_worker", "random_access", "made_at")
+    fields = {name: more.pop(name) for name in names if name in more}
     return Node(number, kind, more, parents, fields.pop("in_worker", False), **fields)
-
-
-_FIELDS = ("in_worker", "random_access", "made_at")
 
 
 def stage_time(
     name: str, s_per_batch: float, cpu_s: float | None = None, node: Node | None = None
 ) -> StageTime:
-    """Return a stage that computes all the time, unless told otherwise."""
+    """Return a stage, which by default computes all the time."""
     own_s = s_per_batch if cpu_s is None else cpu_s
     number = None if node is None else node.id
     return StageTime(name, node, number, "", "", s_per_batch, own_s)
@@ -131,17 +129,12 @@ BOTTLENECK = Bottleneck(NAME, "gil", 0.71, "threads 1 to 2: +4%, processes 1 to 
 THREE_WORKERS = Prediction("3 workers", "workers", interval(0.015), interval(1.1))
 VERIFIED = Verification(
     "3 workers",
-    "workers",
-    interval(0.015),
-    interval(0.016),
-    interval(0.022),
-    -0.06,
-    "as foreseen",
-)
+    "workers", interval(0.015), interval(0.016), interval(0.022), -0.06, "as predicted"
+)  # fmt: skip
 
 
 def findings(**more: Any) -> Findings:
-    """Return what was found out about a loader with two workers."""
+    """Return the findings about a loader with two workers."""
     given: dict[str, Any] = {
         "load_s_per_batch": interval(0.020),
         "load_cpu_s_per_batch": interval(0.042),
@@ -189,7 +182,7 @@ def diagnosis(needs: Sequence[Need] = (), **more: Any) -> Diagnosis:
 def investigation_request(
     budget_s: float = 1.0, step_s: float | None = None, load_s: Interval | None = None
 ) -> InvestigationRequest:
-    """Return the request for an investigation of a loader that no other process can import."""
+    """Return the request of an investigation whose loader no other process can import."""
     fields = None if load_s is None else astuple(load_s)
     return InvestigationRequest(
         targets=name_targets(loader="a:b"), wanted_s=budget_s, step_s=step_s, load_s=fields

@@ -1,4 +1,4 @@
-"""Loaders that are diagnosed: here, and as the targets of other processes."""
+"""Loaders to diagnose, in this process or as targets of others."""
 
 import threading
 import time
@@ -40,11 +40,11 @@ class Counted(grain.DatasetIterator):  # type: ignore[misc]  # Grain is not type
         return self._next - 1
 
     def get_state(self) -> int:
-        """Return how many there were."""
+        """Return the next number."""
         return self._next
 
     def set_state(self, state: int) -> None:
-        """Go on from there."""
+        """Continue with a number."""
         self._next = state
 
 
@@ -56,7 +56,7 @@ class Streaming(grain.IterDataset):  # type: ignore[misc]
 
 
 class Tens:
-    """An iterator that knows nothing of Grain: ten, twenty."""
+    """An iterator that is not Grain's: ten, twenty."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -76,52 +76,52 @@ class Plain(grain.IterDataset):  # type: ignore[misc]
 
 
 class Generating(grain.IterDataset):  # type: ignore[misc]
-    """A dataset of the user's own that is a generator, which not every Grain takes."""
+    """A dataset of the user's own that is a generator, which not every Grain accepts."""
 
     def __iter__(self) -> Iterator[int]:
         yield from range(12)
 
 
 def double(number: int) -> int:
-    """Be a map."""
+    """Return twice a number."""
     return 2 * number
 
 
 def halves(batch: Any) -> Any:
-    """Be a map of batches."""
+    """Return half of each number of a batch."""
     return batch // 2
 
 
 def plain() -> Any:
-    """A source of the user's, a map and a batch, without threads."""
+    """Return a source of the user's, a map and a batch, without threads."""
     return grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(ALONE).batch(4)
 
 
 def threaded() -> Any:
-    """The same, read by threads, and made ahead by another one."""
+    """Return the same, read by threads and prefetched by another one."""
     dataset = grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(THREADS).batch(4)
     return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
 
 
 def with_worker() -> Any:
-    """The same, made by a worker."""
+    """Return the same in a worker."""
     return plain().mp_prefetch(ONE_WORKER)
 
 
 def random_access() -> Any:
-    """A MapDataset, which Grain iterates with its default threads."""
+    """Return a MapDataset, which Grain iterates with its default threads."""
     return grain.MapDataset.source(Numbers()).map(double).batch(4)
 
 
 def mixed() -> Any:
-    """Two sources in turns."""
+    """Return two sources in turns."""
     ones = grain.MapDataset.source(Numbers()).map(double)
     others = grain.MapDataset.range(100, 112).map(double)
     return grain.MapDataset.mix([ones, others], [0.5, 0.5]).batch(4).to_iter_dataset(ALONE)
 
 
 def data_loader(workers: int = 0) -> Any:
-    """A DataLoader over the twelve numbers, for ever."""
+    """Return an endless DataLoader over the twelve numbers."""
     sampler = grain.samplers.IndexSampler(
         num_records=12, shard_options=grain.sharding.NoSharding(), num_epochs=None, shuffle=False
     )
@@ -137,7 +137,7 @@ _MADE = grain.MapDataset.source(Numbers()).map(double)
 
 
 def shared() -> Any:
-    """A pipeline on a dataset that is made once and for all."""
+    """Return a pipeline on a dataset that is made only once."""
     return _MADE.to_iter_dataset(ALONE).batch(4)
 
 
@@ -145,12 +145,12 @@ _WHOLE = shared()
 
 
 def the_same() -> Any:
-    """The same dataset each time."""
+    """Return the same dataset each time."""
     return _WHOLE
 
 
 def busy(number: int) -> Any:
-    """Compute for a while."""
+    """Compute for 2 ms."""
     until = time.perf_counter() + 0.002
     while time.perf_counter() < until:
         pass
@@ -158,13 +158,13 @@ def busy(number: int) -> Any:
 
 
 def slow() -> Any:
-    """Batches that take about 8 ms."""
+    """Return batches that take about 8 ms."""
     numbers = grain.MapDataset.source(Numbers()).repeat()
     return numbers.map(busy).to_iter_dataset(ALONE).batch(4)
 
 
 def unsendable() -> Any:
-    """The same by a function that no worker can be sent: it is diagnosed without starting any."""
+    """Return the same with a function that cannot be sent to workers, so none are tried."""
     lock = threading.Lock()
 
     def locked(number: int) -> Any:
@@ -176,7 +176,7 @@ def unsendable() -> Any:
 
 
 def printing() -> Iterator[int]:
-    """Print what looks like an answer, and give numbers."""
+    """Yield numbers, and print text that looks like an answer."""
     print("[1, 2.0, 3.0]")  # noqa: T201  # a user's code may
     while True:
         print('"ready"')  # noqa: T201
@@ -184,44 +184,41 @@ def printing() -> Iterator[int]:
 
 
 def raising() -> Any:
-    """Fail as it is made."""
+    """Raise an error at the start."""
     raise OSError("no [bold]data[/x] here\nor there")
 
 
 def raising_late() -> Iterator[int]:
-    """Fail after a while."""
+    """Raise an error after five batches."""
     yield from range(5)
     raise OSError("disk gone")
 
 
 def ending_process() -> Iterator[int]:
-    """End the process behind the first batches."""
+    """End the process after the first batches."""
     yield from range(3)
     raise SystemExit(3)
 
 
 def empty() -> Any:
-    """Give nothing."""
+    """Return no batches."""
     return grain.MapDataset.range(12).filter(lambda _: False).to_iter_dataset(ALONE)
 
 
 def tokenize(element: dict[str, Any]) -> dict[str, Any]:
-    """Add tokens to the element that was given, as flax's gemma example does.
-
-    It takes by far most of a pipeline's time, so that it is the stage which is left out.
-    """
+    """Add tokens to the given element, as flax's gemma example does; the slowest stage."""
     element["text"] = np.arange(64) + 0 * sum(range(20_000))
     return element
 
 
 def rekey(element: dict[str, Any]) -> dict[str, Any]:
-    """Rename a feature of the element that was given, as MaxText's Rekey does."""
+    """Rename a feature of the given element, as MaxText's Rekey does."""
     element["inputs"] = element.pop("text")
     return element
 
 
 class Rows:
-    """A source that makes a dictionary anew each time."""
+    """A source of new dictionaries."""
 
     def __len__(self) -> int:
         return 320
@@ -231,14 +228,14 @@ class Rows:
 
 
 def in_place(workers: int = 1) -> Any:
-    """Maps that change their element in place, batches of 32, and workers."""
+    """Return maps that change their element in place, batches of 32, and workers."""
     rows = grain.MapDataset.source(Rows()).repeat().map(tokenize).map(rekey)
     dataset = rows.batch(32).to_iter_dataset(ALONE)
     return dataset.mp_prefetch(grain.MultiprocessingOptions(workers)) if workers else dataset
 
 
 def renamed_behind_worker() -> Any:
-    """A map behind the workers that changes the batch in place."""
+    """Return a pipeline whose map behind the workers changes the batch in place."""
     rows = grain.MapDataset.source(Rows()).map(tokenize).batch(32)
     return rows.to_iter_dataset(ALONE).mp_prefetch(ONE_WORKER).map(rekey)
 
@@ -247,23 +244,23 @@ _WORKER_STATE: dict[str, int] = {}
 
 
 def initialize_worker(*_: object) -> None:
-    """Set what the map needs, as a `worker_init_fn` that opens a connection does."""
+    """Set a global of the worker, as a `worker_init_fn` that opens a connection does."""
     _WORKER_STATE["offset"] = 1
 
 
 def with_offset(number: int) -> int:
-    """Be a map that works in workers alone."""
+    """Add an offset, which only workers have."""
     return number + _WORKER_STATE["offset"]
 
 
 def works_in_workers_alone() -> Any:
-    """A healthy loader that cannot be run in the training process."""
+    """Return a healthy loader that cannot run in the training process."""
     numbers = grain.MapDataset.source(Numbers()).repeat().map(with_offset)
     return numbers.batch(4).to_iter_dataset(ALONE).mp_prefetch(ONE_WORKER, initialize_worker)
 
 
 def taking_workers(workers: int = 3) -> list[str]:
-    """Tell how many workers it was given; it is not Grain's."""
+    """Return the number of workers in words; the loader is not Grain's."""
     return [f"{workers} workers"]
 
 

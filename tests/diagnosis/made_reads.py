@@ -1,4 +1,4 @@
-"""Reads that were never made: of storages in virtual time, and of a few figures."""
+"""Made-up reads: of storages in virtual time, or from a few figures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
@@ -48,9 +48,9 @@ def made_scaling(
 def read_in(
     service: Service, threads: int, numbers: Iterator[int], sizes: Sequence[int], starts_s: float
 ) -> list[Read]:
-    """Read as that many threads do, each its next element as soon as it has one, in no time."""
+    """Read with several threads in virtual time."""
     reads = list[Read]()
-    # When each thread asks next, for which element, since when, and how often it was refused.
+    # For each thread: time of the next request, element, time of the first request, refusals.
     asking = [(starts_s, next(numbers), starts_s, 0) for _ in range(threads)]
     while len(reads) < max(150, 3 * threads):
         now_s, number, since_s, refusals = heappop(asking)
@@ -61,19 +61,19 @@ def read_in(
             heappush(asking, (over_s, next(numbers), over_s, 0))
         else:
             heappush(asking, (over_s, number, since_s, refusals + 1))
-    # As read_scaling leaves out those that find an idle storage.
+    # read_scaling leaves out the reads that find an idle storage.
     return reads[len(reads) // 4 :]
 
 
 def probe(
     settings: str, sizes: Sequence[int], *, cached: float = 1.0
 ) -> tuple[Any, list[float], str]:
-    """Return what is concluded of a storage in virtual time: growth, times alone, and the limit.
+    """Return the growth, the times alone and the limit of a storage in virtual time.
 
     Elements that are read again take `cached` of their time.
     """
     service, numbers, starts = Service(parse_storage(settings)), count(), count(1)
-    storage_service._DRAW.seed(3)  # of latencies, failures, and when refused reads come back
+    storage_service._DRAW.seed(3)
 
     def read(threads: int, positions: Iterator[int]) -> list[Read]:
         return read_in(service, threads, positions, sizes, 1e3 * next(starts))
@@ -107,4 +107,4 @@ SLOW_READS = LoaderModel(
     reads=made_scaling(),
     read_buffer=256,
 )
-"""A loader that waits 40 ms for each batch, which four threads share, and computes nothing."""
+"""A loader whose four threads share the 40 ms for which each batch waits."""

@@ -1,13 +1,13 @@
-"""Which stage limits, and which resource binds it."""
+"""The stage and the resource that limit a loader."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.conclusions import find_bottleneck
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.read_scaling import BANDWIDTH, LATENCY, THROTTLING, ReadScaling
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.what_if import MeasuredLoader
@@ -49,48 +49,42 @@ def find(
     return find_bottleneck(MeasuredLoader(model, (0.040,)), measured, interventions)
 
 
-def find_stage(*stages: tuple[StageCost, bool], workers: int) -> str | None:
-    """Return the limiting stage of a model."""
+@pytest.mark.parametrize(
+    ("stages", "workers", "stage"),
+    [
+        # Eight workers need less time for a batch than the training process does.
+        (((StageCost(0.100, 0.0), True), (StageCost(0.030, 0.0), False)), 8, "Source"),
+        # Stages are sorted by their time, so the first of two equal ones is the larger.
+        (((COMPUTES, True), (COMPUTES, True)), 0, "Map of tokenize"),
+    ],
+)
+def test_the_stage_that_costs_most_limits(
+    stages: tuple[tuple[StageCost, bool], ...], workers: int, stage: str
+) -> None:
+    """A stage that runs beside a slower one does not limit."""
     loader = MeasuredLoader(LoaderModel(stages, workers, 0, 8), (0.040,))
-    return find_bottleneck(loader, evidence(times=TIMES, scaling=LOCKED), ()).stage
+    assert find_bottleneck(loader, evidence(times=TIMES, scaling=LOCKED), ()).stage == stage
 
 
-def test_the_largest_gain_is_the_stage() -> None:
-    """The stage without which a batch would come soonest limits, with its share of the time."""
-    assert find().stage == "Map of tokenize"
-    assert find().fraction == pytest.approx(0.75)
-
-
-def test_a_stage_that_runs_beside_a_slower_one_does_not_limit() -> None:
-    """Eight workers need less time for a batch than the training process does."""
-    slow, fast = (StageCost(0.100, 0.0), True), (StageCost(0.030, 0.0), False)
-    assert find_stage(slow, fast, workers=8) == "Source"
-
-
-def test_the_first_of_two_equal_stages_limits() -> None:
-    """Stages are sorted by their time, so that the first one is the larger."""
-    assert find_stage((COMPUTES, True), (COMPUTES, True), workers=0) == "Map of tokenize"
-
-
-def test_the_gil_binds_if_only_processes_help() -> None:
-    """Both gains are given as the reason."""
+def test_the_lock_limits_if_only_processes_help() -> None:
+    """The reason has both gains, and the stage its share of the time."""
     found = find()
-    assert found.resource == "gil"
-    assert "+0%" in found.why
-    assert "+100%" in found.why
+    assert (found.stage, found.resource) == ("Map of tokenize", "gil")
+    assert found.fraction == pytest.approx(0.75)
+    assert found.why == "threads 1 to 2: +0%, processes 1 to 2: +100%"
 
 
 @pytest.mark.parametrize(
     ("threads_s", "resource"), [(0.0280, "gil"), (0.0260, "cpu"), (0.021, "cpu")]
 )
 def test_threads_help_from_half_of_the_gain_of_processes(threads_s: float, resource: str) -> None:
-    """A second thread that gives less than half of what a second process gives shows the lock."""
+    """A second thread that gains less than half of a second process's gain shows the lock."""
     scaling = turns(single_thread=0.040, two_threads=threads_s, two_processes=0.020)
     assert find(scaling=scaling).resource == resource
 
 
 def test_workers_that_use_all_cores_are_bound_by_them() -> None:
-    """Even code that holds the lock is bound by the CPU once its workers use the cores up."""
+    """Even code that holds the lock is bound by the CPU then."""
     found = find(workers=4, cores=2)
     assert found.resource == "cpu"
     assert "4 workers" in found.why
@@ -109,29 +103,25 @@ def test_processes_that_do_not_scale(cpu_s: float, resource: str, why: str) -> N
     assert why in found.why
 
 
-def test_a_stage_that_reads_waits_for_the_disk() -> None:
-    """It does not compute, and bytes come from a disk."""
-    found = find(WAITS, IDLE, read_bytes=3e6)
-    assert found.resource == "disk"
-    assert "3 MB" in found.why
-    assert "10.0%" in found.why
+@pytest.mark.parametrize(("read_bytes", "resource"), [(3e6, "disk"), (100.0, "waiting")])
+def test_a_waiting_stage_that_reads_waits_for_the_disk(read_bytes: float, resource: str) -> None:
+    """A few bytes from a disk do not explain the waiting."""
+    found = find(WAITS, IDLE, read_bytes=read_bytes)
+    assert found.resource == resource
+    assert found.why.startswith("it computes 10.0% of its time and ")
+    assert ("3 MB" in found.why) is (resource == "disk")
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 9])
 def test_reads_of_the_single_thread_run_count(rounds: int) -> None:
-    """Workers read, and the kernel counts for this process only."""
+    """The kernel does not report the reads of workers."""
     reads = block(0.040, 0.013, read_bytes_per_batch=3e6)
     scaling = turns(rounds, single_thread=reads, two_threads=reads, two_processes=reads)
     assert "3 MB" in find(WAITS, scaling).why
 
 
-def test_a_few_bytes_from_a_disk_are_no_reason_to_wait() -> None:
-    """A stage that neither computes nor reads much waits for something else."""
-    assert find(WAITS, IDLE, read_bytes=100.0).resource == "waiting"
-
-
 def test_a_payload_may_limit() -> None:
-    """The transfer limits if sending nothing gives more than any stage at no cost."""
+    """The transfer limits if sending nothing gains more than any stage at no cost."""
     found = find(workers=2, tiny_s=[0.005] * 3)
     assert (found.stage, found.resource) == ("ProcessPrefetch", "process-transfer")
     assert found.fraction == pytest.approx(7 / 8)
@@ -148,7 +138,7 @@ def test_a_payload_that_hardly_counts_does_not_limit(tiny_s: Sequence[float]) ->
 
 
 def test_an_unclear_effect_names_no_resource() -> None:
-    """The interval of the speedup includes 1, so that the clearest intervention is given."""
+    """The reason is the clearest intervention if the interval of the speedup includes 1."""
     seconds = [0.040 / speedup for speedup in (1.1, 2.12, 9.0)]
     scaling = in_rounds(single_thread=[0.04] * 3, two_threads=[0.04] * 3, two_processes=seconds)
     assert scaling.speedup("two-processes", "single-thread").low < 1
@@ -181,7 +171,7 @@ SAME, HALF = (0.040,) * 3, (0.020,) * 3
 def test_each_resource_needs_a_clear_effect(
     threads_s: Sequence[float], processes_s: Sequence[Block | float], resource: str
 ) -> None:
-    """The interval of what names a resource must exclude 1, whatever its median is."""
+    """The interval of the effect must exclude 1, whatever the median is."""
     scaling = in_rounds(single_thread=SAME, two_threads=threads_s, two_processes=processes_s)
     assert find(scaling=scaling).resource == resource
 
@@ -194,12 +184,12 @@ def test_a_run_that_may_compute_all_the_time_does_not_wait() -> None:
 
 
 def test_a_missing_comparison_names_no_resource() -> None:
-    """Without both comparisons nothing tells the CPU from Python's lock."""
+    """Only both comparisons together distinguish the CPU from Python's lock."""
     assert find(scaling=turns(single_thread=0.040, two_threads=0.040)).resource == "unknown"
 
 
 def test_without_stages_only_the_transfer_can_limit() -> None:
-    """A loader without visible stages has no known bottleneck otherwise."""
+    """The bottleneck of a loader without visible stages is otherwise unknown."""
     loader = MeasuredLoader(LoaderModel((), 0, 0, 2), (0.01,))
     sends = evidence(variants=turns(unmodified=0.04, tiny_payload=0.01))
     assert find_bottleneck(loader, evidence(), ()).resource == "unknown"
@@ -214,22 +204,19 @@ def find_slow_reads(
     read_bytes: float = 0,
 ) -> Bottleneck:
     """Return the bottleneck of a loader whose source waits."""
-    source = node(0, "Source", random_access=random_access)
-    times = (stage_time("Source", 0.040, 0.001, source),)
+    times = (stage_time("Source", 0.040, 0.001, node(0, "Source", random_access=random_access)),)
     cost = StageCost(0.040, 0.001, 0.040, 0.039)
     model = LoaderModel(((cost, True),), 0, threads, 8, reads=reads, read_buffer=256)
-    unmodified = [block(0.010, 0.001, read_bytes_per_batch=read_bytes)] * 3
+    unmodified = block(0.010, 0.001, read_bytes_per_batch=read_bytes)
+    scaling = turns(single_thread=block(0.040, 0.001))
     measured = evidence(
-        times=times,
-        scaling=turns(single_thread=block(0.040, 0.001)),
-        variants=in_rounds(unmodified=unmodified),
-        reads=reads,
+        times=times, scaling=scaling, variants=turns(unmodified=unmodified), reads=reads
     )
     return find_bottleneck(MeasuredLoader(model, (0.010,)), measured, ())
 
 
-def test_reads_that_nothing_slows_down_are_bound_by_their_latency() -> None:
-    """The times of few and of many reads are the reason, and how many the loader has."""
+def test_reads_without_growth_are_bound_by_their_latency() -> None:
+    """The reason has the times of few and of many reads, and the number that the loader has."""
     found = find_slow_reads(made_scaling())
     assert (found.stage, found.resource) == ("Source", LATENCY)
     assert found.why == (
@@ -240,7 +227,7 @@ def test_reads_that_nothing_slows_down_are_bound_by_their_latency() -> None:
 
 @pytest.mark.parametrize("limit", [BANDWIDTH, THROTTLING])
 def test_a_limit_binds_only_loaders_that_reach_it(limit: str) -> None:
-    """Four times as many reads than four are four times as many a second; than 16 they are not."""
+    """More reads in flight still help with 4 of them, but not with 16."""
     reads = made_scaling((1.0, 1.0, 4.0), limit)
     assert find_slow_reads(reads, threads=4).resource == LATENCY
     found = find_slow_reads(reads, threads=16)
@@ -249,14 +236,13 @@ def test_a_limit_binds_only_loaders_that_reach_it(limit: str) -> None:
 
 
 def test_one_read_can_take_the_whole_bandwidth() -> None:
-    """More reads in flight give no more then, although a single one is not slowed down."""
-    assert (
-        find_slow_reads(made_scaling((4.0, 16.0, 64.0), BANDWIDTH), threads=0).resource == BANDWIDTH
-    )
+    """More reads in flight then do not help, although a single one is not slowed down."""
+    reads = made_scaling((4.0, 16.0, 64.0), BANDWIDTH)
+    assert find_slow_reads(reads, threads=0).resource == BANDWIDTH
 
 
-def test_a_limit_that_cannot_be_told_is_not_named() -> None:
-    """The resource is that of any waiting, and both possible limits are the reason."""
+def test_an_unclear_limit_is_not_named() -> None:
+    """The resource is the general one, and the reason names both possible limits."""
     found = find_slow_reads(made_scaling((1.0, 4.0, 16.0), ""), threads=16)
     assert found.resource == "waiting"
     assert found.why.endswith(
@@ -264,8 +250,8 @@ def test_a_limit_that_cannot_be_told_is_not_named() -> None:
     )
 
 
-def test_reads_that_were_not_measured_only_wait() -> None:
-    """So does a stage behind the reader threads, beside reads that were measured."""
+def test_unmeasured_reads_only_wait() -> None:
+    """So does a stage behind the reader threads."""
     for found in (find_slow_reads(None), find_slow_reads(made_scaling(), random_access=False)):
         assert found.resource == "waiting"
         assert "reads nothing from a local disk" in found.why

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import LoaderModel, build_model
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.grain_access.loader_variants import count_threads, count_workers, section_of
 from netpipe.grain_access.nodes import Graph
 from tests.diagnosis.examples import (
@@ -43,19 +43,8 @@ def build(
     return build_model(evidence(**fields))
 
 
-def behind_workers() -> Graph:
-    """Return the graph of a batch behind two workers."""
-    return Graph(
-        (
-            node(0, "Batch", 1),
-            node(1, "ProcessPrefetch", 2, num_workers=2),
-            node(2, "Map", in_worker=True),
-        )
-    )
-
-
 def test_stages_add_up_to_the_single_thread_run() -> None:
-    """Scaling removes what the timing added."""
+    """Scaling removes the time that the timing added."""
     works = [work for work, _ in build().stages]
     assert sum(work.wall_s for work in works) == pytest.approx(0.040)
     assert sum(work.cpu_s for work in works) == pytest.approx(0.040)
@@ -65,29 +54,31 @@ def test_stages_add_up_to_the_single_thread_run() -> None:
 
 def test_stages_without_time_are_not_scaled() -> None:
     """Nothing divides by 0."""
-    still = build(times=(stage_time("Map", 0.0),))
-    assert still.stages[0][0].wall_s == 0.0
+    assert build(times=(stage_time("Map", 0.0),)).stages[0][0].wall_s == 0.0
 
 
-def test_stages_behind_workers_do_not_move() -> None:
-    """A stage of the training process stays there; one that Grain added moves to workers."""
-    graph = behind_workers()
+BEHIND_WORKERS = Graph(
+    (
+        node(0, "Batch", 1),
+        node(1, "ProcessPrefetch", 2, num_workers=2),
+        node(2, "Map", in_worker=True),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("graph", "moves"),
+    [(BEHIND_WORKERS, [False, False, True, True]), (WITHOUT_WORKERS, [True, True, True])],
+)
+def test_stages_behind_workers_stay(graph: Graph, moves: list[bool]) -> None:
+    """Workers added at the end of a pipeline take all stages, and any take what Grain added."""
     times = [stage_time(str(node), 0.010, node=node) for node in graph.nodes]
     stages = build(times=(*times, stage_time("x", 0.01)), graph=graph).stages
-    moves = [movable for _, movable in stages]
-    assert moves == [False, False, True, True]
-
-
-def test_without_workers_all_stages_would_move() -> None:
-    """Added workers stand at the end of the pipeline."""
-    graph = WITHOUT_WORKERS
-    times = [stage_time(str(node), 0.010, node=node) for node in graph.nodes]
-    made = build(times=times, graph=graph)
-    assert [movable for _, movable in made.stages] == [True, True]
+    assert [movable for _, movable in stages] == moves
 
 
 def test_sending_is_the_rest_of_the_cpu_time() -> None:
-    """It is what processes use besides their stages, with the payload's share apart."""
+    """It is the CPU time besides the stages, apart from that of the payload."""
     made = build()
     assert made.payload_send_s == pytest.approx(0.004)
     assert made.payload_receive_s == pytest.approx(0.002)
@@ -110,7 +101,7 @@ def test_no_cost_is_negative() -> None:
 
 
 def test_one_process_sends_nothing() -> None:
-    """There is no sending without workers, whatever the CPU times are."""
+    """Without workers nothing is sent, whatever the CPU times are."""
     model = build(graph=WITHOUT_WORKERS)
     assert model.trainer_cost.wall_s == pytest.approx(0.040)
     assert model.send_s == model.receive_s == 0.0
@@ -126,31 +117,29 @@ def test_the_share_of_the_lock(two_threads_s: float, fraction: float) -> None:
 
 
 def test_an_unmeasured_lock_is_held() -> None:
-    """Without the measurement of two threads, they are not predicted to help."""
+    """Without a measurement of two threads, threads are not predicted to help."""
     assert build(scaling=turns(single_thread=0.040)).gil_fraction == 1.0
     assert build(scaling=turns(single_thread=0.040)).contention == 0.0
 
 
-def test_processes_that_slow_each_other() -> None:
-    """Two that are 1.6 times as fast have slowed each other by a quarter."""
-    scaling = turns(single_thread=0.040, two_processes=0.025)
-    assert build(scaling=scaling).contention == pytest.approx(0.25)
-
-
-def test_contention_is_of_computing() -> None:
-    """A run that computes half of its time was slowed in that half only."""
-    waits = block(0.040, 0.020)
-    scaling = turns(single_thread=waits, two_processes=0.025)
-    assert build(scaling=scaling).contention == pytest.approx(0.5)
-
-
-def test_two_cores_that_give_more_than_two_do_not_contend() -> None:
-    """A speedup above 2 is noise."""
-    assert build(scaling=turns(single_thread=0.040, two_processes=0.018)).contention == 0.0
+@pytest.mark.parametrize(
+    ("cpu_s", "two_processes_s", "contention"),
+    [
+        (0.040, 0.025, 0.25),
+        # A run that computes half of its time was slowed in that half only.
+        (0.020, 0.025, 0.5),
+        # A speedup above 2 is noise.
+        (0.040, 0.018, 0.0),
+    ],
+)
+def test_processes_slow_each_other(cpu_s: float, two_processes_s: float, contention: float) -> None:
+    """Two processes that are 1.6 times as fast as one have slowed each other by a quarter."""
+    scaling = turns(single_thread=block(0.040, cpu_s), two_processes=two_processes_s)
+    assert build(scaling=scaling).contention == pytest.approx(contention)
 
 
 def test_workers_are_counted_over_all_prefetches() -> None:
-    """A Mix of two sources with workers of their own has all of them."""
+    """The workers of all sources of a mix count."""
     both = (node(0, "ProcessPrefetch", num_workers=2), node(1, "DataLoader", num_workers=3))
     assert count_workers(Graph(both)) == 5
     assert count_workers(Graph((node(0, "DataLoader"),))) == 0
@@ -158,7 +147,7 @@ def test_workers_are_counted_over_all_prefetches() -> None:
 
 
 def test_threads_are_those_of_the_reader() -> None:
-    """A MapDataset at the end is iterated with Grain's default; the reader that has most counts."""
+    """A MapDataset at the end is iterated with Grain's default number."""
     assert count_threads(with_workers_graph(threads=4)) == 4
     assert count_threads(Graph((node(0, "ToIter", num_threads=0),))) == 0
     assert count_threads(Graph((node(0, "Map", random_access=True),))) == 16
@@ -166,7 +155,7 @@ def test_threads_are_those_of_the_reader() -> None:
 
 
 def test_stages_run_where_they_are() -> None:
-    """In workers, in threads, or where the training is."""
+    """Sections are workers, threads and the training process."""
     threaded = Graph((node(0, "ToIter", 1, num_threads=2), node(1, "Map", random_access=True)))
     assert section_of(GRAPH.nodes[3], GRAPH) == "workers"
     assert section_of(threaded.nodes[1], threaded) == "threads"
@@ -176,7 +165,7 @@ def test_stages_run_where_they_are() -> None:
 
 
 def test_threads_work_on_random_access_alone() -> None:
-    """An IterDataset runs in the single thread that calls it."""
+    """An IterDataset runs in the thread that calls it."""
     graph = with_workers_graph(threads=4)
     stages = build(
         graph=graph,
@@ -195,7 +184,7 @@ def test_a_disturbed_round_changes_nothing() -> None:
 
 
 def test_one_worker_is_modelled_by_its_own_blocks() -> None:
-    """The unmodified loader has no workers, and the side with one is another measurement."""
+    """The loader with one worker is another measurement than the unmodified loader."""
     variants = turns(unmodified=block(0.040), one_worker=replace(WHOLE))
     measured = evidence(
         graph=WITHOUT_WORKERS, times=TIMES, scaling=SCALING, variants=variants, load_s=interval(1)

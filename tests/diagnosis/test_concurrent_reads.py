@@ -1,4 +1,4 @@
-"""Reads at the same time, measured."""
+"""Measuring reads at the same time."""
 
 from dataclasses import replace
 from itertools import count
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis.concurrent_reads import _read_at_once, measure_read_scaling
+from netpipe.diagnosis.read_scaling import _read_at_once, measure_read_scaling
 from netpipe.diagnosis.turns import TimeSlot
 from netpipe.errors import SessionError
 from netpipe.grain_access.loader_variants import single_thread_variant
@@ -32,7 +32,7 @@ def measure(loader: Any, clock: Any = None, budget_s: float = 60.0) -> Any:
 
 
 class Observed:
-    """A source that remembers what was read of it: numbers of 1 to 4 kB."""
+    """A source of numbers of 1 to 4 kB that records its reads."""
 
     def __init__(self) -> None:
         self.read: list[int] = []
@@ -46,13 +46,13 @@ class Observed:
 
 
 def in_pairs(source: Any) -> Any:
-    """Read two records for an element."""
+    """Return a pipeline that reads two records for an element."""
     pairs = grain.MapDataset.source(source).map(np.sum).batch(2)
     return pairs.to_iter_dataset(loaders.THREADS)
 
 
 def test_elements_are_read_after_the_first_third() -> None:
-    """No element is read twice, and none that the loader begins with."""
+    """No element is read twice, and none of those that the loader begins with."""
     source = Observed()
     scaling = measure(lambda: in_pairs(source))
     positions = [read.position for reads in scaling.levels.values() for read in reads]
@@ -114,8 +114,8 @@ class Slow:
         self.clock.sleep(1.0)
 
 
-def test_what_the_source_raises_is_raised() -> None:
-    """The threads end, and the first failure is the caller's."""
+def test_errors_of_the_source_propagate() -> None:
+    """The threads end, and the first failure propagates."""
 
     class Broken(Observed):
         def __getitem__(self, index: int) -> np.ndarray:
@@ -131,7 +131,7 @@ def test_what_the_source_raises_is_raised() -> None:
 def test_a_level_ends_with_its_share_of_the_time(
     budget_s: float, positions: list[int], over_s: float
 ) -> None:
-    """The first quarter is left out; a thread that has read once reads again even then."""
+    """The first quarter is left out; a thread that has read once still reads again."""
     clock = FakeClock()
     slot = TimeSlot(clock, budget_s, inf)
     reads = _read_at_once(Slow(clock), count(), 1, slot)
@@ -147,7 +147,7 @@ def test_a_read_that_does_not_fit_twice_says_nothing() -> None:
 
 
 def test_a_source_that_hangs_beside_others_costs_only_its_time() -> None:
-    """The other levels are not begun, and nothing waits for the reads that hang."""
+    """The other levels do not begin, and nothing waits for the hanging reads."""
     released, clock = Event(), MonotonicClock()
 
     class Hanging:

@@ -1,4 +1,4 @@
-"""A diagnosis never contradicts itself: constructed inputs, and the whole document of each."""
+"""A diagnosis never contradicts itself, whatever was measured."""
 
 from collections.abc import Iterable
 from math import log
@@ -9,10 +9,10 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation, single_thread_run
-from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.diagnose import compose_diagnosis
-from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
+from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis
 from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.pulling_threads import Block
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.measure_request import MeasureRequest
@@ -28,8 +28,8 @@ OF_THE_LOADER = ("tiny-payload", "half-the-cores")
 SEEDS = range(60)
 
 
-def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> SideBlocks:
-    """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
+def draw_blocks(generator: np.random.Generator, sides: Iterable[str], working: float) -> SideBlocks:
+    """Return rounds with random times, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
     blocks: dict[str, list[Block]] = {side: [] for side in typical}
@@ -43,8 +43,8 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
     return SideBlocks(blocks)
 
 
-def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
-    """Return the diagnosis of a loader of which all that is measured is drawn by lot."""
+def diagnose(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
+    """Return the diagnosis of a loader with random measurements."""
     generator = np.random.default_rng(seed)
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
@@ -56,95 +56,75 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
         monkeypatch.setattr(
             single_thread_run.SingleThreadRun,
             name,
-            lambda *_, sides=sides: drawn(generator, sides, working),
+            lambda *_, sides=sides: draw_blocks(generator, sides, working),
         )
     monkeypatch.setattr(
-        investigation, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
+        investigation, "measure_in_turns", lambda sides, *_: draw_blocks(generator, sides, working)
     )
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None
     request = investigation_request(step_s=0.02, load_s=load_s)
-    looking = Investigation(loaders.plain, request, 2, MonotonicClock(), UNWATCHED)
-    found: dict[str, Any] = {"findings": looking.run().to_document(), "flops_per_step": 1e12}
-    return compose_diagnosis(found, measurement, LINT, MeasureRequest())
+    made = Investigation(loaders.plain, request, 2, MonotonicClock(), UNWATCHED)
+    answer: dict[str, Any] = {"findings": made.run().to_document(), "flops_per_step": 1e12}
+    return compose_diagnosis(answer, measurement, LINT, MeasureRequest())
 
 
-def made(found: Diagnosis, name: str) -> Intervention:
-    """Return the intervention of a name."""
-    return next(change for change in found.findings.interventions if change.name == name)
-
-
-def excludes_no_difference(ratio: Interval | None) -> bool:
-    """Whether an interval lies on one side of 1."""
+def is_clear(ratio: Interval | None) -> bool:
+    """Return whether an interval lies clearly on one side of 1."""
     assert ratio is not None
     return ratio.low > 1 + MIN_EFFECT_FRACTION or ratio.high < 1 / (1 + MIN_EFFECT_FRACTION)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("with_step", [False, True], ids=["alone", "step"])
-def test_every_quantity_has_one_figure(
-    seed: int, with_step: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The loader as it is, the single-thread run and each change have one figure everywhere."""
-    found = diagnosed(seed, monkeypatch, with_step=with_step)
-    findings = found.findings
-    loads: list[Interval | None] = [findings.load_s_per_batch]
-    loads += [
-        change.before_s_per_batch
-        for change in findings.interventions
-        if change.name in OF_THE_LOADER
-    ]
+def check_figures(found: Diagnosis) -> None:
+    """Check that the loader, the single-thread run and each change have one figure everywhere."""
+    findings, made = (
+        found.findings,
+        {change.name: change for change in found.findings.interventions},
+    )
+    loads: set[Interval | None] = {findings.load_s_per_batch}
+    loads |= {made[name].before_s_per_batch for name in OF_THE_LOADER if name in made}
     if found.measurement is not None:
-        loads.append(found.measurement.load_s_per_batch)
-    if findings.verified is not None:
-        tried = findings.verified
-        loads.append(tried.before_s_per_batch)
-        (foreseen,) = (guess for guess in findings.what_if if guess.change == tried.change)
-        assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
-        assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
+        loads.add(found.measurement.load_s_per_batch)
+    if (tried := findings.verified) is not None:
+        loads.add(tried.before_s_per_batch)
+        (predicted,) = (guess for guess in findings.what_if if guess.change == tried.change)
+        assert tried.predicted_s_per_batch == predicted.load_s_per_batch
+        assert format_seconds(predicted.load_s_per_batch.median) in closing(findings)
         assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
         assert f"instead of {format_seconds(findings.load_s_per_batch.median)}" in found.sentence
-    assert set(loads) == {findings.load_s_per_batch}
+    assert loads == {findings.load_s_per_batch}
     for name in ("two-threads", "two-processes", "without-stage"):
-        assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
-    assert findings.stages[0].without_s_per_batch == made(found, "without-stage").after_s_per_batch
-    for change in findings.interventions:
+        assert made[name].before_s_per_batch == findings.lane_s_per_batch
+    assert findings.stages[0].without_s_per_batch == made["without-stage"].after_s_per_batch
+    for change in made.values():
         if change.speedup is not None and change.before_s_per_batch and change.after_s_per_batch:
             gained = change.before_s_per_batch.median / change.after_s_per_batch.median
             assert gained == pytest.approx(change.speedup.median)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_named_resource_has_a_clear_effect(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the interval of its effect includes no difference, no cause is named."""
-    found = diagnosed(seed, monkeypatch, with_step=False)
-    bottleneck = found.findings.bottleneck
-    threads, processes = (made(found, name).speedup for name in ("two-threads", "two-processes"))
+def check_resource(found: Diagnosis) -> None:
+    """Check that a named resource has an effect whose interval excludes no difference."""
+    speedups = {change.name: change.speedup for change in found.findings.interventions}
+    bottleneck, processes = found.findings.bottleneck, speedups["two-processes"]
     assert processes is not None
-    named = bottleneck.resource
-    if named in ("gil", "memory"):
-        assert excludes_no_difference(processes)
-    elif named == "cpu":
-        assert excludes_no_difference(threads) or processes.high < 2
-    elif named in ("disk", "waiting"):
+    if bottleneck.resource in ("gil", "memory"):
+        assert is_clear(processes)
+    elif bottleneck.resource == "cpu":
+        assert is_clear(speedups["two-threads"]) or processes.high < 2
+    elif bottleneck.resource in ("disk", "waiting"):
         assert found.findings.lane_s_per_batch.n > 1
     else:
-        assert named == "unknown"
+        assert bottleneck.resource == "unknown"
         assert bottleneck.why.startswith("no clear cause; ")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands first in the table and in the sentence; an unclear effect is called that."""
-    found = diagnosed(seed, monkeypatch, with_step=False)
+def check_order(found: Diagnosis) -> None:
+    """Check that the clearest effect leads the table and is in the sentence, if it is clear."""
     factors = []
     for change in found.findings.interventions:
-        clear = change.speedup is not None and excludes_no_difference(change.speedup)
-        assert (
-            clear
-            is (change.clear_factor > 0)
-            is ("no clear" not in change.says and change.speedup is not None)
-        )
+        clear = change.speedup is not None and is_clear(change.speedup)
+        says_so = "no clear" not in change.says and change.speedup is not None
+        assert clear is (change.clear_factor > 0) is says_so
         factors.append(change.clear_factor)
         if clear and change.speedup is not None:
             nearest = min(abs(log(change.speedup.low)), abs(log(change.speedup.high)))
@@ -154,10 +134,14 @@ def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -
     assert (first.effect in found.sentence) is (first.clear_factor > 0)
 
 
-def test_the_causes_drawn_by_lot_are_various(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each cause is named for some of the inputs, and so is none."""
+def test_a_diagnosis_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quantities have one figure, resources a clear effect, and all causes occur."""
     resources = set()
     for seed in SEEDS:
-        found = diagnosed(seed, monkeypatch, with_step=False)
+        check_figures(diagnose(seed, monkeypatch, with_step=True))
+        found = diagnose(seed, monkeypatch, with_step=False)
+        check_figures(found)
+        check_resource(found)
+        check_order(found)
         resources.add(found.findings.bottleneck.resource)
     assert resources >= {"gil", "cpu", "disk", "waiting", "unknown"}

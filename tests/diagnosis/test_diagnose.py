@@ -22,7 +22,7 @@ FOUND: dict[str, Any] = {"findings": findings().to_document(), "flops_per_step":
 
 
 class Sessions:
-    """Stand in for the sessions, and remember what they were asked for."""
+    """Stands in for the sessions, and records their requests."""
 
     def __init__(self) -> None:
         self.asked: list[SessionRequest] = []
@@ -75,7 +75,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
 def test_a_step_has_a_third_of_the_budget(
     sessions: Sessions, step: str | None, accelerator: str
 ) -> None:
-    """It is measured first, and its time is known to who looks into the loader."""
+    """It is measured first, and the investigation knows its time."""
     targets = name_targets(loader="a:loader", step=step, loop="a:loop")
     asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator=accelerator))
     found = run_diagnosis(asked, {}, "throughput")
@@ -95,7 +95,7 @@ def test_a_step_has_a_third_of_the_budget(
 
 
 def test_the_loaders_own_bottleneck_limits() -> None:
-    """With and without a step."""
+    """That holds with and without a step."""
     for measurement in (None, make_measurement()):
         made = compose_diagnosis(FOUND, measurement, LINT, REQUEST)
         assert made.findings.bottleneck == BOTTLENECK
@@ -104,8 +104,8 @@ def test_the_loaders_own_bottleneck_limits() -> None:
 
 
 @pytest.mark.parametrize("reads", [None, Reads(4, (), None, "")], ids=["computing", "waiting"])
-def test_where_reads_wait_lint_does_not_warn_about_threads(reads: Reads | None) -> None:
-    """The diagnosis has measured what lint alone does not know."""
+def test_lint_does_not_warn_about_threads_if_reads_wait(reads: Reads | None) -> None:
+    """The diagnosis has measured what lint does not know."""
     threads, order = {"rule": "threads-in-workers"}, {"rule": "shuffle-after-batch"}
     found = {**FOUND, "findings": findings(reads=reads).to_document()}
     lint = compose_diagnosis(found, None, {**LINT, "findings": [threads, order]}, REQUEST).lint
@@ -117,7 +117,7 @@ def test_where_reads_wait_lint_does_not_warn_about_threads(reads: Reads | None) 
 
 
 def test_copies_to_the_device_limit() -> None:
-    """Where copying is what waits, no stage of the loader is to blame."""
+    """No stage of the loader is to blame for a transfer-bound step."""
     measurement = make_measurement(train_s=0.0330, transfer_s=0.0316)
     found = compose_diagnosis(FOUND, measurement, LINT, REQUEST).findings.bottleneck
     assert (found.stage, found.resource) == (None, "device-transfer")
@@ -125,8 +125,8 @@ def test_copies_to_the_device_limit() -> None:
     assert found.why.startswith("transfer-bound")
 
 
-def test_flops_come_from_whoever_asks_or_from_the_step() -> None:
-    """Those that are asked for are taken before those that the step knows; without, no needs."""
+def test_flops_are_given_or_those_of_the_step() -> None:
+    """Given FLOPs come before those of the step; without any, there are no needs."""
     of_step = {**FOUND, "flops_per_step": 4e12}
     asked = replace(REQUEST, flops_per_step=8e12)
     (slowest, *_) = compose_diagnosis(of_step, None, LINT, REQUEST).needs

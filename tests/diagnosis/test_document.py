@@ -1,4 +1,4 @@
-"""What a diagnosis holds, as a document."""
+"""The document of a diagnosis."""
 
 import json
 from math import inf
@@ -33,20 +33,17 @@ def through_json(document: Any) -> Any:
     return json.loads(json.dumps(document, allow_nan=False))
 
 
-@pytest.mark.parametrize("found", [findings(), FULL], ids=["bare", "full"])
+UNBOUNDED = findings(load_s_per_batch=Interval(0.02, 0.0, inf, 1))
+
+
+@pytest.mark.parametrize("found", [findings(), FULL, UNBOUNDED], ids=["bare", "full", "unbounded"])
 def test_findings_are_read_back(found: Any) -> None:
-    """What was sent is what arrives, to the last digit."""
+    """All digits arrive, and an infinity, which JSON does not have."""
     assert findings_from(through_json(found.to_document())) == found
 
 
-def test_an_unbounded_interval_is_read_back() -> None:
-    """JSON knows no infinity."""
-    unbounded = findings(load_s_per_batch=Interval(0.02, 0.0, inf, 1))
-    assert findings_from(through_json(unbounded.to_document())) == unbounded
-
-
 def test_a_document_is_valid() -> None:
-    """With and without a step, needs and a prediction that was tried."""
+    """It may have a step, needs and a prediction that was tried."""
     for found in (
         diagnosis(),
         diagnosis([NEED], findings=FULL, measurement=make_measurement()),
@@ -63,7 +60,7 @@ def test_a_document_is_valid() -> None:
 
 
 def test_a_document_that_is_not_valid_is_never_given() -> None:
-    """A resource that nobody knows is a mistake of ours."""
+    """An unknown resource is a mistake of ours."""
     bound = findings(bottleneck=Bottleneck(None, "luck", 0.0, "why"))
     with pytest.raises(InputError, match="luck"):
         diagnosis(findings=bound).to_document()
@@ -71,6 +68,6 @@ def test_a_document_that_is_not_valid_is_never_given() -> None:
 
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_every_resource_is_one_of_the_schema(resource: str) -> None:
-    """What the code may say, a document may hold."""
+    """The schema allows all resources of the code."""
     bound = findings(bottleneck=Bottleneck(None, resource, 0.0, "why"))
     assert diagnosis(findings=bound).to_document()["bottleneck"]["resource"] == resource

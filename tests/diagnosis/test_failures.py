@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import blocks, investigation, single_thread_run, turns
+from netpipe.diagnosis import investigation, pulling_threads, single_thread_run, turns
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.errors import LoaderFailedError
@@ -38,13 +38,13 @@ class NoSecondProcess:
 def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     let_grain_start_workers()
     monkeypatch.setattr(single_thread_run, "SecondProcess", NoSecondProcess)
-    # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
+    # Skip nothing on a busy machine; a single round shows whether a side fails.
     monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e4)
     monkeypatch.setattr(turns, "_MAX_ROUNDS", 1)
 
 
 def diagnosed(loader: Any) -> Findings:
-    """Diagnose a loader here, on one core."""
+    """Diagnose a loader in this process, on one core."""
     return Investigation(loader, investigation_request(0.1), 1, MonotonicClock(), UNWATCHED).run()
 
 
@@ -57,7 +57,7 @@ def intervention(found: Findings, name: str) -> Intervention:
 def test_maps_that_change_their_element_in_place_are_diagnosed(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every intervention gives each map an element that nothing has changed yet."""
+    """Every intervention gives each map an unchanged element."""
     monkeypatch.setattr(investigation, "choose_change", lambda *_: None)
     found = diagnosed(lambda: loaders.in_place(workers))
     assert intervention(found, "without-stage").speedup is not None
@@ -73,7 +73,7 @@ def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch
     clock, lock = FakeClock(), threading.Lock()
 
     def tokenized(element: dict[str, Any]) -> dict[str, Any]:
-        with lock:  # no worker can be sent it
+        with lock:  # it cannot be sent to workers
             clock.sleep(0.010)
         return loaders.tokenize(element)
 
@@ -89,8 +89,8 @@ def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch
     slowest = next(node for node in graph.nodes if "tokenized" in str(node))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
-    monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "copying_s", lambda: 0.0)
     found = Investigation(loader, investigation_request(0.1), 1, clock, UNWATCHED).run()
     (without_s,) = (stage.without_s_per_batch for stage in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)
@@ -110,7 +110,7 @@ def test_an_ablated_stage_returns_fresh_copies(kind: str) -> None:
 
 
 def test_arrays_are_copied_too() -> None:
-    """An array that is changed in place comes back as it was first."""
+    """An array that is changed in place is returned unchanged the next time."""
     recorded = Recorded(lambda: {"x": [np.zeros(3)]})
     for _ in range(3 * KEPT):
         result = recorded()
@@ -120,7 +120,7 @@ def test_arrays_are_copied_too() -> None:
 
 
 def test_the_first_batch_is_sent_as_a_fresh_copy() -> None:
-    """A map behind the workers may change what stands for a batch that was not sent."""
+    """A map behind the workers may change the batch that replaces the others."""
     _, graph = single_thread_variant(loaders.renamed_behind_worker)
     made = with_tiny_payload(loaders.renamed_behind_worker, graph)
     assert [sorted(batch) for batch, _ in zip(made(), range(3), strict=False)] == [
@@ -129,7 +129,7 @@ def test_the_first_batch_is_sent_as_a_fresh_copy() -> None:
 
 
 def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says why it was not made, and the rest of the diagnosis stays."""
+    """It has the reason, and the rest of the diagnosis stays."""
 
     def broken() -> Any:
         raise ValueError("a mistake of ours")
@@ -164,26 +164,17 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
 
 
 def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot be run in one thread: a remark says so, and it is diagnosed unmodified."""
-    # What starts workers again and again is not what this is about.
-    monkeypatch.setattr(
-        single_thread_run, "measure_stage_times", lambda *_: (stage_time("Map", 0.01),)
-    )
-    monkeypatch.setattr(
-        single_thread_run.SingleThreadRun,
-        "measure_scaling",
-        lambda *_: made_turns(single_thread=0.01),
-    )
-    monkeypatch.setattr(
-        single_thread_run.SingleThreadRun, "compare_disk_with_cache", lambda *_: None
-    )
+    """It cannot run in one thread: a remark says so, and it is diagnosed unmodified."""
+    # Starting workers again and again takes long.
+    run, times = single_thread_run.SingleThreadRun, (stage_time("Map", 0.01),)
+    monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
+    monkeypatch.setattr(run, "measure_scaling", lambda *_: made_turns(single_thread=0.01))
+    monkeypatch.setattr(run, "compare_disk_with_cache", lambda *_: None)
     monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1
-    assert [
-        remark for remark in found.remarks if "in one thread" in remark and "'offset'" in remark
-    ]
+    assert any("in one thread" in remark and "'offset'" in remark for remark in found.remarks)
 
 
 def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What each intervention shows, and how a prediction compares with its measurement."""
+"""The effects of interventions, and the comparison of a prediction with its measurement."""
 
 import re
 from dataclasses import replace
@@ -45,8 +45,8 @@ def test_a_change_has_its_times_and_its_speedup() -> None:
 
 
 @pytest.mark.parametrize("threads_s", [(0.040,) * 3, (0.020, 0.080, 0.040)])
-def test_an_effect_that_is_small_or_unclear_is_no_difference(threads_s: tuple[float, ...]) -> None:
-    """Twice as fast once and half as fast once is no effect either."""
+def test_small_and_unclear_effects_are_not_clear(threads_s: tuple[float, ...]) -> None:
+    """An effect whose sign changes between rounds is not clear either."""
     found = show(in_rounds(single_thread=(0.040,) * 3, two_threads=threads_s))["two-threads"]
     assert found.clear_factor == 0
     assert found.says.startswith("no clear")
@@ -60,12 +60,12 @@ def test_a_change_that_harms_is_slower() -> None:
 
 
 def test_the_ablated_stage_is_named() -> None:
-    """Markup in its name is text."""
+    """Brackets in its name are text."""
     assert "Map of f[/x]" in show(stage="Map of f[/x]")["without-stage"].what
 
 
-def test_copies_that_cost_more_than_the_stage_are_no_effect() -> None:
-    """A stage at no cost cannot make a run slower: only copies of its results can."""
+def test_costly_copies_hide_a_stage() -> None:
+    """A run without a stage can only be slower because of the copies of its results."""
     slower = drop_costly_ablation(
         turns(single_thread=0.001, two_threads=0.001, without_stage=0.025)
     )
@@ -79,13 +79,13 @@ def test_copies_that_cost_more_than_the_stage_are_no_effect() -> None:
 
 
 def test_changes_that_do_not_apply_are_missing() -> None:
-    """A stage that cannot be left out, and a payload that nobody sends."""
+    """A stage that cannot be left out, and a payload that nothing sends, are not listed."""
     scaling = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
     assert set(show(scaling)) == {"two-threads", "two-processes", "cached-bytes"}
 
 
 def test_a_failed_change_has_its_reason_and_no_figures() -> None:
-    """The reason is that of the side, or else that of what it would be compared with."""
+    """The reason is the failure of the side, or else of the side to compare with."""
     failed = replace(turns(unmodified=0.010), failures={"tiny-payload": "no shared memory"})
     found = show(variants=failed)["tiny-payload"]
     assert (found.before_s_per_batch, found.after_s_per_batch, found.speedup) == (None, None, None)
@@ -96,24 +96,22 @@ def test_a_failed_change_has_its_reason_and_no_figures() -> None:
     assert unmeasured.says == NOT_MADE + NO_TIME
 
 
-def test_a_loader_without_data_files_has_nothing_to_cache() -> None:
-    """The intervention is listed with its reason, after all that were made."""
-    *_, last = show().values()
-    assert (last.name, last.speedup) == ("cached-bytes", None)
-    assert "no file" in last.says
+READS = block(0.010, read_bytes_per_batch=1e6)
 
 
-def test_a_cache_that_cannot_be_dropped_shows_nothing() -> None:
-    """If no byte came from a disk, both sides are the same."""
-    found = show(disk=turns(from_disk=0.010, cached_bytes=0.005))["cached-bytes"]
-    assert found.speedup is None
-    assert "nothing is read" in found.says
-
-
-def test_the_disk_is_compared_with_the_cache() -> None:
-    """Bytes came from a disk, and without it the batches come faster."""
-    disk = turns(from_disk=block(0.010, read_bytes_per_batch=1e6), cached_bytes=0.005)
-    assert show(disk=disk)["cached-bytes"].says == "2.00 times as fast"
+@pytest.mark.parametrize(
+    ("disk", "says"),
+    [
+        (turns(from_disk=READS, cached_bytes=0.005), "2.00 times as fast"),
+        (turns(from_disk=0.010, cached_bytes=0.005), f"{NOT_MADE}nothing is read"),
+        (None, f"{NOT_MADE}no file"),
+    ],
+)
+def test_the_disk_is_compared_with_the_cache(disk: SideBlocks | None, says: str) -> None:
+    """The comparison needs an open file and bytes from a disk; otherwise it is listed last."""
+    *_, last = show(disk=disk).values()
+    assert show(disk=disk)["cached-bytes"].says.startswith(says)
+    assert (last.name == "cached-bytes") is (last.speedup is None)
 
 
 PREDICTED = Prediction("2 workers", "workers", interval(0.020))
@@ -127,7 +125,7 @@ PREDICTED = Prediction("2 workers", "workers", interval(0.020))
 def test_a_prediction_is_compared_by_its_ratio(
     before_s: float, after_s: float, measured_s: float, error: float
 ) -> None:
-    """A machine that has become slower since the prediction is no error of it."""
+    """A machine that slowed down after the prediction does not make it wrong."""
     load_s, made = interval(0.040), turns(unmodified=before_s, two=after_s)
     made = SideBlocks({**made.blocks, "2 workers": made.blocks["two"]})
     found = verify(PREDICTED, made, load_s)

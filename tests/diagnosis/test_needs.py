@@ -1,4 +1,4 @@
-"""What each accelerator would need."""
+"""The needs of each accelerator."""
 
 import pytest
 
@@ -11,7 +11,7 @@ FLOPS, MFU = 4e12, 0.4
 
 
 def of(accelerator: str, **found: object) -> Need:
-    """Return the need of one of them."""
+    """Return the need of an accelerator."""
     (need,) = (
         need
         for need in list_needs(findings(**found), FLOPS, MFU)
@@ -20,15 +20,11 @@ def of(accelerator: str, **found: object) -> Need:
     return need
 
 
-def test_without_flops_nothing_is_derived() -> None:
-    """The time of a step is not known then."""
-    assert list_needs(findings(), None, MFU) == ()
-
-
-def test_every_accelerator_with_a_peak_is_told() -> None:
-    """Each once, the slowest first."""
+def test_every_accelerator_with_a_peak_is_listed() -> None:
+    """The slowest comes first; without the FLOPs of a step nothing is known."""
     found = list_needs(findings(), FLOPS, MFU)
     assert {need.accelerator for need in found} == set(names_with_peak())
+    assert list_needs(findings(), None, MFU) == ()
     assert [need.step_s for need in found] == sorted((need.step_s for need in found), reverse=True)
 
 
@@ -41,20 +37,20 @@ def test_a_step_takes_its_flops_at_a_part_of_the_peak() -> None:
     assert need.cores == pytest.approx(0.042 / need.step_s)
 
 
-def test_workers_are_as_many_as_a_batch_occupies() -> None:
-    """40 ms of two workers for a batch, every 10.1 ms, at four fifths of their time: five."""
+def test_workers_share_the_time_of_a_batch() -> None:
+    """A batch occupies workers for 40 ms, and comes every 10.1 ms at four fifths of their time."""
     assert of("h200").workers == 5
 
 
-def test_what_stays_behind_needs_no_worker() -> None:
-    """Only what workers do occupies them, here 30 ms; but that is no less than they take now."""
+def test_other_stages_need_no_worker() -> None:
+    """Only stages in workers occupy them, but at least as long as they take now."""
     behind = (stage(s_per_batch=0.030), stage("Batch", 0.100, section="trainer"))
     assert of("h200", stages=behind, load_s_per_batch=findings().load_s_per_batch).workers == 5
     light = (stage(s_per_batch=0.001),)
     assert of("h200", stages=light).workers == 5
 
 
-def test_a_loader_without_workers_would_have_all_in_them() -> None:
-    """All stages would move: 0.13 s for each batch."""
+def test_without_workers_all_stages_count() -> None:
+    """All stages would move to workers: 0.13 s for each batch."""
     stages = (stage(s_per_batch=0.030, section="trainer"), stage("B", 0.100, section="threads"))
     assert of("h200", stages=stages, workers=0).workers == 17

@@ -5,12 +5,13 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import single_thread_run
-from netpipe.diagnosis.blocks import FirstLook
+from netpipe.diagnosis.pulling_threads import FirstLook
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_cache, open_files
 from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.grain_access.nodes import Graph
@@ -29,14 +30,14 @@ def compare(loader: LoaderFactory) -> SideBlocks | None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A file of data."""
+    """Return a file of data."""
     path = tmp_path / "data.bin"
     path.write_bytes(b"x" * 10_000)
     return path
 
 
 def test_files_of_data_are_found(data: Path) -> None:
-    """While they are open, and once each."""
+    """Each file is listed once, while it is open."""
     with data.open("rb"), data.open("rb"):
         assert open_files().count(str(data)) == 1
     assert str(data) not in open_files()
@@ -52,49 +53,32 @@ def test_mapped_files_are_found(data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.so", "a.so.6", "a.py", "a.pyc"])
-def test_code_is_no_data(tmp_path: Path, name: str) -> None:
-    """Libraries and modules are mapped or open in every process."""
+def test_code_is_not_data(tmp_path: Path, name: str) -> None:
+    """Libraries, modules and all files of Python are open or mapped in every process."""
     path = tmp_path / name
     path.write_text("x = 1")
-    with path.open():
+    with path.open(), Path(json.__file__).with_name("decoder.py").open():
+        assert not [file for file in open_files() if file.startswith(single_thread_run._CODE)]
         assert str(path) not in open_files()
 
 
-def test_python_itself_is_no_data() -> None:
-    """Whatever is open below it."""
-    with Path(json.__file__).with_name("decoder.py").open():
-        assert not [path for path in open_files() if path.startswith(single_thread_run._CODE)]
-
-
 @pytest.mark.parametrize("path", ["/usr/lib/locale/C.utf8/LC_CTYPE", "/dev/shm/x", "/proc/self/io"])
-def test_files_of_the_system_are_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locales are mapped in every process, and shared memory is on no disk."""
+def test_files_of_the_system_are_not_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locales are mapped in every process, and shared memory is not on a disk."""
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     assert not single_thread_run._is_data(path)
 
 
-def test_a_log_is_no_data(tmp_path: Path) -> None:
-    """A file that is open for writing is not read, nor is an empty one."""
-    with (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
+def test_files_that_cannot_be_read_again_are_not_data(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted, written, empty and unreadable files are ignored."""
+    with data.open("rb"), (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
+        data.unlink()
         log.write("many words")
         log.flush()
         assert not [path for path in open_files() if path.startswith(str(tmp_path))]
-
-
-def test_a_deleted_file_is_no_data(data: Path) -> None:
-    """A file that was deleted cannot be read again."""
-    with data.open("rb"):
-        data.unlink()
-        assert not [path for path in open_files() if str(data) in path]
-
-
-def test_an_unreadable_file_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is closed to this user is left alone."""
-
-    def closed(_: Path) -> bool:
-        raise PermissionError
-
-    monkeypatch.setattr(Path, "is_file", closed)
+    monkeypatch.setattr(Path, "is_file", Mock(side_effect=PermissionError))
     assert not single_thread_run._is_data("/data/shard")
 
 

@@ -1,4 +1,4 @@
-"""What limits reads that wait, from what they take with more and more in flight."""
+"""The growth of reads that wait, and what limits them, from made-up times."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ STORE = "object-store,latency=30ms,tail=90ms"
 
 
 def test_reads_that_only_have_a_latency_do_not_grow() -> None:
-    """64 reads at the same time take as long each as one does, however much they spread."""
+    """64 reads at the same time take as long as one, however much their times vary."""
     growth, alone, _ = probe(STORE, SIZES)
     assert growth == dict.fromkeys(LEVELS, 1.0)
     assert len(alone) > 300
@@ -44,15 +44,15 @@ def test_reads_that_only_have_a_latency_do_not_grow() -> None:
     "limit", ["bandwidth=4MB/s", "rate=200/s,retry=0ms", "concurrent=8", "rate=200/s,retry=30ms"]
 )
 def test_reads_beyond_a_limit_grow(limit: str) -> None:
-    """Four are within the limit, 16 share it, and 64 take several times as long as those."""
+    """Four reads are within the limit, 16 share it, and 64 take several times as long."""
     growth, *_ = probe(f"{STORE},{limit}", SIZES)
     assert growth[4] == 1.0
     assert 1.5 < growth[16] < 4.0
     assert growth[64] > 2.0 * growth[16]
 
 
-def test_growth_is_over_the_time_of_levels_that_do_not_differ() -> None:
-    """The mean of the first two is the time alone, and not what the single-thread run took."""
+def test_equal_levels_give_the_time_alone() -> None:
+    """Levels that do not differ give the time alone, instead of the single-thread run."""
     levels = {4: spread_reads(1, 150), 16: spread_reads(2, 150), 64: spread_reads(3, 192, 0.160)}
     growth, alone = find_growth(levels, 0.95 * READ_S)
     assert alone == times_of([*levels[4], *levels[16]])
@@ -60,8 +60,8 @@ def test_growth_is_over_the_time_of_levels_that_do_not_differ() -> None:
     assert growth[64] == pytest.approx(np.mean(times_of(levels[64])) / np.mean(alone))
 
 
-def test_a_level_that_differs_by_chance_is_no_growth() -> None:
-    """Reads that spread must differ by more than those that are alike."""
+def test_a_difference_by_chance_is_not_growth() -> None:
+    """Reads that vary must differ more than reads that are alike."""
     more = {4: [made_read(READ_S)] * 150, 16: [made_read(1.08 * READ_S)] * 150}
     assert find_growth(more, READ_S)[0] == {4: 1.0, 16: pytest.approx(1.08)}
     spread = {4: spread_reads(1, 150), 16: spread_reads(2, 150, 1.08 * READ_S)}
@@ -69,7 +69,7 @@ def test_a_level_that_differs_by_chance_is_no_growth() -> None:
 
 
 def test_growth_never_falls() -> None:
-    """A level that is quicker than the one before has the mean of both, as that one has."""
+    """A level that is quicker than the one before shares its mean with that."""
     levels = {
         in_flight: [made_read(factor * READ_S)] * 150
         for in_flight, factor in zip(LEVELS, (1.0, 3.0, 2.0), strict=True)
@@ -78,7 +78,7 @@ def test_growth_never_falls() -> None:
 
 
 @pytest.mark.parametrize(("cpu_s", "growth"), [(0.0, 4.0), (0.0018, 4.0), (0.0026, 1.0)])
-def test_threads_that_wait_for_pythons_lock_are_no_growth(cpu_s: float, growth: float) -> None:
+def test_waiting_for_the_lock_is_not_growth(cpu_s: float, growth: float) -> None:
     """64 threads that compute 2.6 ms each take 166 ms in turns, whatever the storage does."""
     levels = {
         4: [made_read(READ_S)] * 150,
@@ -88,8 +88,8 @@ def test_threads_that_wait_for_pythons_lock_are_no_growth(cpu_s: float, growth: 
     assert find_growth(levels, READ_S)[0][64] == pytest.approx(growth)
 
 
-def test_without_a_level_alone_the_single_thread_run_is() -> None:
-    """A storage that four reads saturate has been seen alone in that run."""
+def test_growth_may_be_over_the_single_thread_run() -> None:
+    """A storage that four reads saturate was alone only in the single-thread run."""
     levels = {in_flight: [made_read(in_flight * READ_S)] * 150 for in_flight in LEVELS}
     growth, alone = find_growth(levels, READ_S)
     assert growth == pytest.approx({4: 4.0, 16: 16.0, 64: 64.0})
@@ -97,43 +97,34 @@ def test_without_a_level_alone_the_single_thread_run_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("in_flight", "growth"),
-    [(1, 1.0), (2, 1.0), (4, 1.0), (16, 1.0), (32, 2.0), (64, 4.0), (256, 16.0)],
+    ("levels", "growth"),
+    [
+        # From saturation on, twice the reads take twice as long.
+        ((1.0, 1.0, 4.0), {1: 1.0, 2: 1.0, 4: 1.0, 16: 1.0, 32: 2.0, 64: 4.0, 256: 16.0}),
+        # Between two levels, one of their bounds holds.
+        ((1.2, 2.9, 11.6), {5: 1.2, 8: 1.45, 10: 1.8125, 16: 2.9}),
+        # Beyond the levels of a storage that is not saturated, nothing slows reads down.
+        ((1.0, 1.0, 1.2), {1000: 1.2}),
+        # One read has a growth of 1, even if four at once take longer than one after another.
+        ((4.0, 16.0, 64.0), {1: 1.0, 2: 2.0}),
+        ((8.0, 16.0, 64.0), {1: 1.0}),
+    ],
 )
-def test_a_saturated_storage_grows_between_and_beyond_the_levels(
-    in_flight: int, growth: float
+def test_growth_is_known_at_any_number_of_reads(
+    levels: tuple[float, ...], growth: dict[int, float]
 ) -> None:
-    """From where it is saturated, twice the reads take twice as long."""
-    assert made_scaling((1.0, 1.0, 4.0)).growth_at(in_flight) == pytest.approx(growth)
-
-
-@pytest.mark.parametrize(("in_flight", "growth"), [(5, 1.2), (8, 1.45), (10, 1.8125), (16, 2.9)])
-def test_a_storage_between_two_levels_is_at_one_of_their_bounds(
-    in_flight: int, growth: float
-) -> None:
-    """Where 16 take 2.9 times as long, six come at a time; four have taken 1.2 times as long."""
-    assert made_scaling((1.2, 2.9, 11.6)).growth_at(in_flight) == pytest.approx(growth)
+    """It follows the asymptotic bounds of the nearest levels."""
+    scaling = made_scaling(levels)
+    assert {n: scaling.growth_at(n) for n in growth} == pytest.approx(growth)
 
 
 def test_threads_that_take_turns_need_less_cpu_time() -> None:
-    """The factor is over the single-thread run, of the nearest level, and at most 1."""
+    """The factor is that of the nearest level over the single-thread run, at most 1."""
     reads = [replace(made_read(), cpu_s=0.003)] * 3
     scaling = replace(made_scaling(reads=reads), alone_cpu_s=0.004)
     assert scaling.cpu_factor_at(4) == pytest.approx(0.75)
     assert scaling.cpu_factor_at(64) == 1.0  # not known
     assert replace(scaling, alone_cpu_s=0.001).cpu_factor_at(4) == 1.0
-
-
-def test_a_storage_that_is_not_saturated_stays_as_it_is() -> None:
-    """Beyond the most reads that were tried, nothing is known to slow them down."""
-    assert made_scaling((1.0, 1.0, 1.2)).growth_at(1000) == pytest.approx(1.2)
-
-
-def test_four_reads_may_grow_already() -> None:
-    """One read alone has a growth of 1, even if four at once take longer than one after another."""
-    assert made_scaling((4.0, 16.0, 64.0)).growth_at(1) == 1.0
-    assert made_scaling((8.0, 16.0, 64.0)).growth_at(1) == 1.0
-    assert made_scaling((4.0, 16.0, 64.0)).growth_at(2) == pytest.approx(2.0)
 
 
 # --- what limits
@@ -149,37 +140,37 @@ def test_four_reads_may_grow_already() -> None:
     ],
 )
 def test_records_of_different_sizes_tell_what_limits(limit: str, named: str) -> None:
-    """A bandwidth passes fewer large records a second than small ones, a limit on requests not."""
+    """A bandwidth passes fewer large records than small ones, unlike a limit on requests."""
     assert probe(f"{STORE},{limit}", SIZES)[2] == named
 
 
 @pytest.mark.parametrize("limit", ["bandwidth=4MB/s", "rate=200/s,retry=0ms", "concurrent=8"])
 def test_records_of_one_size_do_not_tell(limit: str) -> None:
-    """Nothing is named then."""
+    """The limit is not named."""
     assert probe(f"{STORE},{limit}", ALIKE)[2] == ""
 
 
 @pytest.mark.parametrize("rate", [100, 200, 400])
 @pytest.mark.parametrize("retry", ["30ms", "100ms", "300ms"])
 def test_refused_reads_show_even_with_records_of_one_size(rate: int, retry: str) -> None:
-    """Some are served at once beside those that are refused and wait."""
+    """Some reads are served at once beside others that are refused and wait."""
     assert probe(f"{STORE},rate={rate}/s,retry={retry}", ALIKE)[2] == THROTTLING
 
 
 @pytest.mark.parametrize("limit", ["bandwidth=4MB/s", "concurrent=8"])
 def test_records_from_a_cache_do_not_tell(limit: str) -> None:
-    """Records that are read again ten times as fast show the cache, and not the storage."""
+    """Records that are read again ten times as fast come from a cache."""
     assert probe(f"{STORE},{limit}", SIZES, cached=0.1)[2] == ""
 
 
 def test_sizes_may_not_be_known() -> None:
-    """Elements whose source was not seen have no bytes, and divide nothing."""
+    """Elements whose source was not seen have no bytes, and nothing divides by 0."""
     unseen = [Read(0, 4 * READ_S)] * 150
     assert name_limit(unseen, [READ_S], unseen, unseen) == ""
 
 
 def test_elements_are_split_by_their_size() -> None:
-    """The positions of the smaller half come first; the one in the middle may be missing."""
+    """The smaller half comes first; the element in the middle may be missing."""
     reads = [Read(number, READ_S, READ_S, 1, size) for number, size in enumerate((5, 1, 4, 2, 3))]
     smaller, larger = split_by_size(reads)
     assert (set(smaller), set(larger)) == ({1, 3}, {2, 0})
@@ -196,15 +187,20 @@ def test_the_reads_of_an_element_are_those_of_its_source() -> None:
 
 @pytest.mark.parametrize("source", [(0.0, 0, 0), (0.010, 1, 20_000)], ids=["unseen", "quick"])
 def test_a_map_that_waits_has_no_reads_of_the_source(source: tuple[float, int, int]) -> None:
-    """Where the source takes less than half of the time, its records are not what waits."""
+    """A source that takes less than half of the time is not what waits."""
     scaling = made_scaling(reads=[Read(0, READ_S, *source)] * 3)
     assert scaling.count_source_reads() == (0.0, 0.0, 0.0)
     assert scaling.larger_records_factor(8) is None
 
 
 def sized(slope_s: float, sizes: Any = SIZES) -> list[Read]:
-    """Return reads that take 30 ms, and some seconds for each byte."""
+    """Return reads that take 30 ms, and `slope_s` for each byte."""
     return [made_read(0.030 + slope_s * size, size) for size in sizes]
+
+
+FOUR_READS = [
+    Read(0, 4 * read.element_s, 4 * read.source_s, 4, 4 * read.source_bytes) for read in sized(1e-6)
+]
 
 
 @pytest.mark.parametrize(
@@ -212,42 +208,29 @@ def sized(slope_s: float, sizes: Any = SIZES) -> list[Read]:
     [
         ([made_read()] * 20, 1 / 8),
         (sized(0.0), 1 / 8),
-        # 20 kB take 20 ms of 50 ms, which larger records do not save.
+        # The transfer of 20 kB takes 20 ms of 50 ms, which larger records do not save.
         (sized(1e-6), 0.4 + 0.6 / 8),
-        # Half of the time and more is the transfer.
+        (FOUR_READS, 0.4 + 0.6 / 8),
+        # Another source of a mix may make some of the elements.
+        ([*sized(1e-6), Read(0, 0.0)], 0.4 + 0.6 / 8),
+        # The transfer takes at least half of the time.
         (sized(2e-6), None),
         (sized(0.0, [size * 100 for size in SIZES]), None),
     ],
-    ids=["alike", "latency", "with a transfer", "mostly a transfer", "large"],
 )
 def test_larger_records_take_the_latency_less_often(
     reads: list[Read], factor: float | None
 ) -> None:
-    """An eighth of the reads has an eighth of the latency, and the same bytes to transfer."""
+    """An eighth of the reads has an eighth of the latency, and transfers the same bytes."""
     found = made_scaling(reads=reads).larger_records_factor(8)
     assert found == (None if factor is None else pytest.approx(factor))
-
-
-def test_larger_records_count_by_read_and_not_by_element() -> None:
-    """Elements of four records have the slope of their reads."""
-    fours = [
-        Read(0, 4 * read.element_s, 4 * read.source_s, 4, 4 * read.source_bytes)
-        for read in sized(1e-6)
-    ]
-    assert made_scaling(reads=fours).larger_records_factor(8) == pytest.approx(0.4 + 0.6 / 8)
-
-
-def test_elements_without_a_read_do_not_count_for_larger_records() -> None:
-    """Where sources are mixed, another one may make some of the elements."""
-    reads = [*sized(1e-6), Read(0, 0.0)]
-    assert made_scaling(reads=reads).larger_records_factor(8) == pytest.approx(0.4 + 0.6 / 8)
 
 
 @pytest.mark.parametrize(
     ("limit", "helps"), [(LATENCY, True), (THROTTLING, True), (BANDWIDTH, False), ("", False)]
 )
-def test_larger_records_help_where_requests_are_what_counts(limit: str, helps: bool) -> None:
-    """A bandwidth passes the same bytes in larger pieces, and nothing is promised if unsure."""
+def test_larger_records_help_if_requests_limit(limit: str, helps: bool) -> None:
+    """A bandwidth passes the same bytes in larger pieces, and an unclear limit predicts nothing."""
     assert (made_scaling(limit=limit).larger_records_factor(8) is not None) is helps
 
 
@@ -263,7 +246,7 @@ def test_equal_reads_lose_nothing_in_order(threads: int) -> None:
 
 
 def test_a_slow_read_holds_up_those_behind_it() -> None:
-    """The smaller the buffer and the heavier the tail, the more; a large buffer loses little."""
+    """Small buffers and heavy tails lose the most time."""
     heavy = made_scaling(reads=spread_reads(0, 2000, sigma=1.0))
     light = made_scaling(reads=spread_reads(0, 2000, sigma=0.2))
     small, usual, large = (

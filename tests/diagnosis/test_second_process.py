@@ -13,7 +13,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import second_process, single_thread_run, turns
-from netpipe.diagnosis.blocks import FirstLook, PullCost
+from netpipe.diagnosis.pulling_threads import FirstLook, PullCost
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
@@ -32,9 +32,9 @@ TARGET = "tests.diagnosis.loaders:{}"
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     """Check that no test leaves a process or an open file."""
-    # Python's own helper lives as long as this process.
+    # The resource tracker lives as long as this process.
     resource_tracker.ensure_running()
-    # A worker of an earlier test stays among these if somebody else has waited for its end.
+    # Ignore leftover workers of earlier tests.
     children, descriptors = set(active_children()), psutil.Process().num_fds()
     yield
     assert set(active_children()) <= children
@@ -42,7 +42,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def test_it_pulls_on_request() -> None:
-    """It does so repeatedly, and output of the user's code does no harm."""
+    """It does so repeatedly, and output of the user's code does not disturb it."""
     with SecondProcess(Target.parse(TARGET.format("printing"))) as second:
         pid = second._process.pid or 0
         for _ in range(2):
@@ -52,15 +52,8 @@ def test_it_pulls_on_request() -> None:
     assert not psutil.pid_exists(pid)
 
 
-def test_a_request_does_not_wait() -> None:
-    """The function that it returns waits."""
-    with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
-        wait = second.start_pulling(0.0)
-        assert wait().batches == 2
-
-
 def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other process may pull for longer than was asked for, because batches come in bursts."""
+    """The other process pulls longer than requested if batches come in bursts."""
     limits_s: list[float] = []
     second = SecondProcess(Target("unused", ""))
     monkeypatch.setattr(second, "_pipe", Mock(), raising=False)
@@ -70,7 +63,7 @@ def test_the_longest_block_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
-    """The process then ends without an error."""
+    """The process ends without an error."""
     with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         process = second._process
         second.start_pulling(0.0)
@@ -84,7 +77,7 @@ def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[
 def test_the_users_module_may_set_the_start_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may do so once in each process, and netpipe has not done so."""
+    """It may do so once per process, so netpipe leaves the method unset."""
     module = tmp_path / "sets_start_method.py"
     module.write_text(
         "import multiprocessing as mp\nmp.set_start_method('fork')\nmake = [1].copy\n"
@@ -119,7 +112,7 @@ def test_a_loader_that_fails_later_gives_its_error() -> None:
 
 
 def test_a_process_that_has_ended_is_an_error() -> None:
-    """A request does not fail, and waiting for its result does."""
+    """A request succeeds, and waiting for its result fails."""
     with SecondProcess(Target.parse(TARGET.format("plain"))) as second:
         psutil.Process(second._process.pid).kill()
         second._process.join()

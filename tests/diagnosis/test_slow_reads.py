@@ -1,4 +1,4 @@
-"""A loader whose reads wait: when that is measured, what is skipped then, and what is tried."""
+"""Loaders whose reads wait: the measurements and trials that are made and skipped."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation, single_thread_run, turns
-from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.cost_model import LoaderModel
 from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.pulling_threads import FirstLook
 from netpipe.diagnosis.read_scaling import LATENCY, LEVELS
 from netpipe.diagnosis.single_thread_run import SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
@@ -36,7 +36,7 @@ UNKNOWN = [stage_time("read", 0.039, 0.001)]
 
 
 def compute_for(monkeypatch: pytest.MonkeyPatch, cpu_s: float) -> None:
-    """Let a batch compute so long of its 40 ms, without the time that other programs took."""
+    """Let a batch of 40 ms compute for `cpu_s`, without the time that other programs took."""
     monkeypatch.setattr(single_thread_run, "measure_cold_block", lambda *_: block(BATCH_S, cpu_s))
 
 
@@ -66,7 +66,7 @@ def run_of(loader: Any = loaders.plain, *, is_rebuilt: bool = True) -> SingleThr
 def test_only_reads_that_wait_are_measured(
     monkeypatch: pytest.MonkeyPatch, times: Sequence[StageTime], is_rebuilt: bool, measures: bool
 ) -> None:
-    """What threads can read waits for at least half of a batch, and the loader can be rebuilt."""
+    """Stages that threads can read must wait for half of a batch, in a rebuilt loader."""
     scaling = made_scaling()
     monkeypatch.setattr(single_thread_run, "measure_read_scaling", lambda *_: scaling)
     compute_for(monkeypatch, 0.001)
@@ -77,14 +77,14 @@ def test_only_reads_that_wait_are_measured(
 def test_stages_that_wait_for_a_core_do_not_count(
     monkeypatch: pytest.MonkeyPatch, cpu_s: float, measures: bool
 ) -> None:
-    """Their times have what other programs took of the cores; a run without it is asked again."""
+    """Stage times include waits for a core, so a run without them is made first."""
     monkeypatch.setattr(single_thread_run, "measure_read_scaling", lambda *_: made_scaling())
     compute_for(monkeypatch, cpu_s)
     assert (run_of().measure_reads(WAITS) is not None) is measures
 
 
 def test_reads_that_cannot_be_measured_are_a_remark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The diagnosis goes on as if they had not been tried."""
+    """The diagnosis goes on."""
 
     def refuse(*_: object) -> None:
         raise OSError("too many requests")
@@ -99,7 +99,7 @@ def test_reads_that_cannot_be_measured_are_a_remark(monkeypatch: pytest.MonkeyPa
 
 
 def test_two_places_where_threads_read_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is read, and a remark says why."""
+    """A remark says why."""
     compute_for(monkeypatch, 0.001)
     run = run_of(lambda: grain.IterDataset.mix([loaders.plain(), loaders.plain()], [0.5, 0.5]))
     assert run.measure_reads(WAITS) is None
@@ -108,7 +108,7 @@ def test_two_places_where_threads_read_are_not_measured(monkeypatch: pytest.Monk
 
 
 class Session:
-    """An investigation whose single-thread run and sides were not measured."""
+    """An investigation without real measurements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, loader: Any, *, reads_wait: bool) -> None:
         self.sides: list[set[str]] = []
@@ -129,7 +129,7 @@ class Session:
 def test_a_waiting_loader_is_not_changed_in_other_ways(
     monkeypatch: pytest.MonkeyPatch, loader: Any
 ) -> None:
-    """Neither cores, nor a worker, nor the payload is what it waits for."""
+    """Cores, workers and the payload do not limit it."""
     waiting = Session(monkeypatch, loader, reads_wait=True)
     waiting.made._measure_variants(can_add_workers=True)
     assert waiting.sides == [{"unmodified"}]
@@ -148,7 +148,7 @@ def test_workers_of_a_waiting_loader_keep_its_threads(
 
 
 def test_the_reads_of_a_change_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loader that is tried has the threads and the buffer that were predicted."""
+    """The loader that is tried has the predicted threads and buffer."""
     model = LoaderModel((), 0, 16, 2, reads=made_scaling(), read_buffer=64)
     change = Change("16 reads", READS, model, MeasuredLoader(model, (BATCH_S,)), threads=16)
     session = Session(monkeypatch, loaders.threaded, reads_wait=True)
@@ -168,17 +168,17 @@ class Records:
 
 
 def from_a_bucket() -> Any:
-    """Batches of records, each of which takes 20 ms to come; two come at a time."""
+    """Return batches of records that take 20 ms each; two come at a time."""
     records = stand_in(Records(), "object-store,latency=20ms,tail=0ms")
     return grain.MapDataset.source(records).to_iter_dataset(loaders.THREADS).batch(4)
 
 
 def test_a_loader_that_reads_from_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Latency is named, more reads in flight are predicted to help, and some are tried."""
-    # However busy the machine is, nothing is skipped.
+    # Skip nothing on a busy machine.
     monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e4)
     monkeypatch.setattr(turns, "_MAX_ROUNDS", 3)
-    # There is no target for it to import.
+    # It has no target to import.
     monkeypatch.setattr(single_thread_run, "SecondProcess", None)
     request = investigation_request(3.0)
     found = Investigation(from_a_bucket, request, 2, MonotonicClock(), UNWATCHED).run()

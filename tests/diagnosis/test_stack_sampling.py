@@ -21,7 +21,7 @@ JSON, QUEUE = json.__file__, queue.__file__
 
 
 def stack(*places: tuple[str, str]) -> FrameType:
-    """Return the innermost of frames, given from the outermost on: function and file."""
+    """Return the innermost frame of functions and their files, given from the outermost on."""
     frame = None
     for line, (function, file) in enumerate(places, 1):
         code = SimpleNamespace(
@@ -47,14 +47,14 @@ def test_a_path_begins_with_the_outermost_function() -> None:
 
 
 def test_code_of_others_is_left_out() -> None:
-    """The harness, Python's own modules and libraries are not the user's code."""
+    """The harness, the standard library and other libraries are not the user's code."""
     assert seen(
         ("run", HARNESS), ("load", "mine.py"), ("loads", JSON), ("array", SITE), ("<string>", "<x>")
     ) == ("load",)
 
 
 def test_a_library_counts_without_code_of_the_user() -> None:
-    """The loader may be a library's."""
+    """A loader may be a library's."""
     assert seen(("run", HARNESS), ("read", SITE), ("loads", JSON), ("array", SITE)) == (
         "read",
         "array",
@@ -65,13 +65,13 @@ def test_a_library_counts_without_code_of_the_user() -> None:
     "file", [threading.__file__, QUEUE, JSON.replace("json/__init__", "selectors")]
 )
 def test_a_thread_that_waits_for_another_has_no_path(file: str) -> None:
-    """Its innermost code is where threads wait."""
+    """The path is empty if the innermost code is where threads wait."""
     assert seen(("load", "mine.py"), ("get", file)) == ()
     assert seen(("load", "mine.py"), ("get", file), ("callback", "mine.py")) == ("load", "callback")
 
 
 def test_no_stack_has_no_functions() -> None:
-    """A thread may be gone."""
+    """A thread may have ended."""
     assert users_path(None) == ()
 
 

@@ -38,7 +38,7 @@ def looked(**seconds: float) -> Samples:
 
 
 def timed_stages(loader: Callable[[], Any]) -> dict[str, StageTime]:
-    """Return the stages of a single-thread run by their names, timed as briefly as possible."""
+    """Return the stages of a single-thread run by name, timed as briefly as possible."""
     single_thread, graph = single_thread_variant(loader)
     return {
         stage.name: stage
@@ -47,24 +47,19 @@ def timed_stages(loader: Callable[[], Any]) -> dict[str, StageTime]:
 
 
 def test_the_main_path_has_half_of_the_time() -> None:
-    """It goes on as long as a function has at least half of the whole time."""
-    assert module.find_main_path(looked(load_read=4, load_decode_inner=6, other=1).wall_s) == (
-        "load",
-        "decode",
-        "inner",
-    )
-    assert module.find_main_path(looked(load_read=4, load_decode=4, other=1).wall_s) == ("load",)
-    assert module.find_main_path(looked(a=1, b=1, c=1).wall_s) == ()
-    assert module.find_main_path({}) == ()
-
-
-def test_time_in_a_function_itself_ends_the_path() -> None:
-    """A function must have half of the whole time, not half of its caller's."""
-    assert module.find_main_path(looked(load=6, load_decode=4).wall_s) == ("load",)
+    """It goes on as long as a function has at least half of the whole time, not its caller's."""
+    for seen, path in (
+        (looked(load_read=4, load_decode_inner=6, other=1), ("load", "decode", "inner")),
+        (looked(load_read=4, load_decode=4, other=1), ("load",)),
+        (looked(load=6, load_decode=4), ("load",)),
+        (looked(a=1, b=1, c=1), ()),
+        (looked(), ()),
+    ):
+        assert module.find_main_path(seen.wall_s) == path
 
 
 def test_paths_are_stages() -> None:
-    """Everything below the main path is one stage; the largest comes first."""
+    """All paths below the main path are one stage; the largest comes first."""
     seen = looked(load_decode=5, load_decode_inner=1, load_decode_other=1, load_read=2, log=1)
     found = module.stages_of_samples(seen, 0.100)
     assert [stage.name for stage in found] == ["load > decode", "load > read", "log"]
@@ -75,13 +70,9 @@ def test_paths_are_stages() -> None:
 
 
 def test_the_number_of_sampled_stages_is_limited() -> None:
-    """The main path and eight others are kept."""
+    """The main path and eight others are kept; a loader may also have none."""
     many = looked(load=100, **{f"other{number}": number + 1 for number in range(20)})
     assert len(module.stages_of_samples(many, 0.1)) == 9
-
-
-def test_no_samples_are_no_stages() -> None:
-    """A loader may never be seen in the user's code."""
     assert module.stages_of_samples(Samples(), 0.1) == []
 
 
@@ -96,27 +87,20 @@ def test_the_same_nodes_are_found_in_both_graphs() -> None:
             node(4, "Source"),
         )
     )
-    whole = Graph(
-        (node(0, "ProcessPrefetch", 1), *(_moved(below) for below in single_thread.nodes))
+    moved = (
+        node(
+            below.id + 1, below.kind, *(number + 1 for number in below.parents), **below.parameters
+        )
+        for below in single_thread.nodes
     )
-    same = module.match_nodes(single_thread, whole)
+    same = module.match_nodes(single_thread, Graph((node(0, "ProcessPrefetch", 1), *moved)))
     assert {number: matched.id for number, matched in same.items()} == {0: 1, 1: 2, 2: 3, 4: 5}
+    # The same function before and behind the reader is two stages.
+    of_elements = Graph((node(0, "Map", transform="f", random_access=True),))
+    assert module.match_nodes(of_elements, Graph((node(0, "Map", transform="f"),))) == {}
 
 
-def test_a_map_of_batches_is_not_that_of_elements() -> None:
-    """The same function before and behind the reader is two stages."""
-    single_thread = Graph((node(0, "Map", transform="f", random_access=True),))
-    assert module.match_nodes(single_thread, Graph((node(0, "Map", transform="f"),))) == {}
-
-
-def _moved(original: Any) -> Any:
-    below = (number + 1 for number in original.parents)
-    return node(original.id + 1, original.kind, *below, **original.parameters)
-
-
-@pytest.mark.parametrize(
-    "loader", [loaders.plain, loaders.threaded, loaders.with_worker, loaders.random_access]
-)
+@pytest.mark.parametrize("loader", [loaders.threaded, loaders.with_worker, loaders.random_access])
 def test_every_stage_of_grains_is_timed(loader: Callable[[], Any]) -> None:
     """Stages of workers and threads have their node in the unmodified loader's graph."""
     found, graph = timed_stages(loader), read_graph(loader())
@@ -131,7 +115,7 @@ def test_every_stage_of_grains_is_timed(loader: Callable[[], Any]) -> None:
 
 
 def test_a_data_loader_is_timed() -> None:
-    """Its operations are stages like others."""
+    """Its operations are stages."""
     assert {"Source", "Batch"} <= set(timed_stages(loaders.data_loader))
 
 
@@ -145,7 +129,7 @@ def test_sources_of_a_mix_are_stages_of_their_own() -> None:
 
 
 def test_a_loader_in_plain_python_is_sampled() -> None:
-    """Its functions are its stages, and no graph has them."""
+    """Its functions are its stages, without a node in a graph."""
     numbers = loaders.busy
 
     def load() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Where the time to the first batch of a real loader goes."""
+"""The parts of the time to a loader's first batch."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tests.diagnosis import loaders
 
 
 class Slow(loaders.Numbers):
-    """A source that takes a while to be unpickled, and to be read for the first time."""
+    """A source that is slow to unpickle, and slow to read for the first time."""
 
     def __init__(self, sleeps_s: Mapping[str, float]) -> None:
         self.sleeps_s = dict(sleeps_s)
@@ -32,7 +32,7 @@ class Slow(loaders.Numbers):
 
 
 def wait_once(sleeps_s: dict[str, float], batch: Any) -> Any:
-    """Be a map of batches that takes its time for the first one."""
+    """Return a batch, slowly the first time."""
     time.sleep(sleeps_s.pop("rest_s", 0.0))
     return batch
 
@@ -41,7 +41,7 @@ NOT_SLOW = dict.fromkeys(START_PARTS, 0.0)
 
 
 def slow(sleeps_s: Mapping[str, float], workers: int = 1) -> Any:
-    """Make a pipeline of which each part of the start takes some seconds longer."""
+    """Make a pipeline in which each part of the start takes some seconds longer."""
     time.sleep(sleeps_s["making_s"])
     numbers = grain.MapDataset.source(Slow(sleeps_s)).to_iter_dataset(loaders.ALONE)
     batches = numbers.batch(4).map(partial(wait_once, dict(sleeps_s)))
@@ -54,8 +54,8 @@ def start(loader: Any, import_s: float | None = None) -> StartUp:
     return observe_start(Factories(loader, import_s=import_s), UNWATCHED)
 
 
-def test_each_part_of_a_start_holds_what_was_slow_in_it() -> None:
-    """A slow index, a dataset slow to unpickle, a slow first read, and a slow map in a worker."""
+def test_slowness_counts_in_its_own_part() -> None:
+    """A slow index, unpickling, first read and map in a worker count once, in their own part."""
     shipping_s = start(partial(slow, NOT_SLOW)).shipping_s
     assert shipping_s is not None
     sleeps_s = {"making_s": 0.5, "first_read_s": 0.6, "rest_s": 0.7}
@@ -66,7 +66,7 @@ def test_each_part_of_a_start_holds_what_was_slow_in_it() -> None:
     assert max(START_PARTS, key=found.__getitem__) == "shipping_s"
 
 
-def test_of_several_workers_the_first_counts() -> None:
+def test_the_first_of_several_workers_counts() -> None:
     """All parts are seen, and none is below 0."""
     found = start(partial(slow, NOT_SLOW, workers=2), import_s=1.0)
     assert all(seconds is not None and seconds >= 0 for seconds in vars(found).values())
@@ -74,15 +74,15 @@ def test_of_several_workers_the_first_counts() -> None:
 
 
 class SlowAtFirst(loaders.Numbers):
-    """A source of which the first element takes a second, and all others no time."""
+    """A source whose first element takes a second, and all others no time."""
 
     def __getitem__(self, index: int) -> int:
         time.sleep(1.0 * (index == 0))
         return int(index)
 
 
-def test_of_several_threads_the_first_counts() -> None:
-    """While one waits for its element, the first read of another has ended."""
+def test_the_first_of_several_threads_counts() -> None:
+    """While one thread waits for its element, the first read of another ends."""
     numbers = grain.MapDataset.source(SlowAtFirst())
     found = start(lambda: numbers.to_iter_dataset(loaders.THREADS).batch(4))
     assert found.first_read_s is not None
@@ -91,7 +91,7 @@ def test_of_several_threads_the_first_counts() -> None:
 
 @pytest.mark.parametrize("loader", [loaders.plain, loaders.threaded, loaders.data_loader])
 def test_without_workers_nothing_is_sent(loader: Any) -> None:
-    """The first read is seen nevertheless, of threads too."""
+    """The first read is still seen, also in threads."""
     found = start(loader)
     assert found.shipping_s is None
     assert found.import_s is None
@@ -99,8 +99,8 @@ def test_without_workers_nothing_is_sent(loader: Any) -> None:
 
 
 @pytest.mark.parametrize("loader", [lambda: iter([1, 2]), lambda: [1], loaders.Streaming])
-def test_what_cannot_be_seen_is_in_the_rest(loader: Any) -> None:
-    """A loader that is not Grain's, or has no source, has no such parts; they are not 0."""
+def test_unseen_parts_are_in_the_rest(loader: Any) -> None:
+    """A loader without a Grain source lacks these parts, which are then not 0."""
     found = start(loader)
     assert (found.shipping_s, found.first_read_s) == (None, None)
     assert found.rest_s > 0
@@ -120,6 +120,6 @@ def test_grains_own_source_is_seen() -> None:
     assert found.first_read_s is not None
 
 
-def test_a_worker_may_read_when_nobody_listens(tmp_path: Any) -> None:
+def test_a_worker_may_read_after_the_notes_are_removed(tmp_path: Any) -> None:
     """The folder of the notes is removed after the first batch."""
     assert Notes(tmp_path / "removed")([7].__getitem__, 0) == 7

@@ -9,7 +9,7 @@ import grain
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import blocks
+from netpipe.diagnosis import pulling_threads
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, process_cpu_s, read_host_cpu
 from netpipe.measuring.loader_puller import Puller
@@ -39,7 +39,7 @@ def test_programs_of_a_loader_count(
     programs, tree, here_s = transform(), ProcessTree(), time.process_time()
     counters: list[Callable[[], float]] = [
         tree.cpu_s, lambda: read_host_cpu().own_s,
-        lambda: blocks._workers_cpu_s() + time.process_time(),
+        lambda: pulling_threads._workers_cpu_s() + time.process_time(),
     ]  # fmt: skip
     before_s = [count() for count in counters]
 

@@ -172,7 +172,7 @@ class Machine:
         fake_time = SimpleNamespace(process_time=lambda: self.cpu_s)
         monkeypatch.setattr(reads, "time", fake_time)
         monkeypatch.setattr(reads, "core_delay_s", lambda: 0.0)
-        monkeypatch.setattr("netpipe.clock.MonotonicClock", lambda: self.clock)
+        monkeypatch.setattr("netpipe.linting.lint_job.MonotonicClock", lambda: self.clock)
 
     def compute(self, element: Any, duration_s: float = 0.0004) -> Any:
         """Take CPU time for an element."""
@@ -387,7 +387,7 @@ def test_what_is_measured_decides_which_rule_warns(
     read_s: float, threads: int, declared: Reads, rule: str,
 ) -> None:  # fmt: skip
     """The measurement counts more than a declaration, and the fix of the rule is tried."""
-    monkeypatch.setattr("netpipe.linting.reads.find_reads", lambda *_: declared)
+    monkeypatch.setattr("netpipe.linting.lint_job.find_reads", lambda *_: declared)
     document = try_lint(machine, read_s, abs if read_s else machine.compute, threads=threads)
     assert warnings(document) == [trial["rule"] for trial in document["trials"]] == [rule]
     assert bool(document["silenced"]) == (read_s > 0)

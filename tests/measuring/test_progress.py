@@ -190,7 +190,7 @@ def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) 
         "CPU time of a batch, beside a reference loader's",
         "warming up the step",
         "step alone, loading, training",
-        "a closer look at what was seen",
+        "a closer look after the rounds",
         "counting the FLOPs of a step",
     ]
     rounds = [(of_s, detail) for phase, of_s, detail in recorder.seen if phase.startswith("step")]

@@ -203,7 +203,7 @@ def test_a_measurement_is_written_before_its_step_is_analysed(
     def note_result(_: object) -> None:
         before.append(json.loads(partial_result_file(request).read_text())["measurement"])
 
-    monkeypatch.setattr("netpipe.device.detection.local_device", lambda _: GPU)
+    monkeypatch.setattr("netpipe.measuring.measure_job.local_device", lambda _: GPU)
     monkeypatch.setattr("netpipe.measuring.protocol.find_flops", note_result)
     run_job(request, lambda: Factories(lambda: repeat({"x": X}), lambda: (W, matmul)))
     [found] = before

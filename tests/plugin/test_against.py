@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.errors import NoSuchTestError
 from netpipe.git import git
 from netpipe.results.measurement import Measurement
 from tests.fakes import FakeClock
@@ -69,18 +69,6 @@ def test_both_versions_are_timed_at_once(versioned: Project) -> None:
     assert is_base(versioned) == [False, True, False, True, False]
     assert [request.kind for request in versioned.requests] == ["measure", *["duet"] * 4]
     assert {request.duet_s for request in versioned.requests[1:]} == {10.0}
-
-
-def test_an_open_question_takes_more_duets(versioned: Project) -> None:
-    """Five duets that disagree are inconclusive: the test is skipped, or fails if asked."""
-    measured = [recorded()]
-    for ratio in (1.2, 0.9, 1.1, 1.15, 0.9):
-        measured += [recorded(), recorded(load_cpu_ratio=2 * ratio)]
-    versioned.sessions = list(measured)
-    versioned.run(*AGAINST).assert_outcomes(skipped=1)
-    assert len(versioned.requests) == 11
-    versioned.sessions = list(measured)
-    versioned.run(*AGAINST, "--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
 
 
 def test_the_baseline_is_held_beside_the_duets(versioned: Project) -> None:
@@ -246,15 +234,6 @@ def test_without_a_base_the_baseline_decides(
     project.sessions = [costly()]
     project.compare(*AGAINST).assert_outcomes(failed=1)
     assert len(project.requests) == 2
-
-
-def test_a_failing_session_of_the_ref_is_named(
-    base_raises: Callable[[BaseException], Project],
-) -> None:
-    """The failure names the ref."""
-    result = base_raises(SessionError("it crashed")).run(*AGAINST)
-    result.assert_outcomes(failed=1)
-    line_with(result, "session of HEAD", "it crashed")
 
 
 def test_other_data_have_no_base(versioned: Project) -> None:

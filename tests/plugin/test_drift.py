@@ -39,10 +39,3 @@ def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerpri
     assert has_note(result)
     comparisons = project.read_json("run.json")["comparisons"]
     assert {comparison["oldest"] for comparison in comparisons} == {None}
-
-
-def test_with_an_earlier_baseline_there_is_no_note(project: Project) -> None:
-    """The first of two baselines of the same data is the oldest comparable one."""
-    project.record()
-    project.record()
-    assert not has_note(project.compare())

@@ -49,5 +49,5 @@ def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(project: Proj
     project.record()
     project.fails(HangError("no batch"))
     result = project.compare()
-    line_with(result, "no benchmark got so far")
+    line_with(result, "no benchmark was measured")
     result.stdout.no_fnmatch_line("*no benchmark ran*")

@@ -13,7 +13,6 @@ from netpipe.plugin.options import Options
 from netpipe.plugin.session_nodes import Subject
 from netpipe.plugin.sessions import Jobs
 from netpipe.results.measurement import Measurement
-from netpipe.verdict import clear
 from tests.plugin.recorded import loader_bound, open_question, recorded
 
 SUBJECT = Subject(("key",), "auto", ["command"], "test_perf.py::test_first")
@@ -81,9 +80,9 @@ def test_a_failure_is_raised_again() -> None:
 @pytest.mark.parametrize(
     ("compares", "options", "rules"),
     [
-        (False, {}, [clear.RULE]),
-        (True, {}, [clear.RULE, ""]),
-        (False, {"record": "first", "sessions": 1}, [clear.RULE, ""]),
+        (False, {}, ["clear"]),
+        (True, {}, ["clear", "budget"]),
+        (False, {"record": "first", "sessions": 1}, ["clear", "budget"]),
     ],
     ids=["neither", "compared", "recorded"],
 )
@@ -94,7 +93,7 @@ def test_a_session_that_ended_early_is_not_gated(
     measurer, sessions = measuring(recorded(), recorded(), compares=compares, **options)
     measurer.measure(EMULATED)
     measurer.benchmark("test_load", EMULATED)
-    assert [request.decided_by for request in sessions.requests] == rules
+    assert [request.stopping_rule for request in sessions.requests] == rules
 
 
 def test_a_recording_ends_at_a_session_that_cannot_be_recorded() -> None:

@@ -53,8 +53,3 @@ def test_times_of_another_host_are_not_the_like(project: Project) -> None:
 def on(host: Host) -> Measurement:
     """Return a measurement on a host."""
     return replace(recorded(), host=host)
-
-
-def test_without_a_baseline_there_is_no_history(project: Project) -> None:
-    """The comparison says so, and its history is empty."""
-    assert history(project) == {"load_s_per_batch": []}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.plugin.project import NO_STALL, Project, line_with
-from tests.plugin.recorded import costly, loader_bound
+from tests.plugin.project import Project, line_with
+from tests.plugin.recorded import costly
 from tests.reporting.parsed import Parsed, parsed
 
 
@@ -29,15 +29,6 @@ def test_an_ini_key_asks_for_the_page(project: Project) -> None:
     project.pytester.makeini("[pytest]\nfilterwarnings = default\nnetpipe_report = all.html\n")
     project.run()
     assert "Nothing was compared" in page(project, "all.html").texts
-
-
-def test_a_run_that_fails_has_a_page(project: Project) -> None:
-    """A failed run writes its page too."""
-    project.sessions = [loader_bound()]
-    project.has(NO_STALL)
-    result = project.run("--netpipe-report", "run.html")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert "Loader-bound" in page(project).texts
 
 
 def test_a_page_that_cannot_be_written_is_a_usage_error(project: Project) -> None:

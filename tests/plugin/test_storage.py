@@ -100,11 +100,3 @@ def test_results_say_that_they_are_derived(project: Project) -> None:
     assert properties["netpipe_storage"] == "network-disk"
     (measured,) = project.read_json("run.json")["measurements"]
     assert measured["storage"] == "network-disk"
-
-
-def test_other_results_name_no_storage(project: Project) -> None:
-    """Without the flag there is no property and no mark."""
-    project.has(NO_STALL)
-    result = project.run("--junitxml", "junit.xml")
-    assert "derived" not in result.stdout.str()
-    assert "netpipe_storage" not in (project.pytester.path / "junit.xml").read_text()

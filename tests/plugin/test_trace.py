@@ -27,14 +27,6 @@ def test_the_trace_is_listed(project: Project) -> None:
     line_with(result, "trace: /traces/cpu_test-a.trace.json.gz")
 
 
-def test_no_trace_is_asked_for_by_default(project: Project) -> None:
-    """Sessions write no trace without the flag."""
-    project.has("def test_a(netpipe_measurement): pass")
-    result = project.run()
-    assert [request.trace for request in project.requests] == [""]
-    result.stdout.no_fnmatch_line("*trace:*")
-
-
 def test_a_folder_that_cannot_be_written_to_is_a_usage_error(project: Project) -> None:
     """The run ends before anything is measured."""
     project.has("def test_a(netpipe_measurement): pass")

@@ -136,15 +136,6 @@ def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_a_judged_pair_needs_no_baseline(working: Project) -> None:
-    """A comparison with the other version is enough to pass."""
-    commit_files(working.pytester.path, {})
-    working.profiles = [make_profile(versions={"python": "3.13.1"})]
-    result = working.compare("--netpipe-against", "HEAD", "--netpipe-missing", "fail")
-    result.assert_outcomes(passed=1)
-    line_with(result, "NO_BASELINE")
-
-
 def test_work_does_not_stand_in_for_times(working: Project) -> None:
     """A run fails if no time was judged, although its work was compared."""
     commit_files(working.pytester.path, {})

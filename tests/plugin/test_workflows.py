@@ -58,13 +58,6 @@ def test_a_push_over_lost_commits_is_compared_with_the_parent(clone: Path, befor
     assert found == ["--netpipe-against=HEAD^"]
 
 
-def test_the_branch_that_is_tested_is_pushed_or_requested() -> None:
-    """Both events that need a comparison start the workflow."""
-    events = job("ci.yml", "on")
-    assert "pull_request:" in events
-    assert "branches: [main]" in events
-
-
 @pytest.mark.parametrize(("workflow", "name"), [("ci.yml", "gate"), ("gpu.yml", "performance")])
 def test_what_compares_fetches_the_whole_history(workflow: str, name: str) -> None:
     """A merge base, and the commit of a baseline, are not in a shallow clone."""
@@ -118,13 +111,6 @@ def test_a_regression_fails_without_a_baseline(versioned: Project) -> None:
     result = run_as_ci(versioned)
     result.assert_outcomes(failed=1)
     line_with(result, "REGRESSED against HEAD^", "load_cpu_ratio", "1.50 x")
-
-
-def test_an_equal_version_passes_without_a_baseline(versioned: Project) -> None:
-    """A comparison with the version before is enough on a machine without a baseline."""
-    result = run_as_ci(versioned)
-    result.assert_outcomes(passed=1)
-    line_with(result, "load_cpu_ratio", "1.00 x", "PASS against HEAD^")
 
 
 def test_a_run_that_compared_nothing_fails(versioned: Project) -> None:

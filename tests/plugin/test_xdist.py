@@ -110,14 +110,6 @@ def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> No
     result.assert_outcomes(passed=1, errors=1)
 
 
-def test_only_benchmarks_go_without_workers(project: Project) -> None:
-    """`--benchmark-only` beside workers is refused, by pytest-benchmark."""
-    result = project.compare("-n2", "--benchmark-only")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    line_with(result, "ERROR: ", "--benchmark-only", "xdist is on")
-    assert project.run("-n2", "--benchmark-only", "-n0").ret == pytest.ExitCode.OK
-
-
 @pytest.mark.parametrize("ask", ["netpipe_measurement", "netpipe_lint"])
 def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
     """A test that requests a fixture dynamically fails in a worker, with the remedy."""

@@ -40,8 +40,8 @@ def test_a_session_measures_a_combination(prepared: Path) -> None:
     """Its arguments give the same configuration again, in another process."""
     config = PipelineConfig(batch_size=4, workers=0)
     combination = Combination(prepared, config)
-    _, target, _, arguments = combination.words
-    assert target == f"{load.__module__}:load"
-    assert json.loads(arguments) == [str(prepared), vars(config)]
+    (target,) = combination.request_fields["targets"].values()
+    assert (target.where, target.name) == (load.__module__, "load")
+    assert json.loads(json.dumps(target.arguments)) == [str(prepared), vars(config)]
     ((run,),) = measure_in_turns([combination], 1, 0.1, lambda *_: None)
     assert run.examples == 4 * run.batches

@@ -109,7 +109,7 @@ class Engines:
         return self.free_ns
 
     def device_step(self, done_ns: int) -> DeviceStep:
-        """Return the begin and the end of the step that ends at `done_ns`."""
+        """Return the start and the end of the step that ends at `done_ns`."""
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
@@ -123,7 +123,7 @@ class EmulatedStep(_StandIn):
     `{"loss": float32 ()}`.
 
     Attributes:
-        device_step: Begin and end of the last dispatched step on the device.
+        device_step: Start and end of the last dispatched step on the device.
     """
 
     device_step: DeviceStep

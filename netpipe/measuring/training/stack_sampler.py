@@ -1,4 +1,4 @@
-"""The lines at which the main thread blocks: its stack, sampled from a side thread."""
+"""The lines at which the main thread blocks, sampled from a side thread."""
 
 import linecache
 import os
@@ -26,15 +26,12 @@ _STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE_FOLDERS = ("site-packages", "dist-packages")
 
 _Line = tuple[str, int]
-# A line that the main thread was at, for how many seconds, and its CPU seconds meanwhile.
+# A line of the main thread, the seconds at it, and the CPU seconds meanwhile.
 _Sample = tuple[_Line | None, float, float]
 
 
 class StackSampler:
-    """Samples every millisecond which line of the trainer's code the main thread is at.
-
-    The times of a sampled block do not count, although it costs the main thread little.
-    """
+    """Samples the main thread's line in the trainer's code, every millisecond."""
 
     def __init__(self) -> None:
         self._main = threading.get_ident()
@@ -54,17 +51,17 @@ class StackSampler:
         self._thread.join()
 
     def begin(self) -> None:
-        """Start to sample: the trainer has its batch."""
+        """Start sampling: the trainer has its batch."""
         self._current, self._sampling = [], True
 
     def end(self, *, counts: bool) -> None:
-        """Stop sampling, at the next request; keep the samples since `begin` if they count."""
+        """Stop sampling at the next request; keep the samples since `begin` if they count."""
         self._sampling = False
         if counts:
             self._kept += self._current
 
     def lines(self) -> tuple[BlockingLine, ...]:
-        """Return the lines that took the most time, the worst first."""
+        """Return the lines that took the most time, the slowest first."""
         lasted_s: dict[_Line | None, float] = defaultdict(float)
         worked_s: dict[_Line | None, float] = defaultdict(float)
         for sampled, lasted, worked in self._kept:
@@ -95,11 +92,10 @@ class StackSampler:
 
 
 def find_trainers_line(frame: FrameType | None) -> _Line | None:
-    """Return the innermost line of the trainer's own code on a stack; None when there is none.
+    """Return the innermost line of the trainer's own code on a stack, or None.
 
-    Code of jax, numpy and Python was called by the trainer, and so most likely was code of other
-    packages, which counts only where the trainer has no line of its own. The search ends at the
-    harness's code: what called that is not the trainer's.
+    Code of jax, NumPy and Python does not count. Code of other installed packages counts only if
+    the trainer has no line of its own. The search ends at the harness's code.
     """
     installed = None
     while frame is not None and not frame.f_code.co_filename.startswith(HARNESS_FOLDERS):

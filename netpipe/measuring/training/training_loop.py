@@ -211,7 +211,7 @@ class WatchedStep:
             self._done_s.append(self._clock())
 
     def wait_for_device(self) -> list[DeviceStep]:
-        """Wait for the last step; return when the device could begin each step, and ended it.
+        """Wait for the last step; return when each step could begin and ended on the device.
 
         The side thread sees completions late while the loop holds Python's lock, so an emulated
         device gives its own exact times.

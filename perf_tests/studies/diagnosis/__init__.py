@@ -1,1 +1,1 @@
-"""Whether `netpipe diagnose` names planted stages, and how far its predictions are off."""
+"""Does `netpipe diagnose` name planted stages, and how accurate are its predictions?"""

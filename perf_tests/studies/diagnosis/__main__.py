@@ -24,7 +24,7 @@ _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 _first = click.option("--first", type=int, default=1, show_default=True, help="The first seed.")
 _minutes = click.option(
     "--minutes", type=click.FloatRange(min=0), default=60.0, show_default=True,
-    help="Begin no trial after so long.",
+    help="Minutes after which no trial begins.",
 )  # fmt: skip
 _budget = click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=_BUDGET_S,
@@ -36,9 +36,8 @@ _budget = click.option(
 def main() -> None:
     """Compare the answers of `netpipe diagnose` with planted stages and real effects.
 
-    Trials are kept in a file, one a line, each as soon as it is done; what the file holds is not
-    run again. --minutes 0 runs nothing and prints the table. The exit code is 0 when the goal is
-    met, 1 otherwise.
+    Each trial is a line of a file, and is not run again. --minutes 0 only prints the table. The
+    exit code is 0 if the goal is met, 1 otherwise.
     """
     exit_on_signals()
 
@@ -59,7 +58,7 @@ def main() -> None:
 def named(
     first: int, seeds: int, cases: Sequence[Case], minutes: float, budget: float, path: Path
 ) -> None:
-    """Diagnose every case with a planted stage: are the stage and its resource named?"""
+    """Diagnose every case with a planted stage: are stage and resource correct?"""
 
     def run_missing() -> Iterator[naming.Naming]:
         done = {(trial.case, trial.seed) for trial in read_records(path, naming.Naming)}
@@ -85,7 +84,7 @@ def named(
     default=_FOLDER / "trials.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
 def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
-    """Change random pipelines as diagnose proposes: are its predictions right?"""
+    """Change random pipelines as diagnose proposes: are its predictions accurate?"""
     _predict(predicting.run, first, seeds, minutes, budget, path)
 
 
@@ -102,7 +101,7 @@ def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path)
     default=_FOLDER / "reads.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
 def reads(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
-    """Change the reads in flight of random pipelines in random storages: was it predicted?"""
+    """Change the reads in flight of random pipelines: are the predictions accurate?"""
     _predict(predicting.run_slow_reads, first, seeds, minutes, budget, path)
 
 
@@ -121,7 +120,7 @@ def _predict(
 
 
 def _report(path: Path, kind: type[Any], new: Iterable[object], report: ModuleType) -> NoReturn:
-    """Keep new trials as soon as they are done, print the table of all, and exit."""
+    """Record each new trial at its end, print the table of all trials, and exit."""
     try:
         for trial in new:
             append_record(path, trial)

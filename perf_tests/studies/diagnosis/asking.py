@@ -1,4 +1,4 @@
-"""Questions to `netpipe diagnose`, which runs as a person would run it, and its answers."""
+"""Runs the command `netpipe diagnose`, and reads its answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ from cattrs.errors import BaseValidationError
 from netpipe.diagnosis.diagnosis import Findings, findings_from
 from perf_tests.studies.children import ChildError, run_for_json
 
-_STARTING_S: Final = 120.0  # for starting, tracing a step and ending, beside the budget
+# For starting, tracing a step and ending, in addition to the budget.
+_STARTING_S: Final = 120.0
 _MAX_BUDGETS: Final = 4.0
 
 
 @dataclass(frozen=True)
 class Question:
-    """What diagnose is asked: targets, the environment variables that they read, its options."""
+    """The targets of a diagnosis, the environment variables that they read, and options."""
 
     loader: str
     variables: Mapping[str, str]
@@ -26,7 +27,7 @@ class Question:
 
     @property
     def arguments(self) -> list[str]:
-        """The command line, after `python`."""
+        """The arguments of `python`."""
         options = {
             "--loader": self.loader,
             "--step": self.step,
@@ -40,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The first sentence of a diagnosis, and all findings about the loader."""
+    """The summary of a diagnosis, and all findings."""
 
     sentence: str
     findings: Findings
@@ -50,7 +51,7 @@ def diagnose(question: Question) -> Answer:
     """Run `netpipe diagnose` in a fresh process.
 
     Raises:
-        ChildError: It failed, took far longer than its budget, or printed no diagnosis.
+        ChildError: It failed, exceeded its budget by far, or did not print a diagnosis.
     """
     limit_s = _STARTING_S + _MAX_BUDGETS * question.budget_s
     return parse_answer(run_for_json(question.arguments, question.variables, limit_s))
@@ -60,7 +61,7 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
     """Read a `netpipe.diagnosis/1` document.
 
     Raises:
-        ChildError: It is none.
+        ChildError: It is another document.
     """
     try:
         return Answer(document["sentence"], findings_from(document))

@@ -1,4 +1,4 @@
-"""Trials of naming: a case of the fault catalogue, and the stage and resource that are blamed."""
+"""Trials of naming: a case of the fault catalogue, and the stage and resource diagnosed."""
 
 import time
 from collections.abc import Mapping
@@ -12,21 +12,22 @@ from perf_tests.studies.faults import subject
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.planted import SLOW_START, Planted
 
-_FAILED = "error"  # in place of a resource: there was no diagnosis
+# Replaces the resource if a diagnosis failed.
+_FAILED = "error"
 
 
 @dataclass(frozen=True)
 class Naming:
-    """What diagnose called the bottleneck of a case.
+    """The bottleneck that diagnose named for a case.
 
     Attributes:
-        planted: The right answer, as it is printed.
-        stage: The stage that it named; None for none.
-        resource: The resource that it named, or "error".
+        planted: The correct answer, as printed.
+        stage: The named stage, if any.
+        resource: The named resource, or "error".
         is_stage: Whether the stage is the planted one.
-        is_resource: Whether the resource is one that binds it.
-        sentence: Its first sentence; the error where there is none.
-        why: The figures that it named.
+        is_resource: Whether the resource is one that limits it.
+        sentence: The summary; the error of a failed diagnosis.
+        why: The reason.
     """
 
     case: str
@@ -43,7 +44,7 @@ class Naming:
 
     @property
     def is_right(self) -> bool:
-        """Whether both are right."""
+        """Whether stage and resource are correct."""
         return self.is_stage and self.is_resource
 
 
@@ -86,7 +87,7 @@ def run(case: Case, seed: int, budget_s: float) -> Naming:
 
 
 def _find_named(planted: Planted, findings: Findings) -> Bottleneck:
-    """Return the bottleneck, or the largest part of the start where such a part is planted."""
+    """Return the bottleneck, or the largest part of the start if a slow start is planted."""
     start = findings.start_up
     if SLOW_START not in planted.resources or start is None:
         return findings.bottleneck

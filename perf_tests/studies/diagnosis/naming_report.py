@@ -1,4 +1,4 @@
-"""How often diagnose names what was planted: lines, a table in Markdown, the goal."""
+"""How often diagnose names the planted stage and resource: lines, a Markdown table, the goal."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,7 +10,7 @@ MIN_RIGHT_FRACTION: Final = 0.90
 
 
 def format_trial(trial: Naming) -> str:
-    """Return one line about a trial, and more where it is not right."""
+    """Return one line about a trial, and more lines if it is wrong."""
     judged = "right" if trial.is_right else "WRONG"
     line = f"{judged:6} {trial.case:28} {_describe_answer(trial)} ({trial.elapsed_s:.0f} s)"
     if trial.is_right:
@@ -20,13 +20,13 @@ def format_trial(trial: Naming) -> str:
 
 
 def meets_goal(trials: Sequence[Naming]) -> bool:
-    """Whether enough are right; nothing tried shows nothing."""
+    """Return whether enough trials are correct; without trials the goal is not met."""
     right = Proportion.of([trial.is_right for trial in trials])
     return bool(trials) and right.fraction >= MIN_RIGHT_FRACTION
 
 
 def format_table(trials: Sequence[Naming]) -> Iterator[str]:
-    """Write a row for each case in Markdown, and the rates below them."""
+    """Yield a Markdown row for each case, and the rates below them."""
     yield "| case | planted | said | right |"
     yield "|---|---|---|--:|"
     for case in dict.fromkeys(trial.case for trial in trials):
@@ -45,6 +45,6 @@ def format_table(trials: Sequence[Naming]) -> Iterator[str]:
 
 
 def _describe_answer(trial: Naming) -> str:
-    """Write the answer without the modules of a Grain node's function."""
+    """Return the answer without the modules of a Grain node's function."""
     kind, of, function = (trial.stage or "no stage").partition(" of ")
     return f"{kind}{of}{function.rpartition('.')[2]}: {trial.resource}"

@@ -23,7 +23,8 @@ _WORDS: Final[Mapping[str, Stage]] = {
 }
 _ROWS_IN_ALL: Final = 100_000_000
 _SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
-_MIN_S, _MAX_S = 0.003, 0.030  # of a stage and a batch
+# Seconds of a stage for a batch.
+_MIN_S, _MAX_S = 0.003, 0.030
 _SIZES: Final = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
 _RECORD_BYTES: Final = 20_000
 _LIMITS: Final = ("", "bandwidth", "rate", "refusing rate", "concurrent")
@@ -31,18 +32,13 @@ _LIMITS: Final = ("", "bandwidth", "rate", "refusing rate", "concurrent")
 
 @dataclass(frozen=True)
 class Work:
-    """What one stage does.
-
-    Attributes:
-        how: One of "waits", "computes", "computes-unlocked".
-        s_per_batch: For how long.
-    """
+    """The work of one stage; `how` is "waits", "computes" or "computes-unlocked"."""
 
     how: str
     s_per_batch: float
 
     def do(self, part: float) -> None:
-        """Spend the time of a part of a batch."""
+        """Work for a fraction of a batch."""
         _SPENDS[self.how](part * self.s_per_batch)
 
 
@@ -51,7 +47,7 @@ NOTHING: Final = Work("waits", 0.0)
 
 @dataclass(frozen=True)
 class Reader:
-    """A source whose rows take their time."""
+    """A source whose rows take time."""
 
     work: Work
     rows: int
@@ -81,12 +77,12 @@ class Records:
 
 @dataclass(frozen=True)
 class Cut:
-    """A batch function that takes as much of each record as a row has."""
+    """A batch function that cuts each record to the size of a row."""
 
     work: Work
 
     def __call__(self, records: Sequence[Array]) -> Batch:
-        """Stack the beginnings of records, later."""
+        """Work, and stack the beginnings of records."""
         self.work.do(1.0)
         return collate([record[:COLUMNS] for record in records])
 
@@ -99,7 +95,7 @@ class Decode:
     rows: int
 
     def __call__(self, element: Array) -> Array:
-        """Return the row as it is, later."""
+        """Work, and return the row."""
         self.work.do(1 / self.rows)
         return element
 
@@ -111,12 +107,12 @@ class Augment(Decode):
 
 @dataclass(frozen=True)
 class Stack:
-    """A batch function that takes its time."""
+    """A batch function that takes time."""
 
     work: Work
 
     def __call__(self, rows: Sequence[Array]) -> Batch:
-        """Stack the rows, later."""
+        """Work, and stack the rows."""
         self.work.do(1.0)
         return collate(rows)
 
@@ -126,12 +122,11 @@ class Pipeline:
     """A pipeline as plain data: the work of its source, its two transforms and its batching.
 
     Attributes:
-        rows: In a batch.
+        rows: Rows in a batch.
         workers: Worker processes; 0: none.
         threads: Reader threads of each process.
-        storage: The stand-in that the source is placed in; "" for none.
-        record_bytes: About the size of a record of the source; the largest are four times as large
-            as the smallest.
+        storage: The stand-in for a remote storage around the source; "" for none.
+        record_bytes: Typical size of a record; the largest are four times the smallest.
         reads_batches: Whether each reader thread makes whole batches, or single rows.
     """
 
@@ -188,7 +183,7 @@ class Pipeline:
 
 
 def find_stage(name: str) -> Stage | None:
-    """Return which stage of such a pipeline a name of a Grain node means; None if it is none."""
+    """Return the stage of such a pipeline for the name of a Grain node, if there is one."""
     found = [stage for word, stage in _WORDS.items() if word in name]
     return found[0] if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Trials of predictions: the effect that diagnose predicts of a change, and its real effect."""
+"""Trials of predictions: the predicted and the measured effect of a change."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -33,13 +33,13 @@ class Predicting:
 
     Attributes:
         kind: One of `KINDS`.
-        change: What was changed, in diagnose's words.
-        diagnosed_s_per_batch: The pipeline unchanged, as diagnose measured it.
-        predicted_s_per_batch: With the change, as diagnose predicts; None without a prediction.
-        before_s_per_batch: The pipeline unchanged, measured in turns with the change.
-        measured_s_per_batch: With the change really made; None where nothing was predicted.
-        busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
-        failure: Why something is missing; "" where nothing is.
+        change: The change, as diagnose names it.
+        diagnosed_s_per_batch: The unchanged pipeline, measured by diagnose.
+        predicted_s_per_batch: The prediction for the changed pipeline, if there is one.
+        before_s_per_batch: The unchanged pipeline, measured in turns with the changed one.
+        measured_s_per_batch: The changed pipeline; None without a prediction.
+        busy_elsewhere_fraction: Fraction of the machine's CPU time that other programs took.
+        failure: Why something is missing, or "".
     """
 
     seed: int
@@ -55,15 +55,12 @@ class Predicting:
 
     @property
     def error_fraction(self) -> float | None:
-        """How far the prediction is off, over what was measured; None where either is missing."""
+        """The error of the prediction over the measurement; None if either is missing."""
         return self._error_fraction(1.0)
 
     @property
     def is_inside(self) -> bool:
-        """Whether the measured time lies in the interval of the prediction.
-
-        An interval of one round has no bound, and holds nothing that could be checked.
-        """
+        """Whether the measured time lies in the interval of the prediction, if that has a bound."""
         predicted, measured = self.predicted_s_per_batch, self.measured_s_per_batch
         if predicted is None or measured is None or not isfinite(predicted.high):
             return False
@@ -71,10 +68,9 @@ class Predicting:
 
     @property
     def steady_error_fraction(self) -> float | None:
-        """The same, had the machine stayed as fast as it was when the pipeline was diagnosed.
+        """The error without the change in the machine's speed since the diagnosis.
 
-        The change of the unchanged pipeline's time is taken out, as a diagnosis does where it tries
-        a change of its own.
+        Like the trial of a diagnosis, it compares with the unchanged pipeline in the same session.
         """
         if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
             return None
@@ -91,7 +87,7 @@ class Predicting:
 
 @dataclass(frozen=True)
 class Change:
-    """A prediction, and the pipeline that it is about."""
+    """A prediction, and the changed pipeline."""
 
     prediction: Prediction
     pipeline: Pipeline
@@ -100,7 +96,7 @@ class Change:
 def run(seed: int, budget_s: float) -> Iterator[Predicting]:
     """Diagnose the pipeline of a seed, make one change of each kind, and compare.
 
-    A stage is only taken out where another is left that takes time.
+    A stage is only removed if another one takes time.
     """
     pipeline = draw_pipeline(seed)
     kinds = KINDS if len(pipeline.working) > 1 else KINDS[:1]
@@ -127,7 +123,7 @@ def _run(
 def _compare(
     seed: int, pipeline: Pipeline, kinds: Sequence[str], answer: Answer
 ) -> list[Predicting]:
-    """Measure the pipeline and all that is changed of it in one session."""
+    """Measure the pipeline and its changed versions in one session."""
     changes = {kind: choose_change(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
     made = {kind: change for kind, change in changes.items() if change}
     timed = time_pipelines([pipeline, *(change.pipeline for change in made.values())])
@@ -153,7 +149,7 @@ def _compare(
 def choose_change(
     seed: int, kind: str, pipeline: Pipeline, predictions: Sequence[Prediction]
 ) -> Change | None:
-    """Draw one of the predictions of a kind that can be made; None where there is none."""
+    """Draw one of the predictions of a kind that can be tried, if there is one."""
     candidates = [
         Change(prediction, changed)
         for prediction in predictions
@@ -167,7 +163,7 @@ def choose_change(
 
 
 def _apply(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
-    """Make the change that a prediction is about; None for one that changes nothing here."""
+    """Make the predicted change; None if that does not change the pipeline."""
     if prediction.kind == "without-stage":
         stage = find_stage(prediction.change)
         return pipeline.without(stage) if stage in pipeline.working else None

@@ -1,4 +1,4 @@
-"""How far predictions are off: lines, a table in Markdown, the goal."""
+"""The errors of predictions: lines, a Markdown table, the goal."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -12,7 +12,8 @@ from perf_tests.studies.proportions import Proportion
 
 MAX_CLOSE_FRACTION: Final = 0.20
 MIN_CLOSE_FRACTION: Final = 0.80
-CALM_FRACTION: Final = 0.10  # of the machine's CPU time that other programs took
+# Largest fraction of the machine's CPU time that other programs take while it is idle.
+IDLE_FRACTION: Final = 0.10
 
 
 def format_trial(trial: Predicting) -> str:
@@ -32,9 +33,9 @@ def _describe_outcome(trial: Predicting) -> str:
     if trial.error_fraction is None:
         return trial.failure
     seconds = (trial.before_s_per_batch, trial.predicted_s_per_batch, trial.measured_s_per_batch)
-    before, predicted, came = map(_format_ms, seconds)
+    before, predicted, measured = map(_format_ms, seconds)
     error = f"{100 * trial.error_fraction:.0f}%"
-    return f"{before}, predicted {predicted}, came {came}: off by {error}"
+    return f"{before}, predicted {predicted}, measured {measured}: off by {error}"
 
 
 def _format_ms(seconds: Interval | None) -> str:
@@ -42,7 +43,7 @@ def _format_ms(seconds: Interval | None) -> str:
 
 
 def meets_goal(trials: Sequence[Predicting]) -> bool:
-    """Whether enough errors are small; nothing tried shows nothing."""
+    """Return whether enough errors are small; without trials the goal is not met."""
     return bool(trials) and count_close(trials).fraction >= MIN_CLOSE_FRACTION
 
 
@@ -52,7 +53,7 @@ def count_close(trials: Sequence[Predicting]) -> Proportion:
 
 
 def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
-    """Write a row for each kind of change in Markdown, one for all, one for a calm machine."""
+    """Yield a Markdown row for each kind of change, for all, and for trials on an idle machine."""
     yield (
         "| change | trials | within 20% | inside the interval | median error | 90th percentile |"
         " within 20% on a steady machine |"
@@ -60,8 +61,8 @@ def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
     yield "|---|--:|--:|--:|--:|--:|--:|"
     kinds = (*KINDS, READS)
     groups = {kind: [trial for trial in trials if trial.kind == kind] for kind in kinds}
-    calm = [trial for trial in trials if trial.busy_elsewhere_fraction <= CALM_FRACTION]
-    for name, group in {**groups, "all": list(trials), "all, others idle": calm}.items():
+    idle = [trial for trial in trials if trial.busy_elsewhere_fraction <= IDLE_FRACTION]
+    for name, group in {**groups, "all": list(trials), "all, others idle": idle}.items():
         if group:
             yield _format_row(name, group)
 

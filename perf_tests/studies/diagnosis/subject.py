@@ -13,15 +13,15 @@ VARIABLE: Final = "NETPIPE_DRAWN_PIPELINE"
 
 
 def describe(pipeline: Pipeline) -> str:
-    """Return what the environment variable must hold for a pipeline."""
+    """Return the value of the environment variable for a pipeline."""
     return json.dumps(cattrs.unstructure(pipeline))
 
 
 def parse_pipeline(text: str) -> Pipeline:
-    """Read what `describe` returned."""
+    """Read the value that `describe` returned."""
     return cattrs.structure(json.loads(text), Pipeline)
 
 
 def loader() -> grain.IterDataset:
-    """Make the pipeline that this process was started for."""
+    """Build the pipeline that the environment variable describes."""
     return parse_pipeline(os.environ[VARIABLE]).dataset()

@@ -19,10 +19,11 @@ from perf_tests.studies.diagnosis.subject import describe, parse_pipeline
 
 ROUNDS: Final = 3
 _BLOCK: Final = Pace(1.2)
-_LIMIT_S: Final = 30.0  # for a round of a pipeline
+# For a round of one pipeline.
+_LIMIT_S: Final = 30.0
 
 Seconds = tuple[float, ...]
-"""Of a batch, one for each round."""
+"""Seconds per batch of each round."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Timed:
     """The times of pipelines that were measured in turns.
 
     Attributes:
-        s_per_batch: Of each pipeline, in their order.
-        busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
+        s_per_batch: The times of each pipeline.
+        busy_elsewhere_fraction: Fraction of the machine's CPU time that other programs took.
     """
 
     s_per_batch: tuple[Seconds, ...]
@@ -69,7 +70,7 @@ def time_loaders(
 
 
 def main(descriptions: Sequence[str]) -> None:
-    """Time the pipelines described and print what their batches took."""
+    """Time the described pipelines and print the result."""
     from netpipe.grain_access.worker_start import let_grain_start_workers
 
     let_grain_start_workers()
@@ -77,7 +78,7 @@ def main(descriptions: Sequence[str]) -> None:
     before = read_host_cpu()
     seconds = time_loaders(loaders)
     timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))
-    print(json.dumps(asdict(timed)), flush=True)  # noqa: T201  # what it is for
+    print(json.dumps(asdict(timed)), flush=True)  # noqa: T201  # the parent reads it
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_another_document_is_no_answer(lacks: str) -> None:
 
 
 def test_a_child_prints_what_its_environment_says() -> None:
-    """Variables reach it, and its exit code is no matter when it printed a document."""
+    """It receives the variables, and its exit code does not matter if it printed a document."""
     code = "import os, json, sys; print(json.dumps({'is': os.environ['A']})); sys.exit(1)"
     assert run_for_json(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
 

@@ -72,7 +72,7 @@ def test_a_slow_start_is_known_by_its_largest_part(set_answer: SetAnswer) -> Non
 
 
 def test_the_answer_is_kept(set_answer: SetAnswer) -> None:
-    """The trial holds the answer, what it must have been, and what it was drawn from."""
+    """The trial has the answer, the correct answer, and the drawn values."""
     set_answer(answer(stage=None, resource="device-transfer"))
     trial = run(find("wide-float32"), 3, 5.0)
     assert trial.is_right

@@ -49,7 +49,7 @@ def test_a_change_is_made_in_the_pipeline() -> None:
 
 
 def test_what_changes_nothing_is_not_tried() -> None:
-    """As many workers as there are, more than a small machine takes, and a stage without work."""
+    """The present number of workers, too many workers, and a stage without work are refused."""
     assert not made("workers", prediction("1 worker", "workers", 0.030))
     assert not made("workers", prediction("16 workers", "workers", 0.003))
     assert not made("without-stage", prediction("no Batch", "without-stage", 0.030))

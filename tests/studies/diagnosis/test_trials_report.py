@@ -66,7 +66,7 @@ def test_a_line_has_pipeline_prediction_and_outcome() -> None:
     """Nothing else is needed to understand a trial."""
     line = predicting_report.format_trial(predicting(0.025))
     assert "read waits 20 ms, decode computes 10 ms; workers 1, threads 0; 2 workers" in line
-    assert line.endswith("30.0 ms, predicted 20.0 ms, came 25.0 ms: off by 20%")
+    assert line.endswith("30.0 ms, predicted 20.0 ms, measured 25.0 ms: off by 20%")
     assert predicting_report.format_trial(predicting(None)).endswith("workers: it failed")
 
 

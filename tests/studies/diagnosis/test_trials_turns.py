@@ -1,4 +1,4 @@
-"""Timing in turns: there and back, and what a child is asked for."""
+"""Timing in turns, and the request to the child process."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

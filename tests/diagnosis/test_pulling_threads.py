@@ -1,10 +1,9 @@
-"""Blocks of batches, pulled as fast as possible."""
+"""Blocks of batches that threads pull flat out."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -13,8 +12,8 @@ import psutil
 import pytest
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.diagnosis import blocks
-from netpipe.diagnosis.blocks import (
+from netpipe.diagnosis import pulling_threads
+from netpipe.diagnosis.pulling_threads import (
     Block,
     PullCost,
     PullingThread,
@@ -30,72 +29,48 @@ from tests.fakes import FakeClock
 CLOCK = MonotonicClock()
 
 
-class Paced:
-    """A loader on a fake clock.
+def paced(clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> Callable[[], Any]:
+    """Return a loader on a fake clock: a start takes `start_s`, and each batch a second."""
 
-    Args:
-        clock: Moved on by every batch, and by every start.
-        batches: After which it ends; None: it goes on.
-        start_s: Seconds that it takes to start.
+    def loader() -> Iterator[int]:
+        clock.sleep(start_s)
+        for number in range(batches):
+            clock.sleep(1.0)
+            yield number
 
-    Attributes:
-        made: How often it was made.
-        closed: How often it was stopped.
-        thread: The threads that have touched it.
-    """
+    return loader
 
-    def __init__(self, clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> None:
-        self._clock, self._batches, self._start_s = clock, batches, start_s
-        self.made = self.closed = 0
-        self.threads: set[int] = set()
 
-    def __call__(self) -> Iterator[int]:
-        """Make it."""
-        self.made += 1
-        self._clock.sleep(self._start_s)
-        return self._given()
-
-    def _given(self) -> Iterator[int]:
-        try:
-            for number in range(self._batches):
-                self.threads.add(threading.get_ident())
-                self._clock.sleep(1.0)
-                yield number
-        finally:
-            self.closed += 1
+def pull(loader: Callable[[], Any], clock: Clock, enough_s: float, *least: int) -> PullCost:
+    """Start a loader, pull from it and stop it."""
+    with closing(PullingThread(loader, clock)) as thread:
+        return thread.start_pulling(enough_s, *least)()
 
 
 def measure_alone(
     loader: Callable[[], Any], enough_s: float, clock: Clock, *, undelayed: bool = False
 ) -> Block:
-    """Measure a block of a loader that is started and stopped."""
+    """Start a loader, measure a block and stop the loader."""
     with closing(PullingThread(loader, clock, undelayed=undelayed)) as thread:
         return measure_block([thread], enough_s)
-
-
-def pulling_threads() -> list[str]:
-    """Return the names of the threads that pull."""
-    return [thread.name for thread in threading.enumerate() if "netpipe-pulling" in thread.name]
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     """Check that no test leaves a thread."""
     yield
-    assert not pulling_threads()
+    assert not [t for t in threading.enumerate() if "netpipe-pulling" in t.name]
 
 
 def test_a_thread_pulls_for_a_while() -> None:
-    """It stops after the first batch that comes when the time is up."""
+    """It stops after the batch during which the time is up."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock), clock)
-    pulled = thread.start_pulling(2.5)()
-    thread.close()
+    pulled = pull(paced(clock), clock, 2.5)
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
 def test_a_thread_pulls_several_bursts() -> None:
-    """Of ten batches every 3 s a block of a second lasts until the fifth wait has ended."""
+    """A block of 2 s with a burst of ten batches every 3 s lasts until the fifth wait ends."""
     clock = FakeClock()
 
     def loader() -> Iterator[int]:
@@ -103,42 +78,44 @@ def test_a_thread_pulls_several_bursts() -> None:
             clock.sleep(3.0 if number % 10 == 0 else 0.0)
             yield number
 
-    with closing(PullingThread(loader, clock)) as thread:
-        pulled = thread.start_pulling(2.0)()
+    pulled = pull(loader, clock, 2.0)
     assert (pulled.wall_s, pulled.batches) == (15.0, 50)
 
 
 def test_a_thread_pulls_a_minimum_of_batches() -> None:
-    """The minimum is two, or as many as requested, however long they take."""
+    """The minimum is two, or the requested number, however long they take."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock), clock)
-    assert thread.start_pulling(0.0)().batches == 2
-    assert thread.start_pulling(0.5, least=5)().batches == 5
-    thread.close()
+    assert pull(paced(clock), clock, 0.0).batches == 2
+    assert pull(paced(clock), clock, 0.5, 5).batches == 5
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
-    """A thread of its own makes it, pulls from it and closes it."""
-    clock = FakeClock()
-    loader = Paced(clock)
-    measure_alone(loader, 3.0, clock)
-    assert len(loader.threads) == 1
-    assert threading.get_ident() not in loader.threads
-    assert loader.closed == loader.made == 1
+    """The same thread makes it, pulls from it and closes it."""
+    threads, closed = [], []
+
+    def loader() -> Iterator[int]:
+        try:
+            while True:
+                threads.append(threading.get_ident())
+                yield 0
+        finally:
+            closed.append(threading.get_ident())
+
+    pull(loader, CLOCK, 0.0)
+    assert {*threads} == {*closed} != {threading.get_ident()}
+    assert len(closed) == 1
 
 
 def test_restarts_are_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
-    thread = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
-    pulled = thread.start_pulling(0.0, least=9)()
-    thread.close()
+    pulled = pull(paced(clock, batches=4, start_s=100.0), clock, 0.0, 9)
     assert pulled.wall_s / pulled.batches == 1.0
     assert pulled.restarts == 2
 
 
 def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That holds for this process and for its workers, and each batch counts once."""
+    """The CPU time per batch of this process and of its workers excludes restarts."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -148,7 +125,7 @@ def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
             clock.sleep(1.0)
             yield number
 
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
     found = measure_cold_block([thread], 0.0, least=9)
@@ -159,7 +136,7 @@ def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader of one batch has no other cost, so that no ratio divides by 0."""
+    """A loader of one batch has no other cost, and no ratio divides by 0."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -167,7 +144,7 @@ def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch
         clock.sleep(1.0)
         yield 1
 
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
     found = measure_cold_block([thread], 0.0, least=3)
@@ -175,22 +152,8 @@ def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
 
-def test_cpu_time_of_ended_workers_is_not_negative() -> None:
-    """A worker may end while its CPU time is counted."""
-    found = measure_alone(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK)
-    assert found.workers_cpu_s_per_batch >= 0
-    assert found.cpu_s_per_batch > 0
-
-
-def _ending_worker(loader: Callable[[], Any]) -> Any:
-    from netpipe.grain_access.worker_start import let_grain_start_workers
-
-    let_grain_start_workers()
-    return loader()
-
-
 def test_threads_pull_at_the_same_time() -> None:
-    """Each waits for the other, so that threads in turns would never end."""
+    """Two loaders that wait for each other both give batches."""
     both = threading.Barrier(2, timeout=30)
 
     def loader() -> Iterator[int]:
@@ -220,23 +183,23 @@ def test_rates_of_threads_add_up() -> None:
 def test_waits_for_a_core_can_be_left_out(
     monkeypatch: pytest.MonkeyPatch, delay_s: float, left_s: float
 ) -> None:
-    """The kernel's figures may cover other moments than the block: some of the time remains."""
+    """At least 5% of the time remains: the kernel's figures may cover other moments."""
     clock = FakeClock()
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: delay_s * clock())
-    found = measure_alone(Paced(clock), 10.0, clock, undelayed=True)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: delay_s * clock())
+    found = measure_alone(paced(clock), 10.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(left_s)
-    assert measure_alone(Paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
+    assert measure_alone(paced(clock), 10.0, clock).s_per_batch == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
     ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
 )
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
-    """Its error propagates, and keeps no thread alive."""
+    """Its error propagates."""
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None
-    assert not pulling_threads()
+    assert not [t for t in threading.enumerate() if "netpipe-pulling" in t.name]
 
 
 def test_a_loader_that_fails_is_closed() -> None:
@@ -261,13 +224,8 @@ def test_an_error_of_closing_is_ignored() -> None:
     assert measure_alone(Stubborn, 0.0, CLOCK).s_per_batch > 0
 
 
-def test_cpu_time_is_of_all_processes() -> None:
-    """It adds up this process and its children."""
-    assert Block(1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
-
-
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undelayed time and CPU time do not contain the copies of this thread."""
+    """The CPU time excludes copies of this thread; so does the undelayed wall time."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -280,8 +238,8 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
             clock.sleep(1.0)
             yield str(_timed_copy(TakesTwoSeconds()))
 
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
-    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
     found = measure_alone(loader, 9.0, clock)
@@ -292,7 +250,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pulling thread may wait for them or not: that is unknown."""
+    """The pulling thread may or may not wait for them, so nothing is subtracted."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -307,27 +265,30 @@ def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None
             yield 1
 
     monkeypatch.setattr(time, "thread_time", clock)
-    monkeypatch.setattr(blocks, "core_delay_s", lambda: 0.0)
+    monkeypatch.setattr(pulling_threads, "core_delay_s", lambda: 0.0)
     found = measure_alone(loader, 9.0, clock, undelayed=True)
     assert found.s_per_batch == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("text", ["", "no number", "1"])
-@pytest.mark.parametrize("error", [AttributeError, psutil.AccessDenied])
-def test_figures_that_the_kernel_does_not_report_are_0(
-    text: str, error: type[Exception], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("text", "counters", "delay_s", "read_bytes"),
+    [
+        ("5000000000 2500000000 77\n", Mock(return_value=Mock(read_bytes=4096)), 2.5, 4096),
+        ("", Mock(side_effect=AttributeError), 0.0, 0),
+        ("no number", Mock(side_effect=psutil.AccessDenied), 0.0, 0),
+        ("1", Mock(side_effect=psutil.AccessDenied), 0.0, 0),
+    ],
+)
+def test_the_kernels_figures_are_read(
+    text: str,
+    counters: Mock,
+    delay_s: float,
+    read_bytes: int,
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A missing or broken file gives 0."""
-    (tmp_path / "file").write_text(text)
-    monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "file")
-    monkeypatch.setattr(psutil.Process, "io_counters", Mock(side_effect=error))
-    assert (processes.core_delay_s(), blocks._read_bytes()) == (0.0, 0)
-
-
-def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nanoseconds that the thread waited, and bytes that came from a disk."""
-    (tmp_path / "schedstat").write_text("5000000000 2500000000 77\n")
+    """A missing or broken file gives 0 s of waiting for a core, and 0 bytes from a disk."""
+    (tmp_path / "schedstat").write_text(text)
     monkeypatch.setattr(processes, "_SCHEDULING", tmp_path / "schedstat")
-    counters = SimpleNamespace(read_bytes=4096, read_chars=9)
-    monkeypatch.setattr(psutil.Process, "io_counters", lambda _: counters)
-    assert (processes.core_delay_s(), blocks._read_bytes()) == (2.5, 4096)
+    monkeypatch.setattr(psutil.Process, "io_counters", counters)
+    assert (processes.core_delay_s(), pulling_threads._read_bytes()) == (delay_s, read_bytes)

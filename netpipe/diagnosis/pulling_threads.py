@@ -1,4 +1,4 @@
-"""Measures blocks of batches: pulled as fast as possible by threads with a loader each."""
+"""Measures blocks of batches that threads pull flat out, each from a loader of its own."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +17,11 @@ from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.processes import ProcessTree, core_delay_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, block_s
 
-MIN_BATCHES: Final = 2
-
+_MIN_BATCHES: Final = 2
 _FIRST_LOOK_BATCHES: Final = 3
-# Warm-up as a fraction of the block: batches that were prefetched arrive at once.
+# As a fraction of the block; prefetched batches arrive at once.
 _WARM_UP_FRACTION: Final = 0.25
-# A thread is assumed to have run for at least this fraction of its wall time.
+# Smallest fraction of its wall time that a thread is assumed to run.
 _MIN_RUNNING_FRACTION: Final = 0.05
 # Grain stops its workers one after the other.
 _CLOSING_S: Final = 10.0
@@ -35,7 +34,7 @@ class Block:
     """The cost of a block, per batch.
 
     Attributes:
-        s_per_batch: Wall seconds; with several pulling threads, the inverse of their summed rates.
+        s_per_batch: Wall seconds; the rates of several threads are added.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
             kernel does not report them.
     """
@@ -55,9 +54,7 @@ class Block:
 class PullCost:
     """The cost of the batches that one thread pulled.
 
-    Attributes:
-        batches: The number of batches, not counting the first one after each restart.
-        copying_s: CPU seconds that the thread copied for an intervention.
+    `copying_s` is the CPU time of copies for an intervention.
     """
 
     batches: int
@@ -71,9 +68,9 @@ class PullCost:
 class PullingThread:
     """A thread that pulls from a loader of its own, which no other thread touches.
 
-    After `until_s`, a time on the clock, a pull returns as soon as it has one batch. If it is
-    `undelayed`, its wall time is without what it waited for a core or copied for an intervention:
-    valid only if the loader is idle while the thread copies.
+    After `until_s`, a time on the clock, a pull returns as soon as it has one batch. `undelayed`
+    wall times exclude waiting for a core and copying for an intervention, which is valid only if
+    the loader is idle while the thread copies.
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class PullingThread:
             self._thread.end(_CLOSING_S)
             raise
 
-    def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
+    def start_pulling(self, enough_s: float, least: int = _MIN_BATCHES) -> Callable[[], PullCost]:
         """Start to pull for some time; return a function that waits for the end."""
         return self._thread.submit(partial(self._pull, enough_s, least)).result
 
@@ -120,7 +117,6 @@ class PullingThread:
             longest_s = max(longest_s, wait_s)
             batches += 1
             if self._puller.restarts != restarts_before:
-                # The cost of a restart is not part of loading.
                 restarts += 1
                 own_cpu_s += _own_cpu_s() - self._own_s_at_start
                 workers_cpu_s += _workers_cpu_s() - self._workers_s_at_start
@@ -130,9 +126,8 @@ class PullingThread:
         return PullCost(batches, wall_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
 
     def close(self) -> None:
-        """Stop the loader, where it can be stopped."""
+        """Stop the loader. One that cannot be stopped ends with its process."""
         self._thread.submit(self._puller.close)
-        # Do not wait longer for a loader that cannot be closed: it ends with its process.
         self._thread.end(_CLOSING_S)
 
 
@@ -144,7 +139,7 @@ def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
 
 
 def measure_cold_block(
-    threads: Sequence[PullingThread], enough_s: float, least: int = MIN_BATCHES
+    threads: Sequence[PullingThread], enough_s: float, least: int = _MIN_BATCHES
 ) -> Block:
     """Let threads pull at the same time without a warm-up."""
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
@@ -154,7 +149,7 @@ def measure_cold_block(
     own_s -= sum(cost.copying_s for cost in costs)
     workers_s = _workers_cpu_s() - workers_s
     batches = sum(cost.batches for cost in costs)
-    # If the loader restarted before every batch, count the restarts as loading.
+    # Restarts count as loading only if the loader restarts before every batch.
     if loading := batches - sum(cost.restarts for cost in costs):
         own_s -= sum(cost.restarts_own_cpu_s for cost in costs)
         workers_s -= sum(cost.restarts_workers_cpu_s for cost in costs)
@@ -183,7 +178,6 @@ def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: 
 
 
 def _own_cpu_s() -> float:
-    """Return the CPU seconds of this process, without this thread's copies."""
     return time.process_time() - copying_s()
 
 
@@ -193,7 +187,7 @@ def _workers_cpu_s() -> float:
 
 
 def _read_bytes() -> int:
-    # Without a file to read, psutil's method is missing.
+    # psutil lacks the method where the kernel lacks the file.
     with suppress(psutil.Error, AttributeError):
         return int(psutil.Process().io_counters().read_bytes)
     return 0
