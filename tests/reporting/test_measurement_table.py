@@ -1,4 +1,4 @@
-"""What programs and people are shown of a measurement."""
+"""The document of a measurement, its table, and the lines below it."""
 
 from dataclasses import replace
 from io import StringIO
