@@ -304,7 +304,7 @@ def test_rows_a_second_count_what_was_done_now(
 
 
 def test_without_a_terminal_a_phase_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And another line comes after half a minute."""
+    """Each phase has a line, and another one after half a minute."""
     monkeypatch.setattr(progress_display, "_LINE_EVERY_S", 5.0)
     file = console_on(monkeypatch, StringIO())
     show_phases(monkeypatch, "writing")
