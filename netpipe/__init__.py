@@ -1,11 +1,11 @@
 """Performance regression tests for Grain input pipelines that feed JAX training steps.
 
-A user's loader and step are measured in a child process (`session`, `measuring`); `verdict` says
-why training waits, `gate` compares with baselines, `linting` reads a Grain pipeline's graph,
-`diagnosis` finds the stage and the resource that limit a loader, `work_counts` counts what a batch
-takes, and `resuming` restores a loader's states. `suite` is one pytest run, `page` one HTML page,
-`cli` the `netpipe` command; `device` knows accelerators and hosts, and `results` holds what was
-measured. `data`, `step` and `throughput` are this repository's own workload.
+`jobs` runs child processes, and `measuring` a user's loader and step in one of them; `verdict` says
+why training waits, and `gate` compares with baselines. `linting` reads a Grain pipeline's graph,
+`diagnosis` finds the stage and the resource that limit a loader, `work_counts` counts the work of a
+batch, `resuming` restores a loader's states, and `throughput` measures loaders alone. `plugin` is
+one pytest run, `cli` the `netpipe` command, `reporting` their tables and pages. `device` knows
+accelerators and hosts, `results` holds the figures, `workload` is this repository's own pipeline.
 """
 
 from typing import TYPE_CHECKING, Any

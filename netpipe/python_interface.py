@@ -1,4 +1,4 @@
-"""What `netpipe` offers to Python: the commands as functions, which run in child processes too."""
+"""The public Python interface: the commands as functions, run in child processes too."""
 
 import os
 import sys
@@ -55,13 +55,13 @@ class WorkSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Result(Generic[Found]):
-    """What was found; a notebook shows it as the page that `--html` writes.
+    """A result; a notebook shows it as the page that `--html` writes.
 
     Attributes:
         found: A `netpipe.results.measurement.Measurement`, a `netpipe.linting.linter.LintReport`,
             a `netpipe.diagnosis.diagnosis.Diagnosis`, or a
             `netpipe.results.work_profile.WorkProfile`.
-        document: The same as the command's `--json` prints it, with the verdict of a measurement.
+        document: The document that the command prints with `--json`.
     """
 
     found: Found
@@ -93,8 +93,7 @@ def measure(
         settings: By default 20 seconds of rounds at most.
 
     Raises:
-        MisuseError: A target or a setting is not what it must be, or this process holds the
-            accelerator.
+        MisuseError: A target or a setting is invalid, or this process holds the accelerator.
         SessionError: The loader or the step failed, or hung.
     """
     from netpipe.jobs.parent import CHILD_COMMAND, run_measurement
@@ -115,7 +114,7 @@ def measure(
 def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport]":
     """Report which calls of a Grain pipeline are in the wrong place.
 
-    Settings that are left out are those of pyproject.toml. Errors are those of `measure`.
+    Missing settings come from pyproject.toml. Errors are those of `measure`.
     """
     from netpipe.jobs.parent import CHILD_COMMAND, run_session
     from netpipe.linting.linter import parse_report

@@ -87,7 +87,7 @@ def test_prepare_takes_a_folder_of_parquet(netpipe: Netpipe, tmp_path: Path) -> 
 
 
 def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Path) -> None:
-    """A file that is no parquet is named in one line, and no output is left behind."""
+    """A file that is not parquet is named in one line, and no output is left behind."""
     (tmp_path / "text.parquet").write_text("not parquet")
     result = netpipe("prepare", tmp_path / "text.parquet", "--out", tmp_path / "out")
     assert result.exit_code == 2
@@ -101,7 +101,7 @@ def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Pat
 def test_the_command_after_prepare_can_be_pasted(
     netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The folder's name is quoted as a shell needs it, and is no flag."""
+    """The folder's name is quoted for the shell, and not taken as a flag."""
     monkeypatch.chdir(tmp_path)
     result = netpipe("generate", "--out", f"./{name}", "--probes", 30)
     command = result.stderr.split("measure with them: ")[1]
@@ -184,7 +184,7 @@ def test_a_list_of_accelerators_gives_one_document(netpipe: Netpipe, two_acceler
 
 @pytest.fixture
 def failing_at_second(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the names of three accelerators, of which the second cannot be measured."""
+    """Return the names of three accelerators; the second cannot be measured."""
 
     def measured(_: object, asked: SessionRequest, **__: object) -> Measurement:
         if asked.accelerator == "emulated:2ms":
@@ -295,7 +295,7 @@ def test_a_failure_among_several_decides(
 def test_misuse_says_what_is_wrong(
     netpipe: Netpipe, pipelines: str, words: tuple[str, ...], named: str
 ) -> None:
-    """What cannot be measured ends with exit code 2 and names the cause."""
+    """A target that cannot be measured gives exit code 2 and the cause."""
     chosen = [word.replace("PIPELINES", pipelines) for word in words]
     if "--accelerator" not in words:
         chosen += ["--accelerator", "emulated:5ms"]
@@ -395,7 +395,7 @@ def test_a_closed_stream_is_like_dev_null(stream: str) -> None:
 
 @pytest.mark.parametrize("words", [["--version"], ["report", "--help"]])
 def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> None:
-    """What cannot be printed is an error, not a traceback."""
+    """Unprintable output is an error, not a traceback."""
     command = [sys.executable, "-m", "netpipe", *words]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -403,7 +403,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> Non
 
 
 def test_the_number_of_files_is_bounded(netpipe: Netpipe, tmp_path: Path) -> None:
-    """So many files would take all memory before the first row is written."""
+    """A number of shards that would exhaust memory is refused."""
     result = netpipe("prepare", str(tmp_path), "--out", str(tmp_path / "o"), "--shards", "10001")
     assert result.exit_code == 2
     assert "--shards" in result.stderr

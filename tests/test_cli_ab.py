@@ -129,7 +129,7 @@ def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
 def test_results_that_cannot_be_kept_are_misuse(
     netpipe: Netpipe, repository: Path, passing: Started
 ) -> None:
-    """It is found out before anything is checked out."""
+    """An unwritable file is refused before anything is checked out."""
     result = netpipe("ab", "HEAD~1", "HEAD", "--netpipe-json", repository / "absent" / "run.json")
     assert result.exit_code == 2
     assert "run.json: --netpipe-json must be writable" in result.stderr

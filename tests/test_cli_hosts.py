@@ -58,7 +58,7 @@ def test_hosts_in_a_storage_are_marked(netpipe: Netpipe, tmp_path: Path) -> None
 def test_one_host_that_waits_fails_all(
     netpipe: Netpipe, tmp_path: Path, hosts: list[dict[str, Any]], code: int, kind: str
 ) -> None:
-    """One of which nothing is known leaves all open, unless another one waits."""
+    """An inconclusive host leaves the verdict open, unless another host waits."""
     paths = files(tmp_path, *(make_measurement(**host) for host in hosts))
     found = netpipe("hosts", *paths, "--json")
     assert found.exit_code == code
@@ -68,7 +68,7 @@ def test_one_host_that_waits_fails_all(
 
 
 def test_hosts_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path) -> None:
-    """Also where every one of them is fed."""
+    """Different ends fail the verdict even if every host is fed."""
     paths = files(tmp_path, *(make_measurement(epoch_batches=number) for number in (40, 40, 38)))
     found = netpipe("hosts", *paths)
     assert found.exit_code == 1
@@ -89,7 +89,7 @@ def test_hosts_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path) -> None:
 def test_hosts_that_cannot_be_compared_are_refused(
     netpipe: Netpipe, tmp_path: Path, other: Measurement, message: str
 ) -> None:
-    """By the file and the aspect."""
+    """The error names the file and the aspect."""
     paths = files(tmp_path, make_measurement(), other)
     found = netpipe("hosts", *paths)
     assert found.exit_code == 2
@@ -123,7 +123,7 @@ def loader():
 def test_two_processes_of_a_training_measure_their_loaders(
     netpipe: Netpipe, tmp_path: Path
 ) -> None:
-    """Each its own part, at the same time, of global batches; the slow one is named."""
+    """Each host loads its part of global batches at the same time; the slow one is named."""
     write_probes(tmp_path / "many.parquet", {n: make_pings(150, seed=n) for n in range(20)})
     prepare([tmp_path / "many.parquet"], tmp_path / "data")
     (tmp_path / "target.py").write_text(TARGET)

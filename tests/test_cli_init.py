@@ -161,7 +161,7 @@ def test_a_named_loader_must_be_usable(
 
 
 def test_a_damaged_file_is_left_to_pytest(tmp_path: Path, netpipe: Netpipe) -> None:
-    """What Python cannot parse is told when the tests import it; a missing folder at once."""
+    """The tests report a syntax error when they import the file; a missing folder is refused."""
     write(tmp_path, {"bad.py": "def ("})
     assert netpipe("init", tmp_path, "--loader", "bad.py:x", "--no-run").exit_code == 0
     result = netpipe("init", tmp_path / "none", "--loader", "good:x")
@@ -197,7 +197,7 @@ def test_generators_are_loaders_and_users_of_batches_are_not(tmp_path: Path) -> 
 
 
 def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
-    """Annotated names and those of inner blocks lead to what is returned."""
+    """Annotated names and names of inner blocks are followed to the returned value."""
     text = "def a(eager=True):\n    if eager:\n        made: object = grain.MapDataset.range(4)\n"
     text += "    other = made.batch(2)\n    return other\n"
     write(tmp_path, {"input.py": text})

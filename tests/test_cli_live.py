@@ -97,7 +97,7 @@ def test_a_terminal_shows_the_phase_and_the_time_left(terminal: StringIO) -> Non
 
 
 def test_without_a_total_the_elapsed_time_is_shown(terminal: StringIO) -> None:
-    """There is no percentage and no time left."""
+    """The bar has neither a percentage nor the time left."""
     show(reported=REPORTED[:1])
     text = terminal.getvalue()
     assert "h100 (derived): starting a process" in text
@@ -295,7 +295,7 @@ def show_phases(monkeypatch: pytest.MonkeyPatch, *ends: str) -> None:
 def test_rows_a_second_count_what_was_done_now(
     terminal: StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an earlier run did is part of the bar, but not of the rate."""
+    """The work of an earlier run is part of the bar, but not of the rate."""
     show_phases(monkeypatch)
     # The first look takes one reading of the clock, each other one two.
     assert re.match(
@@ -304,7 +304,7 @@ def test_rows_a_second_count_what_was_done_now(
 
 
 def test_without_a_terminal_a_phase_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And another line comes after half a minute."""
+    """Each phase has a line, and another one after half a minute."""
     monkeypatch.setattr(progress_display, "_LINE_EVERY_S", 5.0)
     file = console_on(monkeypatch, StringIO())
     show_phases(monkeypatch, "writing")

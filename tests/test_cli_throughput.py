@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
-    """The workers and seconds of each trial; more than 2 workers of 4 are no faster."""
+    """The workers and seconds of each trial; more than 2 workers are not faster."""
     calls: Trials = []
 
     def measure(subject: Subject, seconds: float) -> Tally:

@@ -14,7 +14,7 @@ from tests.measurements import make_measurement
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[MeasureRequest]:
-    """What sessions are asked for that keep their traces."""
+    """The requests of sessions that keep their traces."""
     requests: list[MeasureRequest] = []
 
     def measured(_: object, request: MeasureRequest, **__: object) -> Measurement:

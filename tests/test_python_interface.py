@@ -1,4 +1,4 @@
-"""What `netpipe` offers to Python."""
+"""The public Python interface."""
 
 import functools
 import os
@@ -66,7 +66,7 @@ def test_work_is_counted_and_the_order_is_linted(pipeline: ModuleType, tmp_path:
 def test_a_diagnosis_is_asked_for(
     pipeline: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With the loader's name and the settings."""
+    """The request has the loader's name and the settings."""
     asked: list[Any] = []
 
     class Found:
@@ -108,7 +108,7 @@ def a_closure() -> Any:
     ids=["closure", "lambda", "method", "function of a class", "partial"],
 )
 def test_what_a_child_process_cannot_import_is_refused(factory: Any) -> None:
-    """With the way out."""
+    """The error has the way out."""
     with pytest.raises(MisuseError, match="Define it at the top level of a file"):
         netpipe.work(factory)
 
@@ -124,7 +124,7 @@ def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("setting", ["budget", "loaders"])
 def test_an_unknown_setting_is_an_error(pipeline: ModuleType, setting: str) -> None:
-    """It is not ignored."""
+    """An unknown setting is not ignored."""
     settings: Any = {setting: 3}
     with pytest.raises(TypeError, match=setting):
         netpipe.measure(pipeline.loader, **settings)
@@ -133,7 +133,7 @@ def test_an_unknown_setting_is_an_error(pipeline: ModuleType, setting: str) -> N
 def test_an_accelerator_that_this_process_holds_is_refused(
     pipeline: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise the child would fail for want of memory."""
+    """The error says that this process holds the accelerator."""
     monkeypatch.setattr(python_interface, "_has_started", lambda _: True)
     monkeypatch.setattr("jax.extend.backend.backends", lambda: {"cpu": None, "cuda": None})
     for call in (netpipe.measure, netpipe.diagnose, netpipe.work):

@@ -1,4 +1,4 @@
-"""The `netpipe` command: thin commands, which import what is slow to import when they run."""
+"""The `netpipe` command. Its subcommands import slow modules only when they run."""
 
 import click
 
@@ -26,7 +26,7 @@ from netpipe.signals import signals_as_errors
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""
-    # So that what a command started is ended and what it wrote is cleaned up.
+    # A signal then ends child processes and removes unfinished files.
     click.get_current_context().with_resource(signals_as_errors())
 
 

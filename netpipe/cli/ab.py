@@ -50,10 +50,10 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     if head:
         opened = open_version(find_commit(here, head, "netpipe ab"), here, "", notes.print)
     with temporary_folder("ab") as folder, opened as version:
-        # A file of the user may be an earlier run's, which is not to decide this exit code.
+        # The user's file may hold an earlier run, which must not decide this exit code.
         results_file = folder / "run.json"
-        # In the checkout of HEAD, a ref such as HEAD~1 would name another commit. So pytest gets
-        # the hash, and the ref as it was typed only for its messages.
+        # In the checkout of HEAD, HEAD~1 names another commit. pytest gets the hash, and the typed
+        # ref only for its messages.
         ref, variables = (commit.sha, {TYPED_VARIABLE: base}) if head else (base, {})
         flags = [f"--netpipe-against={ref}", f"--netpipe-json={results_file}"]
         code = _run_pytest([*arguments, *flags], version, variables)

@@ -65,7 +65,7 @@ def doctor(baselines: Path, as_json: bool) -> None:
     from netpipe.device.host import this_host
     from netpipe.gate.history import list_compared
 
-    # Before jax starts, so that the use of a GPU is another process's.
+    # Before jax starts: a GPU in use is then used by another process.
     here, before = machine.describe_machine(), machine.read_counters()
     sleep(1)
     found = machine.find_disturbances(here, before, machine.read_counters())
@@ -88,7 +88,7 @@ def doctor(baselines: Path, as_json: bool) -> None:
 
 @click.group(epilog="\b\nExample:\n  netpipe baseline list")
 def baseline() -> None:
-    """The accepted results of each device: record, list, show, diff, prune."""
+    """Manage the accepted results of each device."""
 
 
 @baseline.command(
@@ -247,7 +247,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them instead of listing them.")
 def prune(baselines: Path, keep: int, yes: bool) -> None:
-    """Remove old baselines, all but each device's latest few and the oldest comparable one."""
+    """Remove all but the latest baselines of each device and its oldest comparable one."""
     from netpipe.gate.baseline import load_all
     from netpipe.gate.history import find_superfluous
 

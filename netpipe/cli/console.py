@@ -1,4 +1,4 @@
-"""What all commands share: consoles, options, exit codes, and how results and errors are shown."""
+"""Shared by all commands: consoles, options, exit codes, printing of results and errors."""
 
 import json
 import os
@@ -41,18 +41,18 @@ def _open_null(mode: str) -> TextIO:
 
 
 class PrintableConsole(Console):
-    """Makes all text printable; its own codes, as for colours, stay."""
+    """Makes all text printable but keeps rich's own control codes."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Render anything, bars that are drawn again included."""
+        """Render anything, including bars that are redrawn."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else make_printable(text), style, control)
 
 
 class PathType(click.Path):
-    """A path; a word that can be none is a usage error, before anything is done."""
+    """A path; an impossible one is a usage error before the command does anything."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -74,19 +74,19 @@ class PlaceType(PathType):
 
 
 class TargetType(click.types.StringParamType):
-    """A target; another word is an error, before a process is started for it."""
+    """A target; an invalid one is an error before a process is started."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the target."""
         return Target.parse(str(super().convert(value, param, ctx)))
 
 
-# A closed stream is None, and the next file that is opened would get its number.
+# A closed stream is None, and the next opened file would get its number.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
         setattr(sys, _name, _open_null(_mode))
 
-# Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
+# Brackets and colons in user code and paths are printed literally, without markup or emoji.
 notes = PrintableConsole(stderr=True, markup=False, emoji=False, highlight=False)
 output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
@@ -105,7 +105,7 @@ quiet_option = click.option(
 
 
 def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
-    """Return an option for a number of seconds, whose parameter is the flag's name with `_s`."""
+    """Return an option in seconds; its parameter is the flag's name with `_s`."""
     name = f"{flag.removeprefix('--').replace('-', '_')}_s"
     return click.option(
         flag, name, type=float, metavar="S", default=default, show_default=True, help=text
@@ -123,10 +123,10 @@ def start_limit_option(text: str) -> Callable[[FC], FC]:
 
 
 class ErrorReportingGroup(click.Group):
-    """Prints warnings and errors for the user as one line each, and exits with 2 after an error."""
+    """Prints each warning and error as one line, and exits with 2 after an error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; a refusal of the system, as of a full disk, is an error too."""
+        """Run the command line; an error of the system, such as a full disk, is one line too."""
         try:
             return super().main(*args, **extra)
         except OSError as error:
@@ -136,7 +136,7 @@ class ErrorReportingGroup(click.Group):
                 click.echo(message, err=True)
             try:
                 sys.stdout.flush()
-            except OSError:  # It would fail again at the end, with a traceback.
+            except OSError:  # Flushing fails again at exit, with a traceback.
                 sys.stdout = _open_null("w")
             sys.exit(MISUSE)
 
@@ -174,12 +174,12 @@ def print_json(document: object) -> None:
 
 
 def command_line() -> str:
-    """Return the command that the user typed, for a result that says how to repeat it."""
+    """Return the command that the user typed; pages show it."""
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
 def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:
-    """Run a command, which cleans up and ends when this process ends; return its exit code."""
+    """Run a command that ends when this process ends; return its exit code."""
     notes.print(" ".join(command), soft_wrap=True)
     follow = partial(signal_when_parent_ends, signal.SIGTERM)
     environment = {**os.environ, **variables}
@@ -195,7 +195,7 @@ def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) ->
 
 
 def write_html(document: Mapping[str, Any], path: Path | None) -> None:
-    """Write the page of a command's document, if there is a file for it."""
+    """Write the page of a document, if a path is given."""
     if path is None:
         return
     from netpipe.reporting.rendering import render_page

@@ -1,4 +1,4 @@
-"""`netpipe generate`, `prepare` and `inspect`: commands that make data, or look into them."""
+"""`netpipe generate`, `prepare` and `inspect`: commands that write or describe data."""
 
 import os
 import shlex
@@ -91,7 +91,7 @@ def prepare(
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 
     Sources and the output are paths, or URIs such as s3://bucket/folder. After a kill, the same
-    command goes on where it was.
+    command continues.
 
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.
@@ -119,7 +119,7 @@ def prepare(
 
 
 def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner | None":
-    """Return the runner on Ray if that is wanted, and refuse the options of the other one."""
+    """Return the runner on Ray, if chosen; refuse the options of the other runner."""
     option, value = ("--workers", workers) if runner == "ray" else ("--address", address)
     if value is not None:
         other = "local" if runner == "ray" else "ray"
@@ -135,7 +135,7 @@ def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner 
 @click.argument("path", type=path_type)
 @json_option
 def inspect(path: Path, as_json: bool) -> None:
-    """Print what is in a file or a folder of data: format, counts, spans, a decoded row."""
+    """Describe a file or folder of data: format, counts, spans, a decoded row."""
     from netpipe.workload.inspection import inspect as inspect_data
 
     found = inspect_data(path)

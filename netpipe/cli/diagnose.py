@@ -1,4 +1,4 @@
-"""`netpipe diagnose`: which stage is slow, which resource binds it, what would help."""
+"""`netpipe diagnose`: find the slow stage, its resource, and the changes that would help."""
 
 import sys
 from pathlib import Path
@@ -33,10 +33,10 @@ def diagnose(
     as_json: bool,
     **settings: Any,
 ) -> None:
-    """Find out which stage of a loader is slow, which resource binds it, and what would help.
+    """Find the slow stage of a loader, the resource that limits it, and a fix.
 
     One predicted fix is tried in the same run. Without a step and an accelerator the loader is
-    looked into by itself. TARGET is package.module:name or path/to/file.py:name, a callable without
+    diagnosed alone. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis

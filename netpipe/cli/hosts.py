@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
 @json_option
 def hosts(results: tuple[Path, ...], as_json: bool) -> None:
-    """Judge hosts that train together, from the measurement that each made of its own loader.
+    """Judge hosts that train together, from one measurement on each host.
 
     RESULT is a host's JSON document from measure or --netpipe-json; its name is the host's. Each
     step waits for the slowest host, so one host that waits fails all.

@@ -1,4 +1,4 @@
-"""`netpipe init`: performance tests for a pipeline, which is found without importing it."""
+"""`netpipe init`: write performance tests for a pipeline, found without importing it."""
 
 import ast
 import os
@@ -36,9 +36,9 @@ class Candidate(NamedTuple):
 
 
 def find_candidates(folder: Path) -> list[Candidate]:
-    """Return what makes pipelines in the Python files of a repository, by their syntax alone."""
+    """Return the names in a repository's Python files that make pipelines, by syntax alone."""
     trees, makers, names = dict(_parse_files(folder)), set[str](), set(_MAKERS)
-    # What returns the result of a maker is one too.
+    # A function that returns the result of a maker is a maker too.
     while not names <= makers:
         makers |= names
         found = [each for path in trees for each in _list_candidates(path, trees[path], makers)]
@@ -70,9 +70,9 @@ def _list_names(node: ast.AST) -> set[str]:
 
 
 def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
-    """Return whether a function returns what was made by these names, or yields beside them."""
+    """Return whether a function returns the results of these names, or yields and uses them."""
     made, results = set(makers), set[str]()
-    # Twice: inner blocks come last, and what they make may be used in outer ones.
+    # Twice: inner blocks come last, and outer ones may use their names.
     for node in [*ast.walk(function)] * 2:
         match node:
             case (
@@ -98,7 +98,7 @@ def _find_obstacle(function: ast.FunctionDef) -> str:
 
 
 def _choose(folder: Path) -> Target:
-    """Return the only candidate for a loader, of which other ones may be parts, or ask."""
+    """Return the only candidate for a loader that is not part of another, or ask."""
     found = find_candidates(folder)
     usable = [each for each in found if not each.obstacle]
     parts = {name for each in usable for name in each.uses - {each.name}}
@@ -107,7 +107,7 @@ def _choose(folder: Path) -> Target:
         return Target.parse(whole[0])
     listed = "; ".join(f"{each.target} {each.obstacle}".strip() for each in found) or "none"
     if sys.stdin.isatty():
-        question = f"What makes the pipeline? Found {listed}"
+        question = f"Which function makes the pipeline? Found {listed}"
         default = next(iter(whole), None)
         return Target.parse(str(click.prompt(question, type=target_type, default=default)))
     problem = f"{folder}: one function without arguments must make the pipeline; found {listed}"
@@ -125,7 +125,7 @@ def _locate(folder: Path, target: Target) -> tuple[str, str, tuple[str, ...]]:
     path = (folder / where).resolve()
     if not path.is_file():
         raise MisuseError(f"{folder / where}: file must exist; found none")
-    with suppress(SyntaxError, ValueError):  # Importing it will say more.
+    with suppress(SyntaxError, ValueError):  # The import gives a better message.
         for node in ast.parse(path.read_bytes()).body:
             match node:
                 case ast.FunctionDef(name=found) if found == name and (why := _find_obstacle(node)):
@@ -166,7 +166,7 @@ def init(folder: Path, loader: Target | None, step: Target | None, no_run: bool)
         template = templates.get_template(f"{Path(name).name}.jinja")
         content = template.render(targets=targets, places=places, folder=folder, python=python)
         write_whole(folder / name, content, "FOLDER")
-    # -P: the tests must find the pipeline where pytest is started by its own name, too.
+    # -P: the tests must find the pipeline as they do with plain `pytest`.
     command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
     code = 0 if no_run else run_child([*command, "--netpipe-budget=5"], folder, {})
     at = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "

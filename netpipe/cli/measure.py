@@ -95,7 +95,7 @@ _LIMIT_OPTIONS: Final = (
 def measure_options(
     budget_s: float, budget_help: str, of_maxtext: str = "loader"
 ) -> Callable[[_Command], _Command]:
-    """Give a command these options; with --maxtext, `of_maxtext` is the name of its loader."""
+    """Return a decorator that adds the options; --maxtext uses the loader named `of_maxtext`."""
     budget = seconds_option("--budget", budget_s, budget_help)
 
     def decorate(command: _Command) -> _Command:
@@ -106,7 +106,7 @@ def measure_options(
             if maxtext is not None:
                 words = (str(maxtext), *overrides)
                 named["loader"] = named["loader"] or Target("netpipe.maxtext", of_maxtext, words)
-                # An emulated accelerator would make the whole state on this host, to trace it.
+                # With an emulated accelerator, tracing would make the whole state on this host.
                 if "auto" in parse_accelerators(named["accelerator"]):
                     named["step"] = named["step"] or Target("netpipe.maxtext", "step", words)
             elif overrides:

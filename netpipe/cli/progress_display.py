@@ -14,7 +14,7 @@ _LINE_EVERY_S: Final = 30.0
 
 @contextmanager
 def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., None]]:
-    """Show a bar with a description, how much is done, and the time that has passed.
+    """Show a bar with a description, the part that is done, and the elapsed time.
 
     For a session, it is the time left where that is known, and the bar is removed at its end.
 
@@ -34,7 +34,7 @@ def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., 
         left if is_session else progress.TimeElapsedColumn(),
         console=notes,
         expand=True,
-        # A thread that draws would take CPU time from the session that is measured.
+        # A drawing thread would take CPU time from the measured session.
         auto_refresh=not is_session,
         transient=is_session,
     )
@@ -54,7 +54,7 @@ def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., 
 
 @contextmanager
 def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
-    """Show the phase, the rows that it does in a second, and the time left.
+    """Show the phase, its rows per second, and the time left.
 
     Without a terminal there is a line for the start of each phase, and one now and then.
 
@@ -91,7 +91,7 @@ def _can_draw() -> bool:
 
 @contextmanager
 def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
-    """Show on standard error how far a session is; yields what `run_session` calls `progress`."""
+    """Show the progress of a session on standard error; yields the callback of `run_session`."""
     if quiet:
         yield None
     elif _can_draw():

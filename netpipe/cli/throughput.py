@@ -1,4 +1,4 @@
-"""`netpipe throughput`: how fast a loader is alone, by workers, and beside another one."""
+"""`netpipe throughput`: the speed of a loader alone, by workers, and beside another one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -80,7 +80,7 @@ def throughput(
     same_batches: int,
     as_json: bool,
 ) -> None:
-    """Measure how fast a loader is without a training step.
+    """Measure the speed of a loader without a training step.
 
     Padding does not count as tokens; CPU time is the sum over all processes. Lists (--batch-size
     256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
@@ -136,7 +136,7 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
     try:
         numbers = [] if text is None else [int(word) for word in text.split(",")]
     except ValueError:
-        # Refused below, with the same message as a number that is too small.
+        # Refused below with the message for a number that is too small.
         numbers = [minimum - 1]
     if any(number < minimum for number in numbers):
         constraint = f"be whole numbers of at least {minimum}, with commas between them"

@@ -1,4 +1,4 @@
-"""`netpipe work` and `netpipe resume`: what a loader does for a batch, and after a restart."""
+"""`netpipe work` and `netpipe resume`: the work of a loader for a batch, and its restarts."""
 
 import sys
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def work(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Count what a loader does for a batch: calls, allocations, elements and bytes.
+    """Count the work of a loader for a batch: calls, allocations, elements and bytes.
 
     Unlike times, counts are the same on a busy machine and on another host. With --against, the
     exit code is 1 if there is more work than before, and 3 if a count could not be compared. TARGET

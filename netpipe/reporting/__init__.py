@@ -1,5 +1,5 @@
-"""One self-contained HTML page from netpipe's JSON documents.
+"""Tables, drawings and HTML pages of results.
 
-Start at `rendering`: `reading` loads documents, `parts` builds the content of a page from each,
-`plots` draws, and the templates lay everything out.
+The tables of the terminal are in `*_table.py` and `*_tables.py`. `rendering.py` reads documents and
+writes a page: `parts` builds its content, `plots` and `picture` draw, and the templates lay it out.
 """

@@ -1,4 +1,4 @@
-"""What a page shows: the parts of results as cards of text, figures and drawings."""
+"""The content of a page: parts of results as cards of text, figures and drawings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from netpipe.reporting.tones import Tone
 
 @dataclass(frozen=True)
 class Headline:
-    """What a reader sees first: "Loader-bound", what was found, and what to do about it, if any."""
+    """The first lines of a part: "Loader-bound", the explanation, and the advice, if any."""
 
     tone: Tone
     word: str
@@ -29,7 +29,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A whole SVG document, and the table of its figures beside it where there is room.
+    """An SVG document, with the table of its figures beside it if there is room.
 
     `is_scrolled` keeps it at a readable size on a narrow page.
     """

@@ -1,4 +1,4 @@
-"""Figures and texts in the form that a page shows them in."""
+"""Figures and texts as a page shows them."""
 
 import re
 from typing import Final

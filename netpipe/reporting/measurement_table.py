@@ -46,7 +46,7 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
 
 
 def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
-    """Return by label the median of each rate and its ends, or "" and why it is not known."""
+    """Return by label the median and interval of each rate, or "" and why it is not known."""
     unit = " examples" * (measurement.tokens_unit == "examples")
 
     def describe(name: str, write: Callable[[float], str]) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
 
 
 def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
-    """Yield the rates and, where the verdict is decided, what would keep the step fed."""
+    """Yield the rates and, for a decided verdict, the workers and cores that keep the step fed."""
     yield "; ".join(
         f"{label}: {median} ({note})" if median else f"{label}: not known: {note}"
         for label, (median, note) in describe_rates(measurement).items()
@@ -71,7 +71,7 @@ def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
 
 
 def sizing_line(measurement: Measurement) -> str:
-    """Return how many workers and cores would keep the step fed, and whether the host has them."""
+    """Return the workers and cores that keep the step fed, and those that the host has."""
     line = f"workers needed: {workers_needed(measurement)} (has {measurement.loader_processes})"
     needed, usable = cores_needed(measurement), measurement.host.cores
     if needed is None:
@@ -81,5 +81,5 @@ def sizing_line(measurement: Measurement) -> str:
 
 
 def trace_line(measurement: Measurement) -> str:
-    """Return where the trace is, and what opens it."""
+    """Return the path of the trace, and the page that opens it."""
     return f"trace: {measurement.trace} (open it in https://ui.perfetto.dev)"

@@ -1,4 +1,4 @@
-"""Documents as one HTML page: the only module that knows that a page is HTML; and their reader."""
+"""Reads documents, and writes them as one HTML page."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from netpipe.results.documents import check_document, check_schema
 from netpipe.text_files import read_json
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The page's own rule for what it may load: nothing."""
+"""The page may load nothing from elsewhere."""
 
 _WAY_OUT: Final = "measure, lint, diagnose, work and throughput print such a document with --json"
 

@@ -1,4 +1,4 @@
-"""Tables of a result, which a page and a terminal show alike."""
+"""Tables of results for pages and terminals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from netpipe.results.units import describe_interval, format_number, format_secon
 
 
 def new_table(title: str, *headings: str, no_wrap: bool = False) -> terminal.Table:
-    """Return a table without rows, of the look that all tables of netpipe share."""
+    """Return an empty table in the style of all terminal tables."""
     columns = [terminal.Column(heading, no_wrap=no_wrap) for heading in headings]
     return terminal.Table(
         *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
@@ -72,7 +72,7 @@ def interval_figure(
     write: Callable[[float], str] = format_seconds,
     rate: Callable[[float], Tone] = lambda _: Tone.PLAIN,
 ) -> Figure:
-    """Return the cell of an interval, its median rated; an empty one if there is none."""
+    """Return the cell of an interval with its median rated; empty for None."""
     if interval is None:
         return Figure("")
     return Figure(*describe_interval(interval, write), rate(interval.median))

@@ -50,7 +50,7 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def remarks(found: Throughput) -> Iterator[str]:
-    """Explain the marks in the table, and the choice of the number of workers."""
+    """Explain the marks in the table and the chosen number of workers."""
     if len(found.combinations) > 1:
         counted = speed_figure(found.runs[0]).partition("_")[0]
         fastest = found.combinations[found.best].label

@@ -50,7 +50,7 @@ def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
 
 
 def subject_label(measurement: Measurement) -> str:
-    """Return the device and the storage, marked where times are derived and not measured."""
+    """Return the device and the storage, marked if times are derived instead of measured."""
     device, storage = measurement.device, measurement.storage
     in_storage = f" in {storage}" if storage else ""
     return f"{device.key}{in_storage}{' (derived)' * (device.emulated or bool(storage))}"

@@ -76,7 +76,7 @@ class Seen:
 
 
 def open_page(page: str, folder: Path, scheme: str = "light") -> Seen:
-    """Open a page in a frame of each width; `scheme` is what the reader's system prefers."""
+    """Open a page in a frame of each width; `scheme` is the preferred colour scheme."""
     frames = "".join(
         f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{html.escape(page)}">'
         "</iframe>"

@@ -29,7 +29,7 @@ from tests.work_profiles import PROFILE, make_profile
 Document = dict[str, Any]
 
 HOSTILE: Final = "</script><img src=x onerror=alert(1)>\"'&$x_1$ \x07\ud800\u202e漢"
-"""What a name in somebody's code could be."""
+"""A hostile name in a user's code."""
 
 
 def near(median: float) -> Interval:
@@ -60,7 +60,7 @@ def plain_measurement() -> Document:
 
 
 def measurements() -> Document:
-    """Two accelerators, of which one is fed."""
+    """Two accelerators; one is fed."""
     both = [measurement(device=EMULATED), _judged(make_measurement(device=CPU))]
     return {"schema": "netpipe.measurements/1", "measurements": both}
 
@@ -111,7 +111,7 @@ def lint(name: str = "tokenize") -> Document:
 
 
 def empty_lint() -> Document:
-    """What is read of a loader that is not Grain's."""
+    """The lint document of a loader that is not Grain's."""
     return LintReport("throughput", "0.2.18", Graph(()), ()).to_document() | {"trials": []}
 
 
@@ -125,7 +125,7 @@ def diagnosis(name: str = "tokenize") -> Document:
 
 
 def plain_diagnosis() -> Document:
-    """A loader that is not Grain's, without a step, of which hardly anything could be told."""
+    """A loader that is not Grain's, without a step: few findings."""
     found = Findings(
         near(0.04), near(0.08), "as-it-is", near(0.08), near(0.08), 0, 0, (),
         Bottleneck(None, "unknown", 0.0, "nothing could be changed"), (), (), None,
@@ -191,7 +191,7 @@ def comparison(outcome: str, metric: str, **changes: Any) -> Document:
 
 
 def work(name: str = "rows.encode") -> Document:
-    """What a batch takes, with all that a profile can hold, and two comparisons."""
+    """A work document with every field, and two comparisons."""
     profile = make_profile(
         counts={**PROFILE.counts, "allocated_bytes": {name: 2e6, "": 1e6}},
         dropped={"calls": {name: (1.0, 2.0)}},

@@ -8,7 +8,7 @@ _VOID = ("meta", "br", "img", "link", "input")
 
 @dataclass
 class Parsed(HTMLParser):
-    """What stands on a page.
+    """The content of a page.
 
     Attributes:
         elements: The name and the attributes of each element, in order.

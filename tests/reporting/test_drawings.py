@@ -40,13 +40,13 @@ DRAWINGS = {
 
 
 def texts(svg: str) -> list[str]:
-    """What is written in a drawing."""
+    """Return the text of a drawing."""
     return parsed(inline_svg(svg, "a-", "title")).texts
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
-    """What is not a CSS variable is transparent, or none."""
+    """Every colour is a CSS variable, transparent or none."""
     found = inline_svg(DRAWINGS[name], "a-", "title")
     assert not re.findall(r"#[0-9a-f]{6}", found)
     assert set(re.findall(r"var\((--\w+)\)", found)) <= {ink.variable for ink in Ink}
@@ -54,7 +54,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
-    """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
+    """It has no style sheet, date or link, and all its ids begin with the given prefix."""
     found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
     ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}
@@ -64,20 +64,20 @@ def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
 
 
 def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
-    """They are written as they are, without a warning; mathematics in a name is not set."""
+    """Names are written literally and without a warning, even if they look like mathematics."""
     name = "漢 🎉 $x_1$ <b>"
     assert name in texts(draw_amounts([Row(name, near(0.01))]))
 
 
 def test_a_long_name_is_shortened() -> None:
-    """It does not run into the figure at its right."""
+    """A long name does not overlap the figure at its right."""
     (found,) = (text for text in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in text)
     assert len(found) < 40
     assert "…" in found
 
 
 def test_durations_begin_at_zero() -> None:
-    """So that twice as long is twice as far; each tick has its unit."""
+    """The axis is linear from 0, and each tick has its unit."""
     found = texts(DRAWINGS["durations"])
     assert "0 s" in found
     assert {"10 ms", "20 ms"} <= set(found)
@@ -90,12 +90,12 @@ def test_factors_go_by_halves_and_doubles() -> None:
 
 
 def test_a_headroom_of_nothing_is_drawn() -> None:
-    """0 has no place among factors; its figure is told all the same."""
+    """A factor of 0 is written although it has no place on the axis."""
     assert "0.00 x" in texts(draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], "even"))
 
 
 def test_times_of_nothing_are_drawn() -> None:
-    """A loader that took no time at all is no reason to fail."""
+    """A loader that took no time is drawn."""
     assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert draw_distributions([0.0] * 101, [0.0] * 101)
     assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
@@ -105,12 +105,12 @@ def test_times_of_nothing_are_drawn() -> None:
 
 
 def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
-    """Its name has a sign before it, and no other has."""
+    """Only the name of the bottleneck has a sign before it."""
     assert [text for text in texts(DRAWINGS["stages"]) if "▶" in text] == ["▶ .map(tokenize)"]
 
 
 def test_a_hostile_name_is_a_name() -> None:
-    """In a drawing too it breaks out of nothing."""
+    """A hostile name is escaped in a drawing."""
     found = draw_stage_bars(
         findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None
     )

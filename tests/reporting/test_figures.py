@@ -1,4 +1,4 @@
-"""Every figure on a page, read back and held against the document that the page is made of."""
+"""Every figure on a page, compared with the document of the page."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -107,7 +107,7 @@ def drawn(seed: int) -> Document:
 
 
 def facts_of(part: Part) -> Iterator[Fact]:
-    """Give all that is a name with a value, wherever it stands."""
+    """Yield every name with its value on a page."""
     yield from part.facts
     for card in part.cards:
         if isinstance(card, Facts):
@@ -123,7 +123,7 @@ def shown(document: Mapping[str, Any]) -> tuple[Part, ...]:
 def test_every_figure_of_a_measurement_is_the_documents(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is where its label says, in its unit, rounded and not otherwise; none has no label."""
+    """Each figure has a label, and is the rounded value of its field, in its unit."""
     monkeypatch.setattr(measurement, "draw_amounts", lambda _: "")  # drawing takes long
     document = drawn(seed) | {"timeline": [], "distributions": None}
     (part,) = shown(document)
@@ -143,7 +143,7 @@ def test_every_figure_of_a_measurement_is_the_documents(
 
 
 def test_the_steps_are_the_documents() -> None:
-    """What the captions say of the timeline and of the distributions follows from them."""
+    """The captions of the timeline and the distributions agree with their data."""
     document = examples.measurement()
     timeline, spread = document["timeline"], document["distributions"]
     (part,) = shown(document)
@@ -190,7 +190,7 @@ def leaves(value: Any) -> Iterator[float]:
 
 @pytest.mark.parametrize("name", examples.every_document())
 def test_no_table_holds_a_figure_of_its_own(name: str) -> None:
-    """What a table says is in the document, of whatever kind it is."""
+    """Every number in a table is in the document."""
     document = examples.every_document()[name]
     known, checked = [*leaves(document), 0.0, 1.0], 0
     for part in shown(document):

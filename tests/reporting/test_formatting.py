@@ -23,7 +23,7 @@ from netpipe.results.units import format_bounds
     ],
 )
 def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> None:
-    """Infinity is no figure."""
+    """Infinity is not printed."""
     assert format_bounds(interval) == words
 
 
@@ -38,12 +38,12 @@ def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> N
     ],
 )
 def test_where_a_function_comes_from_is_left_out(name: str, short: str) -> None:
-    """Only where there is no room for it; figures and methods' dots stay."""
+    """Only the modules of functions are removed; dots in figures and methods stay."""
     assert strip_modules(name) == short
 
 
 def test_figures_are_short() -> None:
-    """Three digits, with a unit that people know."""
+    """A size has three digits and a common unit."""
     assert [format_ratio(0.876), format_ratio(20.09)] == ["0.88", "20.1"]
     assert [format_size(49_152), format_size(12)] == ["48 KiB", "12 bytes"]
 

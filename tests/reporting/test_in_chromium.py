@@ -1,4 +1,4 @@
-"""A page in a real browser: it is readable on a phone and on a desk, and asks for nothing."""
+"""A page in a real browser: readable on a phone and a desktop, without requests."""
 
 from functools import cache
 from pathlib import Path
@@ -21,7 +21,7 @@ def full_page() -> str:
 
 @pytest.fixture(scope="module", params=["light", "dark"])
 def scheme(request: pytest.FixtureRequest) -> str:
-    """What the reader prefers."""
+    """The preferred colour scheme."""
     return str(request.param)
 
 
@@ -38,7 +38,7 @@ def test_the_frames_are_of_both_widths(seen: Seen) -> None:
 
 
 def test_nothing_is_said_on_the_console(seen: Seen) -> None:
-    """There is no error, and the page's own policy had nothing to refuse."""
+    """The page has no errors and requests nothing that its policy refuses."""
     assert seen.console == []
 
 
@@ -75,6 +75,6 @@ def test_the_page_follows_the_reader(seen: Seen, scheme: str) -> None:
 
 
 def test_what_would_be_fetched_is_refused(tmp_path: Path) -> None:
-    """An image that found its way into a page is refused by its policy, and that is noticed."""
+    """The policy refuses an image in a page, and the check notices it."""
     tampered = full_page().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>')
     assert any("Content Security Policy" in line for line in open_page(tampered, tmp_path).console)

@@ -180,7 +180,7 @@ def test_a_diagnosis_leads_with_the_bottleneck() -> None:
 
 @pytest.mark.parametrize(("kind", "word"), [("healthy", "Healthy"), ("jitter", "Jitter")])
 def test_a_loader_that_training_does_not_wait_for_is_not_blamed(kind: str, word: str) -> None:
-    """Where the verdict is another, the page leads with that, and not with the slowest stage."""
+    """The headline is the verdict, not the slowest stage, if training waits for something else."""
     document = diagnosis()
     document["measurement"]["verdict"]["kind"] = kind
     assert build(document)[0].headline.word == word
@@ -266,7 +266,7 @@ WAIVER = {"benchmark": "a", "metric": "step_s", "bound": 2, "reason": "known",
 
 
 def test_a_waived_regression_is_a_warning() -> None:
-    """It fails nothing, but it is no PASS; the table gives the reason."""
+    """A waived regression fails nothing but is not a PASS; the table gives the reason."""
     waived = comparison("REGRESSED", "step_s", waiver=WAIVER)
     document = run(measurements=[], lints=[], comparisons=[waived])
     (part,) = build(document)
@@ -299,7 +299,7 @@ def test_without_histories_the_table_has_no_column_for_them() -> None:
 
 
 def test_comparisons_with_a_git_ref_have_their_own_table() -> None:
-    """What was measured in turns is not mixed with baselines."""
+    """Comparisons in turns are not mixed with those against baselines."""
     pairs = [comparison("PASS", "step_s"), comparison("PASS", "step_s", against="main")]
     against = {"ref": "main", "commit": "0123456789abcdef", "pairs": []}
     part, *_ = build(run(comparisons=pairs, against=against))
@@ -331,7 +331,7 @@ def test_accepted_changes_are_shown() -> None:
     ],
 )
 def test_work_leads_with_what_rose(outcomes: tuple[str, ...], word: str, tone: Tone) -> None:
-    """Where nothing rose, with what was not compared."""
+    """Without a rise, the headline names the counts that were not compared."""
     document = work()
     document["comparisons"] = [{"outcome": each, "reason": f"is {each}"} for each in outcomes]
     [part] = build(document)

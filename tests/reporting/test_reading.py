@@ -1,4 +1,4 @@
-"""Documents from files: any other file is refused with what is wrong and the way out."""
+"""Reading documents: an invalid file is refused with the reason and a way out."""
 
 import json
 from pathlib import Path

@@ -27,7 +27,7 @@ def render(name: str) -> str:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_document_becomes_a_page(name: str) -> None:
-    """It is well nested, has one heading of the first order, and refuses to fetch anything."""
+    """A page is well nested, has one top heading, and refuses to fetch anything."""
     found = parsed(render(name))
     assert len(found.named("h1")) == 1
     assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in found.named("meta")
@@ -44,7 +44,7 @@ def test_no_element_is_empty(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["diagnosis", "lint", "run"])  # drawings of all kinds
 def test_the_same_documents_give_the_same_bytes(name: str) -> None:
-    """A changed page then means a changed result."""
+    """The same document gives the same page."""
     assert render_page([EVERY[name]]) == render(name)
 
 
@@ -79,7 +79,7 @@ def test_unprintable_characters_are_replaced() -> None:
 
 
 def test_each_of_several_documents_is_a_part() -> None:
-    """Each has a link to it and the name that it was given."""
+    """Each document is a part with a link and its given name."""
     found = parsed(render_page([measurement(), lint()], names=["a.json", "b.json"]))
     assert [article["id"] for article in found.named("article")] == ["part-1", "part-2"]
     assert [link["href"] for link in found.named("a")] == ["#part-1", "#part-2"]
@@ -93,13 +93,13 @@ def test_one_part_needs_no_list_of_parts() -> None:
 
 
 def test_the_command_that_repeats_a_result_is_shown() -> None:
-    """Without one there is no empty frame."""
+    """A page shows the command, or nothing if it is not known."""
     assert "netpipe measure a:b" in render_page([lint()], repeat="netpipe measure a:b")
     assert "How to repeat" not in render_page([lint()])
 
 
 def test_drawings_say_what_they_show() -> None:
-    """Each is an image with a name, and no two elements of a page share an id."""
+    """Each drawing is a named image, and all ids of a page are unique."""
     found = parsed(render_page([measurement(), run()]))
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     drawings = found.named("svg")
@@ -112,7 +112,7 @@ def test_drawings_say_what_they_show() -> None:
 
 
 def test_a_pipeline_has_the_background_of_the_page() -> None:
-    """The rectangle behind it, which a drawing in a file needs, is not filled."""
+    """The background of a drawing is not filled."""
     text = render("lint")
     (suffix,) = re.findall(r'\.card svg \[class\$="([\w-]+)"\] \{ fill: none; \}', text)
     rectangles = parsed(text).named("rect")

@@ -1,4 +1,4 @@
-"""Who waits for whom: when the device works, and when it has nothing to do."""
+"""The timeline of the loop and the device."""
 
 import re
 from dataclasses import astuple, replace
@@ -20,7 +20,7 @@ STEPS = tuple(StepTimes(**step) for step in examples.timeline())
 
 
 def test_a_device_that_waits_is_idle() -> None:
-    """From when a step is done to when the next one's batch is there."""
+    """The device is idle from the end of a step until the next batch."""
     found = build_timeline(STEPS)
     assert len(found.idle) == len(STEPS) - 1
     assert astuple(found.idle[0]) == pytest.approx((0.066, 0.076))
@@ -29,7 +29,7 @@ def test_a_device_that_waits_is_idle() -> None:
 
 
 def test_a_device_that_is_behind_is_never_idle() -> None:
-    """It begins a step when the one before is done, however early its batch came."""
+    """The device begins a step after the previous one, even if its batch came early."""
     ahead = tuple(
         StepTimes(0.001 * number, 0.001 * number, 0.001 * number, 0.03 * (number + 1))
         for number in range(5)
@@ -41,7 +41,7 @@ def test_a_device_that_is_behind_is_never_idle() -> None:
 
 
 def test_a_step_is_never_done_before_it_began() -> None:
-    """Clocks that disagree by a little give a step of no time, and none of less."""
+    """Slightly different clocks give a step of 0 s, not a negative one."""
     (first, second, *_) = STEPS
     hasty = replace(second, done_s=second.given_s - 0.001)
     assert build_timeline((first, hasty)).working[1].length_s == 0
@@ -88,7 +88,7 @@ def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
-    """What the timeline shows and what the verdict says of the same steps is the same."""
+    """The timeline and the verdict agree about the same steps."""
     step_s, found, steps_s = simulated(seed)
     assert len(found) == MAX_TIMELINE_STEPS
     shown = build_timeline(found)

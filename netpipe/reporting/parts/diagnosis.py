@@ -1,4 +1,4 @@
-"""A diagnosis: which stage, which resource, what was changed, and what each change would give."""
+"""A diagnosis: its stage and resource, the interventions, and the predictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ _MAX_DRAWN_STAGES: Final = 10
 # As a fraction of a batch's time; a shorter bar cannot be seen.
 _MIN_DRAWN_FRACTION: Final = 0.005
 
-# How far a prediction may be off its measurement without a remark.
+# A larger error of a prediction gets a remark.
 _MAX_ERROR_FRACTION: Final = 0.20
 
 
@@ -81,7 +81,7 @@ def _build_headline(
     word = f"{stage}: {bound}" if stage and is_known else capitalize(bound)
     if measured:
         tone = measured.headline.tone
-        # Training may wait for something else than the loader, or for nothing.
+        # Training may wait for something other than the loader, or not at all.
         if document["measurement"]["verdict"]["kind"] not in _LOADER_VERDICTS:
             word = measured.headline.word
     return Headline(tone, word, document["sentence"], capitalize(bottleneck.why))
@@ -160,7 +160,7 @@ def _build_stages(findings: Findings) -> Drawing:
 
 
 def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
-    """Show what further changes would give, beside the time of a step; None without one."""
+    """Draw the predictions next to the time of a step; None without predictions."""
     drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
     drawn += [
         Row(f"with {strip_modules(prediction.change)}", prediction.load_s_per_batch)
@@ -177,7 +177,7 @@ def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
 
 
 def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
-    """Show the changes that were made to learn from them."""
+    """Draw the effects of the interventions."""
     table = replace(build_intervention_table(interventions), is_wide=True)
     drawn = [_rate_speedup(tried, tried.speedup) for tried in interventions if tried.speedup]
     if not drawn:

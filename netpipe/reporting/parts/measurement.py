@@ -175,8 +175,8 @@ def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
 
 def _draw_timeline(document: Mapping[str, Any]) -> Drawing:
     shown = build_timeline(tuple(StepTimes(**step) for step in document["timeline"]))
-    # The host sees the end of a step late where the loop holds Python's lock, so that a real device
-    # seems to work for longer.
+    # The host sees the end of a step late if the loop holds Python's lock, so a real device
+    # seems to work longer.
     bound = "" if document["device"]["platform"] == "emulated" else "at least "
     caption = (
         f"The last {len(shown.working)} steps of the last round. From the end of the first to the "
@@ -226,7 +226,7 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
 
 
 def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
-    """Yield a card of the device, if it is known, and the host, and one of the versions."""
+    """Yield a card of the device (if known) and the host, and one of the versions."""
     host, facts = document["host"], []
     if device := document.get("device"):
         facts.append(Fact("device", device["key"], device["kind"]))

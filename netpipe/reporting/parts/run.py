@@ -16,7 +16,7 @@ Comparison = Mapping[str, Any]
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.run/1` document: the gate, then its measurements and lints."""
-    # Of several sessions with the same device and data, show only the last.
+    # Show only the last session of the same device and data.
     last_sessions = {
         (session["device"]["key"], session["fingerprint"]): session
         for session in document["measurements"]

@@ -1,4 +1,4 @@
-"""How fast a loader is when nothing waits for it."""
+"""The speed of loaders without a step."""
 
 from collections.abc import Mapping
 from typing import Any, Final

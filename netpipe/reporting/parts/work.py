@@ -1,4 +1,4 @@
-"""What a loader and a step do for a batch, in exact counts."""
+"""Exact counts of the work for a batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a picture shows of a pipeline, in reading order: the user's own calls, and all findings."""
+"""The visible part of a pipeline in reading order: the user's calls and all findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def label_finding(finding: LintFinding) -> str:
 
 
 def count_findings(report: LintReport) -> str:
-    """Return how many findings there are, the worst first: `1 error, 2 remarks`."""
+    """Return the number of findings by severity, the worst first: `1 error, 2 remarks`."""
     counts = Counter(finding.severity for finding in report.findings)
     return ", ".join(format_count(counts[key], WORDS[key]) for key in SEVERITIES if counts[key])
 
@@ -128,7 +128,7 @@ class VisibleGraph:
     def _outline(self, last: int) -> Outline:
         """Follow a node to where its chain branches, changes process or was reached already."""
         chain = [last]
-        # A loop and no recursion: a chain may be longer than Python's stack.
+        # A loop, because a chain may be longer than Python's stack.
         while (
             len(self._inputs[chain[-1]]) == 1
             and self.nodes[chain[-1]].kind != "ProcessPrefetch"

@@ -1,4 +1,4 @@
-"""What all drawings share: sizes, text, axes, and colours that a style sheet decides on.
+"""Shared by all drawings: sizes, text, axes, and colours that a style sheet sets.
 
 A drawing has no colours of its own: each colour of `Ink` stands for a CSS variable that replaces
 it on the page, so that one drawing serves light and dark pages.
@@ -23,7 +23,7 @@ from netpipe.results.units import format_seconds
 _WIDTH: Final = 440.0
 SMALL: Final = 12.5
 MAX_TICKS: Final = 5
-# In its SVG files matplotlib takes a px for a point.
+# matplotlib writes points as px into SVG files.
 _PX_PER_INCH: Final = 72.0
 _SETTINGS: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -68,7 +68,7 @@ def as_svg(draw: Callable[Concatenate[Figure, _Arguments], None]) -> Callable[_A
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> str:
         stream = io.StringIO()
         with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-            # The reader's browser has the glyphs that matplotlib's own font lacks.
+            # The browser has glyphs that matplotlib's font lacks.
             warnings.filterwarnings("ignore", message="Glyph")
             figure = Figure()
             draw(figure, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Rows below each other: medians with intervals, times of stages; and a metric's history."""
+"""Drawings in rows: medians with intervals, times of stages, and a metric's history."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _MAX_STAGE_COLUMNS: Final = 26
 _CPU_BAR: Final[dict[str, Any]] = {"facecolor": "none", "edgecolor": Ink.TEXT, "hatch": "/////"}
 
 _SPARKLINE_ENDS: Final = {Tone.GOOD: (Ink.GOOD, "o"), Tone.BAD: (Ink.BAD, "X")}
-# As a fraction of the largest value; on a smaller range noise would look like a change.
+# As a fraction of the largest value; noise would fill a smaller range.
 _MIN_SPARKLINE_RANGE: Final = 0.2
 
 
@@ -147,7 +147,7 @@ def _draw_stage(axes: Axes, y: int, stage: Stage, *, is_bottleneck: bool) -> Non
 
 @as_svg
 def draw_sparkline(figure: Figure, before: Sequence[float], now: float, tone: Tone) -> None:
-    """Draw the baselines' values, the oldest first, and behind them this run's value."""
+    """Draw the baselines' values, oldest first, then this run's value."""
     values = [*before, now]
     middle = (min(values) + max(values)) / 2
     half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * max(values)) / 2 or 1.0

@@ -33,7 +33,7 @@ _BARS: Final[Mapping[str, dict[str, Any]]] = {
 _MIN_DRAWN_IDLE: Final = 0.002
 
 _BINS: Final = 30
-# The last percentile may be a hundred times as far away.
+# The last percentile may be a hundred times as large.
 _MAX_DRAWN_PERCENTILE: Final = 99
 
 
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """When the loop waits for a batch or calls the step, and when the device works or is idle."""
+    """The times in which the loop waits or calls the step, and the device works or is idle."""
 
     waiting: tuple[Span, ...]
     calling: tuple[Span, ...]
@@ -77,7 +77,7 @@ class Timeline:
 
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
-    """Return what the loop and the device did when; at least one step.
+    """Return the spans of the loop and the device in at least one step.
 
     Older documents do not say when the device began a step. The later of two moments counts: when
     the step before was done, and when the batch was there.

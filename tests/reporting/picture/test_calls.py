@@ -1,4 +1,4 @@
-"""Nodes in the words of the person who wrote them."""
+"""Nodes described as the calls that the user wrote."""
 
 from collections.abc import Callable
 from typing import Any
@@ -67,7 +67,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
     ],
 )
 def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None:
-    """With the settings that differ from Grain's defaults, in few words."""
+    """A call has only the settings that differ from Grain's defaults."""
     assert describe_call(read_graph(dataset()).nodes[0]) == call
 
 
@@ -94,12 +94,12 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
     ],
 )
 def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], call: str) -> None:
-    """What is not known is called by its name, with its settings by theirs."""
+    """Each kind of node is written as a call with its settings."""
     assert describe_call(Node(0, kind, parameters, (), in_worker=False)) == call
 
 
 def test_one_is_no_plural() -> None:
-    """Other numbers are."""
+    """Counts other than 1 have a plural."""
     assert format_count(1, "worker") == "1 worker"
     assert format_count(0, "worker") == "0 workers"
     assert format_count(len(Probes()), "element") == "1,000 elements"

@@ -1,4 +1,4 @@
-"""The SVG of a pipeline: what it shows, and that it stands alone."""
+"""The SVG of a pipeline."""
 
 from dataclasses import replace
 from xml.etree import ElementTree as ET
@@ -34,7 +34,7 @@ def words(drawing: str) -> str:
 
 @every_pipeline
 def test_a_drawing_is_the_picture_in_the_terminal(name: str) -> None:
-    """Without the list it has the same words."""
+    """The SVG has the text of the terminal's picture."""
     report = report_of(name)
     picture = " ".join(printed(report).split())
     assert words(draw_svg(report, lists_findings=False)) == picture
@@ -43,7 +43,7 @@ def test_a_drawing_is_the_picture_in_the_terminal(name: str) -> None:
 
 @every_pipeline
 def test_the_list_has_every_finding_and_its_fix(name: str) -> None:
-    """Each is there once."""
+    """The list has each message and fix once."""
     report = report_of(name)
     shown = words(draw_svg(report))
     for finding in report.findings:
@@ -52,7 +52,7 @@ def test_the_list_has_every_finding_and_its_fix(name: str) -> None:
 
 @every_pipeline
 def test_everything_is_inside_the_drawing(name: str) -> None:
-    """Lines stand below each other, and the last one does not leave it."""
+    """Every line of text is within the width and height of the image."""
     root = ET.fromstring(draw_svg(report_of(name)))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     lines = [line for line in root.iter(f"{SVG}text") if "".join(line.itertext()).strip()]
@@ -121,7 +121,7 @@ def test_findings_are_listed_without_a_graph() -> None:
 
 
 def test_silenced_findings_are_listed_with_their_reason() -> None:
-    """They do not count as findings."""
+    """Silenced findings are listed with their reason, and are not counted."""
     finding, *_ = findings_of_all_severities()
     silenced = (SilencedFinding(**vars(finding), reason="one slow map"),)
     drawing = draw_svg(replace(report_on(straight()), silenced=silenced))

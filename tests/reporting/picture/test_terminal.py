@@ -1,4 +1,4 @@
-"""How pipelines look in the terminal."""
+"""The picture of a pipeline in the terminal."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_without_workers_there_is_one_process() -> None:
 
 
 def test_branches_stand_in_a_bracket() -> None:
-    """What a mix reads stands above it, one branch below the other, in its own process."""
+    """The branches of a mix are above it, one below the other, each in its own process."""
     assert (
         printed(report_on(half_in_workers()))
         == """
@@ -157,7 +157,7 @@ def test_a_narrow_console_gets_what_matters() -> None:
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_no_line_is_wider_than_the_console_or_100_columns(name: str, width: int) -> None:
-    """Whatever the pipeline, and its right edges meet."""
+    """Every pipeline fits the width, and the right edges are aligned."""
     report = report_on(PIPELINES[name](), findings_of_all_severities())
     lines = printed(report, width).splitlines()
     assert max(map(cell_len, lines)) <= min(width, 100)
@@ -177,7 +177,7 @@ def test_every_call_is_drawn_and_marked(name: str) -> None:
 
 
 def test_a_node_added_by_grain_is_drawn_only_if_a_finding_is_about_it() -> None:
-    """Options are no call of the order, but a finding on them must have its place."""
+    """A finding on options is shown, although they are not a call of the order."""
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
     dataset = grain.experimental.WithOptionsIterDataset(read(source()), options)
     (finding, *_) = findings_of_all_severities()
@@ -219,7 +219,7 @@ def test_a_wide_name_keeps_the_edges_straight() -> None:
 
 
 def test_severity_has_a_colour() -> None:
-    """Where the console has colours."""
+    """Signs are coloured on a console with colours."""
     report = report_on(straight(), findings_of_all_severities())
     text = printed(report, force_terminal=True, color_system="standard")
     for mark in ("1;31m   ✗ map", "33m   ! threads", "36m   i large"):
@@ -227,7 +227,7 @@ def test_severity_has_a_colour() -> None:
 
 
 def test_without_a_graph_there_is_one_line() -> None:
-    """The line is a sentence that says so."""
+    """A pipeline without a graph gives a sentence instead of a picture."""
     assert printed(report_on([1, 2])) == f"\n{NO_GRAPH}\n"
 
 

@@ -1,4 +1,4 @@
-"""What programs and people are shown of a measurement."""
+"""The document of a measurement, its table, and the lines below it."""
 
 from dataclasses import replace
 from io import StringIO
@@ -17,7 +17,7 @@ from tests.measurements import CPU, EMULATED, make_measurement, spread
 
 
 def test_the_document_holds_the_verdict_and_everything_found() -> None:
-    """Beside the figures stand why it waits, the protocol's findings and the remarks."""
+    """The document has the figures, the verdict, the protocol's findings and the remarks."""
     measurement = make_measurement(
         load_s=0.040,
         train_s=0.040,
@@ -40,7 +40,7 @@ def test_the_document_holds_the_verdict_and_everything_found() -> None:
 
 
 def test_the_document_says_what_is_emulated() -> None:
-    """A derived step time is never taken for a measured one."""
+    """The document marks a derived step time."""
     for device in (CPU, EMULATED):
         measurement = make_measurement(device=device)
         document = measurement_document(measurement, judge(measurement))
@@ -72,7 +72,7 @@ def test_the_table_has_a_row_for_each() -> None:
 
 
 def test_a_narrow_table_keeps_the_verdict() -> None:
-    """Where it is too wide, the device takes two lines and the verdict none less."""
+    """In a narrow terminal the device takes two lines, and the verdict is not cut."""
     device = replace(EMULATED, key="emulated-h100-sxm-80gb-x8-25gb-s")
     stream = StringIO()
     table = verdict_table([make_measurement(device=device, load_s=0.060, train_s=0.060)])
@@ -117,20 +117,20 @@ def test_a_narrow_terminal_wraps_only_the_device() -> None:
 def test_a_rate_that_is_not_known_says_why(
     rates: dict[str, Any], per_s: str, mfu: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is never shown as 0."""
+    """An unknown rate is not known, with the reason, instead of 0."""
     print_verdicts([make_measurement(**rates)])
     assert f"{per_s}; {mfu}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_document_says_what_is_needed() -> None:
-    """Workers and cores that would keep the step fed."""
+    """The document has the workers and cores that would keep the step fed."""
     measurement = make_measurement(load_s=0.060, train_s=0.060, load_cpu_s=0.060)
     document = measurement_document(measurement, judge(measurement))
     assert (document["workers_needed"], document["cores_needed"]) == (3, 2.0)
 
 
 def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """What an inconclusive measurement would need is nobody's guess: not in any output."""
+    """No output states the needs of an inconclusive measurement."""
     load_s = spread(0.100, 0.261, 0.412)
     measurement = make_measurement(load_s=load_s, train_s=load_s)
     assert judge(measurement).kind == "loader-bound"
