@@ -149,4 +149,4 @@ def test_a_work_baseline_is_refused_or_sane(tmp_path: Path, content: bytes) -> N
         assert isfinite(comparison.now)
         is_compared = comparison.outcome is not Outcome.NOT_COMPARED
         assert is_compared is not bool(comparison.why_not)
-        assert not is_compared or isfinite(comparison.then)
+        assert not is_compared or (comparison.then is not None and isfinite(comparison.then))

@@ -92,6 +92,7 @@ def test_nothing_grows(scripted: Scripted) -> None:
 @pytest.mark.parametrize(
     ("pid", "name"),
     [(HERE, "the training process"), (SECOND, "worker 2"), (HELPER, "a helper")],
+    ids=["training", "worker", "helper"],  # pytest-xdist compares ids, and a pid differs
 )
 def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -> None:
     """Growth is a slope over batches, and the message names the process with most of it."""
