@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from netpipe.errors import InputError
+from netpipe.files.paths import exists
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.git import git
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.jobs.request import SessionRequest
-from netpipe.paths import exists
-from netpipe.temporary_folders import temporary_folder
 from netpipe.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"

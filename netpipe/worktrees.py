@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
+from netpipe.files.temporary_folders import OWN_NAME, locked
 from netpipe.git import GitError, git
-from netpipe.temporary_folders import OWN_NAME, locked
 
 _DEPENDENCY_FILES: Final = (
     "setup.py", "setup.cfg", "requirements*.txt", "requirements*.in", "*.lock", "Pipfile",

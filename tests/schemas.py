@@ -29,13 +29,13 @@ from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.gate import baseline, waivers
 from netpipe.gate.baseline_changes import FigureChange
 from netpipe.gate.work_baselines import WorkBaselineDocument
-from netpipe.jobs.session_document import OneResult, ReportedError, SessionDocument
 from netpipe.linting.experiments.trials import PrintedTrials, TrialRatio
 from netpipe.linting.linter import GraphReport, LintReport
 from netpipe.plugin import outputs
 from netpipe.results import measurement
 from netpipe.results.fields import Document, Inlined, Interval, MayBeAbsent, Must
 from netpipe.results.measurement import Measurement
+from netpipe.results.session_document import OneResult, ReportedError, SessionDocument
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport
 from netpipe.throughput.document import ThroughputDocument

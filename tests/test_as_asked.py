@@ -85,7 +85,7 @@ KEPT = {
     ),
     "Slow Initial Loading; slow epoch start": (
         "tests/measuring/test_protocol.py::test_a_slow_start_is_a_finding",
-        "tests/diagnosis/test_start_up.py::test_each_part_of_a_start_holds_what_was_slow_in_it",
+        "tests/diagnosis/experiments/test_start_up.py::test_each_part_of_a_start_holds_what_was_slow_in_it",
     ),
     "Import Errors": (
         "tests/test_cli.py::test_a_missing_package_of_the_workload_is_named_with_its_extra",

@@ -11,7 +11,7 @@ import pytest
 from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import DiagnosisRequest
 from netpipe.diagnosis.diagnosis import Diagnosis
-from netpipe.diagnosis.turns import NO_TIME
+from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.jobs import parent
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import name_targets

@@ -18,8 +18,8 @@ import pytest
 
 from netpipe import other_version
 from netpipe.errors import InputError
+from netpipe.files.temporary_folders import locked, remove_abandoned
 from netpipe.other_version import Version, open_version
-from netpipe.temporary_folders import locked, remove_abandoned
 from netpipe.worktrees import Commit, find_commit
 from tests.repository import commit_files, git, worktrees
 

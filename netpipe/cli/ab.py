@@ -11,9 +11,9 @@ import click
 
 from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, PathType, notes, run_child
 from netpipe.errors import InputError
-from netpipe.paths import exists
-from netpipe.temporary_folders import temporary_folder
-from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.files.paths import exists
+from netpipe.files.temporary_folders import temporary_folder
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from netpipe.other_version import Version

@@ -20,12 +20,12 @@ from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
+from netpipe.files.paths import find_path_problem
+from netpipe.files.whole_file import write_whole
 from netpipe.jobs.request import START_LIMIT_S
 from netpipe.jobs.targets import Target
-from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
 from netpipe.signals import signal_when_parent_ends
-from netpipe.whole_file import write_whole
 
 FINE: Final = 0
 FAILED: Final = 1

@@ -14,8 +14,8 @@ import click
 
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.errors import MisuseError
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.jobs.targets import Target
-from netpipe.whole_file import refuse_unwritable, write_whole
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
 _OTHER_CODE: Final = re.compile(

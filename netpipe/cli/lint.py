@@ -23,9 +23,9 @@ from netpipe.cli.console import (
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.jobs.targets import Target
 from netpipe.linting.lint_request import INTENTS
-from netpipe.whole_file import refuse_unwritable, write_whole
 
 
 @click.command(epilog="\b\nExample:\n  netpipe lint perf/conftest.py:batches")

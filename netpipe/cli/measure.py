@@ -30,6 +30,7 @@ from netpipe.cli.console import (
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.device.emulated_names import accelerator_label, parse_accelerators
+from netpipe.files.whole_file import refuse_unwritable, writable_folder
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
@@ -39,7 +40,6 @@ from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import decision
 from netpipe.verdict.document import measurement_document, subject_label
 from netpipe.verdict.kinds import VerdictKind
-from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from netpipe.cli.console import command_line, notes, path_type
-from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 
 
 @click.command(

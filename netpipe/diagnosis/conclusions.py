@@ -15,8 +15,8 @@ from netpipe.diagnosis.diagnosis import (
     Verification,
     clear_factor,
 )
-from netpipe.diagnosis.read_scaling import LATENCY, ReadScaling
-from netpipe.diagnosis.turns import Side, SideBlocks, divide, log_interval
+from netpipe.diagnosis.experiments.read_scaling import LATENCY, ReadScaling
+from netpipe.diagnosis.experiments.turns import Side, SideBlocks, divide, log_interval
 from netpipe.diagnosis.what_if import MeasuredLoader
 from netpipe.grain_access.loader_variants import section_of
 from netpipe.results.measurement import Interval

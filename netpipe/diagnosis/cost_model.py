@@ -13,10 +13,10 @@ from operator import add, itemgetter
 from statistics import median
 from typing import Final
 
-from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.read_scaling import SATURATED_GROWTH, ReadScaling
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Side, SideBlocks
+from netpipe.diagnosis.experiments.pulling_threads import Block
+from netpipe.diagnosis.experiments.read_scaling import SATURATED_GROWTH, ReadScaling
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import Side, SideBlocks
 from netpipe.grain_access.loader_variants import count_read_buffer, count_threads, count_workers
 from netpipe.grain_access.nodes import Graph
 from netpipe.results.measurement import Interval

@@ -9,8 +9,8 @@ from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
+from netpipe.diagnosis.experiments.turns import max_duration_s
 from netpipe.diagnosis.summary import summarize
-from netpipe.diagnosis.turns import max_duration_s
 from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import OVERTIME_S

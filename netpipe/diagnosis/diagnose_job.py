@@ -8,7 +8,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import count_flops
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
-from netpipe.diagnosis.start_up import observe_start
+from netpipe.diagnosis.experiments.start_up import observe_start
 from netpipe.jobs.request import START_UP_S
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog

@@ -20,16 +20,16 @@ from netpipe.diagnosis.conclusions import (
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
-from netpipe.diagnosis.pulling_threads import (
+from netpipe.diagnosis.experiments.pulling_threads import (
     Block,
     FirstLook,
     PullingThread,
     measure_block,
     take_first_look,
 )
-from netpipe.diagnosis.single_thread_run import END_FRACTION, Measured, SingleThreadRun
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import (
+from netpipe.diagnosis.experiments.single_thread_run import END_FRACTION, Measured, SingleThreadRun
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import (
     MIN_ROUNDS,
     NO_TIME,
     Schedule,

@@ -15,9 +15,9 @@ from netpipe.diagnosis.cost_model import (
     with_stage_times,
 )
 from netpipe.diagnosis.diagnosis import Prediction
-from netpipe.diagnosis.read_scaling import LEVELS
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Side, divide, log_interval
+from netpipe.diagnosis.experiments.read_scaling import LEVELS
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import Side, divide, log_interval
 from netpipe.grain_access.dataset_variants import READ_AHEAD
 from netpipe.grain_access.loader_variants import count_threads, count_workers
 from netpipe.results.measurement import Interval

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
+from netpipe.files.text_files import quote, read_json, shorten
 from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
 from netpipe.results import documents
 from netpipe.results.fields import Count, Must, Text
 from netpipe.results.measurement import Host, Measurement, parse_measurement
-from netpipe.text_files import quote, read_json, shorten
 
 SCHEMA: Final = "netpipe.baseline/1"
 RECORD_AGAIN: Final = "Record it again"

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from netpipe.temporary_folders import locked, temporary_folder
-from netpipe.whole_file import sync_names, write_new
+from netpipe.files.temporary_folders import locked, temporary_folder
+from netpipe.files.whole_file import sync_names, write_new
 
 _MAX_NUMBER: Final = 99_999  # A fifth digit follows 9999.
 _NAME: Final = re.compile(r"(?P<number>\d{4}|[1-9]\d{4})_.+\.json")

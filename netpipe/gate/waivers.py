@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final
 
 from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
+from netpipe.files.text_files import quote, read_toml, shorten
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.fields import Must
 from netpipe.results.work_profile import KINDS
-from netpipe.text_files import quote, read_toml, shorten
 
 _WAIVABLE: Final = (*METRICS, *KINDS)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
+from netpipe.files.text_files import read_json
 from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, write_baseline
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
@@ -13,7 +14,6 @@ from netpipe.git import GitError, git
 from netpipe.results import documents
 from netpipe.results.fields import Text
 from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
-from netpipe.text_files import read_json
 
 WORK_FOLDER: Final = "work"
 """The folder among those of the devices."""

@@ -17,10 +17,10 @@ from typing import Final, NoReturn
 
 import psutil
 
+from netpipe.files.temporary_folders import release_locks, remove_abandoned
 from netpipe.jobs.processes import age_s, is_resource_tracker, list_descendants
 from netpipe.jobs.request import REQUEST_VARIABLE, SessionRequest
 from netpipe.signals import signal_when_parent_ends
-from netpipe.temporary_folders import release_locks, remove_abandoned
 
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
 _NEW_MEMORY: Final = re.compile(r"/dev/shm/(psm_[0-9a-f]{8}|sem\.\w{6})")

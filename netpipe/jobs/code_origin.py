@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Final
 
 from netpipe.errors import InputError, MisuseError
+from netpipe.files.text_files import read_toml
 from netpipe.git import GitError, git
-from netpipe.text_files import read_toml
 
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"

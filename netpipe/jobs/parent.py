@@ -16,6 +16,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.device.shared_storages import SHARED_STORAGES
 from netpipe.errors import HangError, OutOfTimeError, SessionError
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.cleanup import end_child, list_started
 from netpipe.jobs.processes import describe_exit
 from netpipe.jobs.progress import OnProgress, ProgressReader
@@ -29,7 +30,6 @@ from netpipe.jobs.request import (
     stacks_file,
 )
 from netpipe.results.measurement import Measurement, parse_measurement
-from netpipe.temporary_folders import temporary_folder
 
 CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.jobs.child")
 """The command of a session on targets, which its request names."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.errors import InputError
-from netpipe.whole_file import write_whole
+from netpipe.files.whole_file import write_whole
 
 # Drawing more often would disturb the measurement.
 _REPEAT_S: Final = 0.5

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import InputError, LoaderFailedError, NetpipeError
+from netpipe.files.text_files import quote
 from netpipe.jobs.cleanup import (
     end_this_session,
     end_with_followers,
@@ -29,7 +30,6 @@ from netpipe.jobs.request import (
     write_result,
 )
 from netpipe.jobs.targets import Factories, Target, resolve
-from netpipe.text_files import quote
 
 _POLL_S: Final = 0.2
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
+from netpipe.files.whole_file import write_whole
 from netpipe.jobs.targets import Target
-from netpipe.whole_file import write_whole
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 OVERTIME_S: Final = 10.0

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from netpipe.device.emulated_names import Flops
 from netpipe.errors import MisuseError
-from netpipe.paths import find_path_problem
+from netpipe.files.paths import find_path_problem
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
+from netpipe.files.text_files import quote, read_toml, shorten
 from netpipe.linting.lint_request import INTENTS, LintRequest
 from netpipe.linting.rules import RULE_NAMES, split_silence
-from netpipe.text_files import quote, read_toml, shorten
 
 _TABLE: Final = "tool.netpipe.lint"
 

@@ -11,10 +11,10 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
+from netpipe.files.paths import find_path_problem
 from netpipe.jobs.request import START_LIMIT_S
 from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.measure_request import MeasureRequest
-from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable
 
 BASELINE: Final = "baseline"

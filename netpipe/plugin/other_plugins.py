@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from netpipe.paths import exists
+from netpipe.files.paths import exists
 
 _DEFAULT_STORAGE: Final = "file://./.benchmarks"
 _LEFT_OUT: Final = "netpipe_left_out"

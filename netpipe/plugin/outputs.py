@@ -16,6 +16,8 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import pytest
 
 from netpipe.errors import InputError, NetpipeError
+from netpipe.files.paths import exists
+from netpipe.files.whole_file import write_whole
 from netpipe.gate import baseline
 from netpipe.gate.baseline_changes import FigureChange, Kind
 from netpipe.gate.comparison import is_comparable
@@ -26,7 +28,6 @@ from netpipe.gate.outcomes import Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
 from netpipe.linting.linter import LintReport
-from netpipe.paths import exists
 from netpipe.plugin import other_plugins
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
@@ -37,7 +38,6 @@ from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
 from netpipe.verdict.document import measurement_document
-from netpipe.whole_file import write_whole
 
 
 def write_outputs(run: Run, session: pytest.Session) -> None:

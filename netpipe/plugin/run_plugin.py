@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from netpipe.files.temporary_folders import temporary_folder
+from netpipe.files.whole_file import refuse_unwritable, writable_folder
 from netpipe.gate.acceptance import read_acceptance
 from netpipe.other_version import TYPED_VARIABLE
 from netpipe.plugin import other_plugins, session_nodes, summary
@@ -28,8 +30,6 @@ from netpipe.plugin.run import Run
 from netpipe.plugin.sessions import Jobs
 from netpipe.printable import make_loggable
 from netpipe.signals import signals_as_errors
-from netpipe.temporary_folders import temporary_folder
-from netpipe.whole_file import refuse_unwritable, writable_folder
 from netpipe.worktrees import find_commit
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnosis import (
     Prediction,
     Reads,
 )
-from netpipe.diagnosis.turns import NO_TIME
+from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.reporting.tables import (
     Cell,
     Figure,

@@ -13,12 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import netpipe
+from netpipe.files.text_files import read_json
 from netpipe.printable import make_printable
 from netpipe.reporting.content import Part
 from netpipe.reporting.parts import SCHEMAS, build_parts
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.results.documents import check_document, check_schema
-from netpipe.text_files import read_json
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page may load nothing from elsewhere."""

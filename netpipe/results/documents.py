@@ -18,7 +18,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from netpipe.errors import InputError
-from netpipe.text_files import quote, shorten
+from netpipe.files.text_files import quote, shorten
 
 _NEWER_SCHEMA: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
 _NEWER_WROTE_IT: Final = "A newer netpipe wrote it: upgrade this one"

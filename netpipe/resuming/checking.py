@@ -6,12 +6,12 @@ from itertools import zip_longest
 from typing import Annotated, Any, Final, cast
 
 from netpipe.errors import HarnessError
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.parent import ProcessEnvironment, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
-from netpipe.temporary_folders import temporary_folder
 
 _OTHER_WORKERS: Final = (0, 1, 4)
 _Difference = Annotated[

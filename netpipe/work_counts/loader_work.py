@@ -24,8 +24,9 @@ import psutil
 
 from netpipe import clock, jobs, measuring, work_counts
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis.instrumented_stages import observed
-from netpipe.diagnosis.stage_times import match_nodes
+from netpipe.diagnosis.experiments.instrumented_stages import observed
+from netpipe.diagnosis.experiments.stage_times import match_nodes
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.grain_access.loader_variants import OneThread, single_thread_variant
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
@@ -34,7 +35,6 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.step_runner import batch_bytes
-from netpipe.temporary_folders import temporary_folder
 
 _WARM_UP_BATCHES: Final = 2
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))

@@ -7,7 +7,7 @@ from sys import float_info
 from typing import Any, get_args, get_type_hints
 
 from netpipe.errors import InputError
-from netpipe.text_files import quote, read_toml
+from netpipe.files.text_files import quote, read_toml
 
 PRESETS = ("tiny", "latency-95m")
 

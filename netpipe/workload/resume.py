@@ -13,7 +13,7 @@ import grain
 from grain._src.python.dataset.dataset import get_execution_summary
 
 from netpipe.errors import InputError
-from netpipe.text_files import quote
+from netpipe.files.text_files import quote
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import Position, build, first_position, open_rows
 from netpipe.workload.tokens.batches import Batch

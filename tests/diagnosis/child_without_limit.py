@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from netpipe.diagnosis import turns
+from netpipe.diagnosis.experiments import turns
 from netpipe.jobs.child import main
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verification,
 )
-from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.experiments.pulling_threads import Block
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import SideBlocks
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.jobs.targets import name_targets
 from netpipe.results.measurement import Interval

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
-from netpipe.diagnosis.read_scaling import (
+from netpipe.diagnosis.experiments.read_scaling import (
     LATENCY,
     LEVELS,
     Read,

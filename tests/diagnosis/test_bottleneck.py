@@ -7,9 +7,9 @@ import pytest
 from netpipe.diagnosis.conclusions import find_bottleneck
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
-from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.read_scaling import BANDWIDTH, LATENCY, THROTTLING, ReadScaling
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.experiments.pulling_threads import Block
+from netpipe.diagnosis.experiments.read_scaling import BANDWIDTH, LATENCY, THROTTLING, ReadScaling
+from netpipe.diagnosis.experiments.turns import SideBlocks
 from netpipe.diagnosis.what_if import MeasuredLoader
 from tests.diagnosis.examples import (
     block,

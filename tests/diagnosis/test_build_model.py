@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis.cost_model import LoaderModel, build_model
-from netpipe.diagnosis.pulling_threads import Block
+from netpipe.diagnosis.experiments.pulling_threads import Block
 from netpipe.grain_access.loader_variants import count_threads, count_workers, section_of
 from netpipe.grain_access.nodes import Graph
 from tests.diagnosis.examples import (

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis.read_scaling import _read_at_once, measure_read_scaling
-from netpipe.diagnosis.turns import TimeSlot
+from netpipe.diagnosis.experiments.read_scaling import _read_at_once, measure_read_scaling
+from netpipe.diagnosis.experiments.turns import TimeSlot
 from netpipe.errors import SessionError
 from netpipe.grain_access.loader_variants import single_thread_variant
 from netpipe.grain_access.reader import read_graph

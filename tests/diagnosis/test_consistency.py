@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import investigation, single_thread_run
+from netpipe.diagnosis import investigation
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis
+from netpipe.diagnosis.experiments import single_thread_run
+from netpipe.diagnosis.experiments.pulling_threads import Block
+from netpipe.diagnosis.experiments.turns import SideBlocks
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.turns import SideBlocks
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.diagnosis_tables import closing

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import investigation, pulling_threads, single_thread_run, turns
+from netpipe.diagnosis import investigation
 from netpipe.diagnosis.diagnosis import Findings, Intervention
+from netpipe.diagnosis.experiments import pulling_threads, single_thread_run, turns
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.errors import LoaderFailedError
 from netpipe.grain_access.loader_variants import (

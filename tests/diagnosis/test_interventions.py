@@ -7,8 +7,8 @@ import pytest
 
 from netpipe.diagnosis.conclusions import NOT_MADE, list_interventions, verify
 from netpipe.diagnosis.diagnosis import Intervention, Prediction
-from netpipe.diagnosis.single_thread_run import drop_costly_ablation
-from netpipe.diagnosis.turns import NO_TIME, SideBlocks
+from netpipe.diagnosis.experiments.single_thread_run import drop_costly_ablation
+from netpipe.diagnosis.experiments.turns import NO_TIME, SideBlocks
 from tests.diagnosis.examples import block, evidence, in_rounds, interval, stage_time, turns
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import investigation, single_thread_run
+from netpipe.diagnosis import investigation
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Untried
+from netpipe.diagnosis.experiments import single_thread_run
+from netpipe.diagnosis.experiments.pulling_threads import FirstLook
+from netpipe.diagnosis.experiments.turns import (
+    NO_TIME,
+    Schedule,
+    SideBlocks,
+    max_duration_s,
+    require_side,
+)
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.pulling_threads import FirstLook
-from netpipe.diagnosis.turns import NO_TIME, Schedule, SideBlocks, max_duration_s, require_side
 from netpipe.diagnosis.what_if import Change, MeasuredLoader, model_without_threads
 from netpipe.errors import SessionError
 from netpipe.jobs.heartbeat import UNWATCHED

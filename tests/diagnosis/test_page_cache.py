@@ -10,10 +10,14 @@ from unittest.mock import Mock
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import single_thread_run
-from netpipe.diagnosis.pulling_threads import FirstLook
-from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_cache, open_files
-from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
+from netpipe.diagnosis.experiments import single_thread_run
+from netpipe.diagnosis.experiments.pulling_threads import FirstLook
+from netpipe.diagnosis.experiments.single_thread_run import (
+    SingleThreadRun,
+    drop_from_page_cache,
+    open_files,
+)
+from netpipe.diagnosis.experiments.turns import Schedule, Side, SideBlocks
 from netpipe.grain_access.nodes import Graph
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.jobs.targets import Target

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from netpipe.diagnosis.conclusions import describe_reads
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, Prediction, Untried
-from netpipe.diagnosis.read_scaling import Read
+from netpipe.diagnosis.experiments.read_scaling import Read
+from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.diagnosis.summary import summarize
-from netpipe.diagnosis.turns import NO_TIME
 from netpipe.reporting.diagnosis_tables import closing, tables
 from netpipe.results.measurement import Device, Interval, Measurement
 from netpipe.results.start_up import StartUp

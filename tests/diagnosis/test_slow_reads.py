@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import investigation, single_thread_run, turns
+from netpipe.diagnosis import investigation
 from netpipe.diagnosis.cost_model import LoaderModel
+from netpipe.diagnosis.experiments import single_thread_run, turns
+from netpipe.diagnosis.experiments.pulling_threads import FirstLook
+from netpipe.diagnosis.experiments.read_scaling import LATENCY, LEVELS
+from netpipe.diagnosis.experiments.single_thread_run import SingleThreadRun
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import Schedule, SideBlocks
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.pulling_threads import FirstLook
-from netpipe.diagnosis.read_scaling import LATENCY, LEVELS
-from netpipe.diagnosis.single_thread_run import SingleThreadRun
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Schedule, SideBlocks
 from netpipe.diagnosis.what_if import READS, Change, MeasuredLoader
 from netpipe.grain_access.loader_variants import count_threads, single_thread_variant
 from netpipe.grain_access.reader import read_graph

@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 import netpipe
-from netpipe.diagnosis import stage_times
-from netpipe.diagnosis.stage_times import function_names, sampled, users_path
+from netpipe.diagnosis.experiments import stage_times
+from netpipe.diagnosis.experiments.stage_times import function_names, sampled, users_path
 
 HARNESS = netpipe.__file__.replace("__init__.py", "measuring/loader_puller.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"

@@ -6,8 +6,8 @@ from math import inf
 import pytest
 
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
-from netpipe.diagnosis.read_scaling import BANDWIDTH, ReadScaling
-from netpipe.diagnosis.turns import divide
+from netpipe.diagnosis.experiments.read_scaling import BANDWIDTH, ReadScaling
+from netpipe.diagnosis.experiments.turns import divide
 from netpipe.diagnosis.what_if import (
     LARGER_RECORDS,
     READS,

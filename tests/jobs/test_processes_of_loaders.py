@@ -9,7 +9,7 @@ import grain
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import pulling_threads
+from netpipe.diagnosis.experiments import pulling_threads
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, process_cpu_s, read_host_cpu
 from netpipe.measuring.loader_puller import Puller

@@ -16,8 +16,8 @@ from typing import Any, Final
 import jax
 
 from netpipe.errors import HarnessError, InputError
-from netpipe.temporary_folders import temporary_folder
-from netpipe.whole_file import write_whole
+from netpipe.files.temporary_folders import temporary_folder
+from netpipe.files.whole_file import write_whole
 
 Span = tuple[float, float]
 """Start and end in nanoseconds."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
+from netpipe.files.text_files import quote, read_json
 from netpipe.results.fields import Count, Document, MayBeAbsent, Must, PositiveCount
-from netpipe.text_files import quote, read_json
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.layout import check_layout_version
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
-from netpipe.text_files import shorten
+from netpipe.files.text_files import shorten
 from netpipe.workload.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.places import Place

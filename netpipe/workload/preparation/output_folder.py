@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from netpipe.errors import InputError
-from netpipe.temporary_folders import OWN_NAME, locked, temporary_folder
-from netpipe.whole_file import sync_names, write_new
+from netpipe.files.temporary_folders import OWN_NAME, locked, temporary_folder
+from netpipe.files.whole_file import sync_names, write_new
 from netpipe.workload.formats.index import INDEX_NAME, is_data_file, load_index
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.work_folder import WORK_NAME

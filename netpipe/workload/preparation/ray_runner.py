@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from netpipe.errors import InputError, NetpipeError
-from netpipe.text_files import shorten
+from netpipe.files.text_files import shorten
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import Advance, Task
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.temporary_folders import OWN_NAME, locked
+from netpipe.files.temporary_folders import OWN_NAME, locked
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import is_invalid_input
 

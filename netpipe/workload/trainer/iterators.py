@@ -12,11 +12,11 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from netpipe.errors import HangError, InputError, LoaderFailedError, NetpipeError, describe_error
+from netpipe.files.whole_file import writable_folder, write_whole
 from netpipe.jobs.bounded_calls import call_in_thread
 from netpipe.jobs.processes import list_workers
 from netpipe.linting.linter import lint
 from netpipe.reporting.picture.drawing import draw_svg
-from netpipe.whole_file import writable_folder, write_whole
 from netpipe.workload.pipeline import build_evaluation
 from netpipe.workload.resume import ResumableBatches
 from netpipe.workload.tokens.batches import Batch

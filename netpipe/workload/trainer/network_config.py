@@ -8,7 +8,7 @@ from typing import Any, Final, get_type_hints
 
 from netpipe.device.host import this_host
 from netpipe.errors import InputError
-from netpipe.text_files import quote
+from netpipe.files.text_files import quote
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.sources.probe_rows import find_format
 

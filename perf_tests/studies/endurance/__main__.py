@@ -9,7 +9,7 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
-from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import build
 from netpipe.workload.preparation.synthetic import data_of_user

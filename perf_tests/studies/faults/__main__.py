@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from netpipe.errors import NetpipeError
-from netpipe.whole_file import write_whole
+from netpipe.files.whole_file import write_whole
 from perf_tests.studies.faults import report
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.faults.cases import Case

@@ -12,7 +12,7 @@ from typing import Final
 import grain
 import numpy as np
 
-from netpipe.temporary_folders import temporary_folder
+from netpipe.files.temporary_folders import temporary_folder
 from perf_tests.studies.faults.batches import ROWS, Array, Batch, collate, row
 from perf_tests.studies.faults.grain_loaders import IN_MAIN_THREAD
 

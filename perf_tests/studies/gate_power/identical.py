@@ -21,9 +21,9 @@ import psutil
 from rich.console import Console
 
 from netpipe.errors import NetpipeError
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.gate.metrics import GATED
 from netpipe.git import git
-from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.children import end_group
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.options import exit_on_signals

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
+from netpipe.files.whole_file import write_whole
 from netpipe.git import git
-from netpipe.whole_file import write_whole
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.costs import Figure, RuleCosts, read_costs

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from netpipe.errors import NetpipeError
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.measuring.interleaving import interleave
-from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
 from perf_tests.studies.rule_costs.costs import Figure, RuleCosts
 from perf_tests.studies.rule_costs.document import ROOT, Form

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.git import git
-from netpipe.temporary_folders import temporary_folder
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax.profiler import ProfileData
 
+from netpipe.files.temporary_folders import OWN_NAME
 from netpipe.measuring.training.profiler_trace import (
     LOADING,
     Span,
@@ -20,7 +21,6 @@ from netpipe.measuring.training.profiler_trace import (
     mark,
     overlap_fraction,
 )
-from netpipe.temporary_folders import OWN_NAME
 
 # Names and order as the profiler of jax 0.10.2 writes them: the thread of the loop, one of the CPU
 # client, and a device with a line of work and one derived from it. Offsets are in picoseconds.

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from netpipe.cli import main
 from netpipe.errors import InputError, NetpipeError
-from netpipe.temporary_folders import locked
+from netpipe.files.temporary_folders import locked
 from netpipe.workload.formats.index import load_index
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.places import find_place

@@ -8,7 +8,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.diagnosis.start_up import Notes, observe_start
+from netpipe.diagnosis.experiments.start_up import Notes, observe_start
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.heartbeat import UNWATCHED
 from netpipe.jobs.targets import Factories

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.diagnosis.read_scaling import (
+from netpipe.diagnosis.experiments.read_scaling import (
     BANDWIDTH,
     LATENCY,
     LEVELS,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import stage_times as module
-from netpipe.diagnosis.stage_times import Samples, StageTime, measure_stage_times
+from netpipe.diagnosis.experiments import stage_times as module
+from netpipe.diagnosis.experiments.stage_times import Samples, StageTime, measure_stage_times
 from netpipe.grain_access.loader_variants import single_thread_variant
 from netpipe.grain_access.nodes import Graph
 from netpipe.grain_access.reader import read_graph

@@ -18,17 +18,17 @@ from typing import Final, NamedTuple, cast
 import psutil
 
 from netpipe.diagnosis.diagnosis import clear_factor
-from netpipe.diagnosis.pulling_threads import (
+from netpipe.diagnosis.experiments.pulling_threads import (
     Block,
     FirstLook,
     PullingThread,
     measure_block,
     measure_cold_block,
 )
-from netpipe.diagnosis.read_scaling import ReadScaling, measure_read_scaling
-from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
-from netpipe.diagnosis.turns import (
+from netpipe.diagnosis.experiments.read_scaling import ReadScaling, measure_read_scaling
+from netpipe.diagnosis.experiments.second_process import SecondProcess
+from netpipe.diagnosis.experiments.stage_times import StageTime, measure_stage_times
+from netpipe.diagnosis.experiments.turns import (
     MIN_ROUNDS,
     MeasureSide,
     Schedule,

@@ -10,10 +10,10 @@ import pytest
 
 from netpipe.cli import main
 from netpipe.errors import MisuseError, SessionError
+from netpipe.files.paths import exists, find_path_problem
 from netpipe.jobs import parent
 from netpipe.jobs.targets import Target
 from netpipe.other_version import Version
-from netpipe.paths import exists, find_path_problem
 from netpipe.plugin.options import _FLAGS, Options
 from netpipe.worktrees import Checkout, Commit
 from tests.command import Netpipe

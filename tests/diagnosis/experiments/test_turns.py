@@ -6,9 +6,9 @@ from math import exp, inf, log
 
 import pytest
 
-from netpipe.diagnosis import turns as turns_module
-from netpipe.diagnosis.pulling_threads import Block
-from netpipe.diagnosis.turns import (
+from netpipe.diagnosis.experiments import turns as turns_module
+from netpipe.diagnosis.experiments.pulling_threads import Block
+from netpipe.diagnosis.experiments.turns import (
     MIN_ROUNDS,
     NO_TIME,
     SideBlocks,

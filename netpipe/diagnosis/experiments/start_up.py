@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from netpipe.clock import MonotonicClock
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.grain_access.observed_sources import observed_sources
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.results.start_up import StartUp
-from netpipe.temporary_folders import temporary_folder
 
 
 class Notes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.temporary_folders import temporary_folder
+from netpipe.files.temporary_folders import temporary_folder
 
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 

@@ -15,8 +15,12 @@ from types import CodeType, FrameType
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
-from netpipe.diagnosis.pulling_threads import PullingThread
+from netpipe.diagnosis.experiments.instrumented_stages import (
+    measure_overhead,
+    timed,
+    without_overhead,
+)
+from netpipe.diagnosis.experiments.pulling_threads import PullingThread
 from netpipe.grain_access.loader_variants import OneThread
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.diagnosis import pulling_threads
-from netpipe.diagnosis.pulling_threads import (
+from netpipe.diagnosis.experiments import pulling_threads
+from netpipe.diagnosis.experiments.pulling_threads import (
     Block,
     PullCost,
     PullingThread,

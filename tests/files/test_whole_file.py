@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
+from netpipe.files.whole_file import refuse_unwritable, writable_folder, write_whole
 from tests.disk import fill, make_read_only, note_syncs
 
 
@@ -119,7 +119,7 @@ def test_a_pipe_gets_all(tmp_path: Path) -> None:
 _TO_STDOUT = """
 import os, sys
 from pathlib import Path
-from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 
 print("before", flush=True)
 refuse_unwritable(Path(sys.argv[1]), "--html")
@@ -203,7 +203,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(
 _WRITER = """
 import sys
 from pathlib import Path
-from netpipe.whole_file import refuse_unwritable, write_whole
+from netpipe.files.whole_file import refuse_unwritable, write_whole
 
 path, content = Path(sys.argv[1]), sys.argv[2] * 100_000
 sys.stdin.readline()

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import second_process, single_thread_run, turns
-from netpipe.diagnosis.pulling_threads import FirstLook, PullCost
-from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
+from netpipe.diagnosis.experiments import second_process, single_thread_run, turns
+from netpipe.diagnosis.experiments.pulling_threads import FirstLook, PullCost
+from netpipe.diagnosis.experiments.second_process import SecondProcess
+from netpipe.diagnosis.experiments.single_thread_run import SingleThreadRun, pull_beside
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import Schedule, Side, SideBlocks
 from netpipe.errors import SessionError
 from netpipe.grain_access.loader_variants import single_thread_variant
 from netpipe.jobs.heartbeat import UNWATCHED

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import NO_TIME, TimeSlot
+from netpipe.diagnosis.experiments.stage_times import StageTime
+from netpipe.diagnosis.experiments.turns import NO_TIME, TimeSlot
 from netpipe.errors import SessionError
 from netpipe.grain_access.observed_sources import observed_sources
 from netpipe.grain_access.reader import collect_datasets, read_graph

@@ -6,8 +6,8 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.diagnosis import instrumented_stages
-from netpipe.diagnosis.instrumented_stages import (
+from netpipe.diagnosis.experiments import instrumented_stages
+from netpipe.diagnosis.experiments.instrumented_stages import (
     Spent,
     measure_overhead,
     timed,

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.pulling_threads import Block
+from netpipe.diagnosis.experiments.pulling_threads import Block
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import student_quantile
 from netpipe.jobs.bounded_calls import call_within, summarize_error

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.text_files import MAX_JSON_BYTES, MAX_TOML_BYTES, read_json, read_toml
+from netpipe.files.text_files import MAX_JSON_BYTES, MAX_TOML_BYTES, read_json, read_toml
 
 
 @pytest.mark.parametrize(

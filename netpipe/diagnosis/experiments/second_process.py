@@ -18,7 +18,7 @@ from netpipe.measuring.loader_puller import MAX_EXTENSION
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from netpipe.diagnosis.pulling_threads import PullCost
+    from netpipe.diagnosis.experiments.pulling_threads import PullCost
     from netpipe.jobs.targets import Target
 
 _FAREWELL_S: Final = 5.0
@@ -89,7 +89,7 @@ def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
     """Pull whenever the parent asks; send the cost, or the loader's error."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
-    from netpipe.diagnosis.pulling_threads import PullingThread
+    from netpipe.diagnosis.experiments.pulling_threads import PullingThread
     from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_access.worker_start import let_grain_start_workers
     from netpipe.jobs.bounded_calls import summarize_error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.temporary_folders import (
+from netpipe.files.temporary_folders import (
     OWN_NAME,
     locked,
     release_locks,
@@ -23,7 +23,7 @@ from tests.disk import use_temporary_folder
 OWNER = """
 import sys
 from pathlib import Path
-from netpipe.temporary_folders import temporary_folder
+from netpipe.files.temporary_folders import temporary_folder
 
 with temporary_folder("test", Path(sys.argv[1])) as folder:
     (folder / "content").write_text("of a process")
@@ -166,7 +166,7 @@ def test_a_folder_removed_before_it_is_locked_is_made_again(
 FORKED = """
 import os, sys
 from pathlib import Path
-from netpipe.temporary_folders import remove_abandoned, temporary_folder
+from netpipe.files.temporary_folders import remove_abandoned, temporary_folder
 
 beside = Path(sys.argv[1])
 reading, writing = os.pipe()

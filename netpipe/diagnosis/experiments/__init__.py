@@ -1,0 +1,1 @@
+"""Runs of a loader in altered forms, in turns with the unmodified loader."""
