@@ -133,7 +133,9 @@ def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
     """
     sha = checkout.commit.sha
     for folder in {project, checkout.commit.repository}:
-        changed = git(folder, "diff", "--name-only", "-z", "--relative", sha, "--", _HERE)
+        changed = git(
+            folder, "diff", "--name-only", "--no-renames", "-z", "--relative", sha, "--", _HERE
+        )
         added = git(folder, "ls-files", "-z", "--others", "--exclude-standard", "--", _HERE)
         names = {*changed.split("\0"), *added.split("\0")}
         if any(fnmatch(name, pattern) for name in names for pattern in _DEPENDENCY_FILES):

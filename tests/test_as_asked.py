@@ -35,7 +35,7 @@ KEPT = {
     ),
     "xdist": (
         "tests/plugin/test_xdist.py::test_timed_tests_run_alone",
-        "tests/plugin/test_xdist.py::test_a_regression_fails_beside_workers",
+        "tests/plugin/test_benchmark_flags.py::test_a_regression_fails_beside_workers",
     ),
     "tox -e a100 on another device": (
         "tests/plugin/test_device.py::test_the_wrong_device_is_a_usage_error",
@@ -51,7 +51,7 @@ KEPT = {
     ),
     "GPU waiting for data; gap in utilisation": (
         "tests/verdict/test_decision.py::test_a_measurement_has_its_verdict",
-        "tests/measuring/test_kept_trace.py::test_the_device_works_from_the_call_to_the_end",
+        "tests/measuring/training/test_kept_trace.py::test_the_device_works_from_the_call_to_the_end",
     ),
     "os.sched_getaffinity(0)": (
         "tests/device/test_machine.py::test_limits_are_apart_from_what_the_machine_has",
@@ -85,11 +85,11 @@ KEPT = {
     ),
     "Slow Initial Loading; slow epoch start": (
         "tests/measuring/test_protocol.py::test_a_slow_start_is_a_finding",
-        "tests/diagnosis/experiments/test_start_up.py::test_each_part_of_a_start_holds_what_was_slow_in_it",
+        "tests/diagnosis/experiments/test_start_up.py::test_slowness_counts_in_its_own_part",
     ),
     "Import Errors": (
         "tests/test_cli.py::test_a_missing_package_of_the_workload_is_named_with_its_extra",
-        "tests/measuring/test_child.py::test_a_failed_import_of_a_target_is_explained",
+        "tests/measuring/test_measure_job.py::test_a_failed_import_of_a_target_is_explained",
     ),
     "uneven steps": (
         "tests/measuring/test_pauses.py::test_a_fast_loader_with_rare_pauses_is_jitter",
@@ -110,7 +110,7 @@ KEPT = {
     ),
     "wait > 50%: increase workers": (
         "tests/verdict/test_worker_sizing.py::test_workers_follow_from_littles_law",
-        "tests/diagnosis/test_what_if.py::test_the_fewest_workers_that_feed_the_step_are_tried",
+        "tests/diagnosis/test_what_if.py::test_the_first_useful_change_is_tried",
     ),
     "cProfile, jax.profiler.start_trace, TensorBoard": (
         "tests/test_cli_trace.py::test_the_trace_is_kept_in_a_folder_of_the_users",
@@ -131,11 +131,11 @@ KEPT = {
     ),
     "print(loss), block_until_ready": (
         "tests/test_acceptance.py::test_a_loss_read_every_step_is_a_forced_sync",
-        "tests/measuring/test_training_loop.py::test_a_loop_that_waits_for_every_loss_is_caught",
+        "tests/measuring/training/test_training_loop.py::test_a_loop_that_waits_for_every_loss_is_caught",
     ),
     "the loader alone against target_step_time": (
         "tests/device/test_emulated_names.py::test_an_accelerator_is_named_by_its_step_time",
-        "tests/measuring/test_draining.py::test_a_drain_ends_when_the_buffers_are_empty",
+        "tests/measuring/test_loader_puller.py::test_a_drain_ends_when_the_buffers_are_empty",
     ),
     "tune worker_count": (
         "tests/throughput/test_worker_choice.py::test_workers_without_gain_are_not_chosen",

@@ -84,6 +84,7 @@ def _compare(
     ref: str, request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
     from netpipe.gate.work_comparison import compare_work
+    from netpipe.duets.parent import name_failures
     from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.other_version import open_version
     from netpipe.work_counts.counting import count_work
@@ -94,7 +95,8 @@ def _compare(
     with open_version(commit, here, "", notes.print) as version:
         now = count_work(CHILD_COMMAND, version.request_here(request), progress=progress)
         there = (version.python, *CHILD_COMMAND[1:])
-        then = count_work(there, version.request_there(request), version.place(here), progress)
+        with name_failures(ref):
+            then = count_work(there, version.request_there(request), version.place(here), progress)
     return now, compare_work(now, then)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.plugin.project import LOAD_TIME, Project, line_with
-from tests.plugin.recorded import costly, recorded
+from tests.plugin.recorded import H200, costly, recorded
 
 REASON = "load_cpu_ratio is 1.50 x that of cpu-testing-4/0001_first.json (bound 1.03)"
 
@@ -76,3 +76,9 @@ def test_benchmarks_share_sessions(project: Project) -> None:
     project.sessions = [costly()]
     project.compare().assert_outcomes(passed=1, failed=1)
     assert len(project.requests) == 2
+
+
+def test_another_device_has_another_baseline(baselined: Project) -> None:
+    """A baseline of one device key is not compared with a run on another."""
+    baselined.sessions = [recorded(device=H200)]
+    line_with(baselined.compare(), "NO_BASELINE:", "h200-x1")

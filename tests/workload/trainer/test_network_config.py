@@ -179,3 +179,11 @@ def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> Non
         shard_count=2, row_cache_mb=1024,
     )  # fmt: skip
     assert taken.for_host(0, 2, evaluates=True)[1].batch_size == 2
+
+
+def test_a_budget_for_workers_does_not_keep_rows(many: Path) -> None:
+    """It may exceed this host's memory, and has no effect on a fixed number of workers."""
+    words = ("grain_ram_budget_mb=1000000000", "grain_worker_count=3")
+    config = read_network_config({"network_train_files": str(many)}, words)
+    _, pipeline = config.for_host(0, 1, evaluates=False)
+    assert (pipeline.workers, pipeline.row_cache_mb) == (3, 1024)
