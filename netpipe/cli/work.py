@@ -83,8 +83,8 @@ def work(
 def _compare(
     ref: str, request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
-    from netpipe.gate.work_comparison import compare_work
     from netpipe.duets.parent import name_failures
+    from netpipe.gate.work_comparison import compare_work
     from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.other_version import open_version
     from netpipe.work_counts.counting import count_work
