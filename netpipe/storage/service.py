@@ -109,7 +109,7 @@ class Service:
     @contextmanager
     def _locked_state(self) -> Iterator[_State]:
         with _LOCK:
-            # Unlike flock(2) locks, these belong to one process; a forked child does not share them.
+            # Unlike flock(2) locks, these belong to one process, not to its forks.
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
                 yield self._state
