@@ -109,7 +109,7 @@ def _explain_unused_gpus(device: Device) -> str:
         return ""
     settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _RESTRICTING_VARIABLES)
     return (
-        f"jax does not use the {' and '.join(dict.fromkeys(gpus))} that is in this machine, with "
+        f"jax does not use the {' and '.join(dict.fromkeys(gpus))} in this machine, with "
         f"{', '.join(settings)}: install jax[cuda12] or jax[cuda13] and leave these unset"
     )
 
@@ -190,7 +190,7 @@ def _make_error(reason: str) -> NoDeviceError:
     platforms = os.environ.get("JAX_PLATFORMS", "not set")
     return NoDeviceError(
         f"jax must say which device it has; found {reason} with JAX_PLATFORMS {platforms}. "
-        f"JAX_PLATFORMS=cpu leaves accelerators aside"
+        f"JAX_PLATFORMS=cpu ignores accelerators"
     )
 
 

@@ -121,7 +121,7 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
     for baseline in reversed(baselines):
         for session in baseline.all_sessions:
             if session.device.key != folder.name:
-                constraint = f"be {folder.name}, as its folder is called"
+                constraint = f"be {folder.name}, the name of its folder"
                 found = session.device.key
                 raise InputError(baseline.path, "device.key", constraint, found, "Move it back")
     return baselines
@@ -258,7 +258,7 @@ def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path
         try:
             way_out = f"It is kept: copy {write_to_temporary(folder, name, text)} there"
         except OSError as second:
-            way_out = f"Nor can it be kept among the temporary files: {second.strerror}"
+            way_out = f"It cannot be kept among the temporary files either: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
 
 

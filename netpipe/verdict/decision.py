@@ -26,7 +26,7 @@ from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
-_MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
+_MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
 
@@ -88,14 +88,14 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
     if measurement.batch_bytes == 0:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:
-        return "the loss is NaN or infinite: such a step may take another time than a true one"
+        return "the loss is NaN or infinite: such a step may not take its usual time"
     epoch = f"an epoch of {measurement.epoch_batches} batches"
     if not measurement.within_epochs:
         return f"{epoch} is too short to measure: the loader must go on (repeat)"
     if not measurement.drained and measurement.epoch_batches is not None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
-        return "the loader's buffers could not be drained in time; a larger budget gives more"
+        return "the loader's buffers could not be drained in time; a larger budget allows more"
     gpu, rounds = measurement.gpu, measurement.step_s.n
     if gpu is not None and gpu.foreign_pids:
         return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"
@@ -208,7 +208,7 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
         f"prefetch at least {ceil(longest_s / measurement.step_s.median)} batches ahead to hide a "
-        f"wait of {format_seconds(longest_s)}, or find what makes a batch late now and then",
+        f"wait of {format_seconds(longest_s)}, or find out why some batches are late",
     )
 
 

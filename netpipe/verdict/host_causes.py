@@ -118,7 +118,7 @@ def describe_exposed(measurement: Measurement) -> str:
     """Return the measured cost of a sync as a sentence."""
     exposed_time = quantities.exposed_time(measurement)
     if exposed_time is None:
-        return "what it costs was not measured"
+        return "its cost was not measured"
     fraction, idle_s = format_ratio_interval(exposed_time[0]), format_seconds(exposed_time[1])
     return f"the device idles {idle_s} a step after a sync, {fraction} of R"
 

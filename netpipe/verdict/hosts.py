@@ -48,7 +48,7 @@ class HostsVerdict:
         lines = [self.verdict.message, f"slowest: {self.slowest}: {behind}"]
         ends = ", ".join(f"{host} {ended}" for host, ended in self.epoch_batches.items() if ended)
         if self.ends_apart:
-            told = "the hosts that go on wait for ever for the others"
+            told = "the remaining hosts wait forever"
             lines.append(f"the loaders end after different numbers of batches: {ends}; {told}")
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")

@@ -1,4 +1,4 @@
-"""Which metrics are comparable between hosts, devices and data, and how strictly."""
+"""Comparability of metrics between hosts, devices and data, and their bounds."""
 
 from dataclasses import replace
 from math import exp, inf

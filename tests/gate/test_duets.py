@@ -18,7 +18,7 @@ USUAL = recorded()
 
 
 def decided(*ratios: float) -> Comparison:
-    """Decide on duets in which a step of this version takes so many times as long."""
+    """Decide on duets whose steps take the given factor times as long in this version."""
     steps = [recorded(step_s=0.030 * factor, train_s=0.030 * factor) for factor in ratios]
     return decide("step_s", [make_duet("step_s", USUAL, step) for step in steps])
 
