@@ -222,8 +222,8 @@ def host_load_change(
 ) -> float:
     """Return the change that a different load by other programs explains.
 
-    If other programs take a fraction b of the host's CPU time, 1 - b is left, and a wall time on
-    the host grows by 1 / (1 - b). A CPU time relative to a calibration changes far less.
+    If other programs take a fraction b of the host's CPU time, a wall time on the host grows by a
+    factor of 1 / (1 - b). A CPU time relative to a calibration changes far less.
     """
     busy_now, busy_then = (
         median(session.busy_elsewhere_fraction for session in sessions) for sessions in (now, then)

@@ -36,7 +36,7 @@ class Comparison:
     Attributes:
         metric: The name of a metric or of a kind of work; "" without a baseline.
         now: Its value now, the median over sessions.
-        then: The baseline's value, the median over sessions; None without a baseline.
+        then: The baseline's value, the median over its sessions; None without a baseline.
         reason: The figures behind the outcome, in one sentence.
         worse: How much worse it is, with its interval over sessions. A factor, above 1 is worse;
             for a share the difference, above 0 is worse. None if the two cannot be compared.

@@ -105,7 +105,7 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "be a number above 1",
     ),
     "reason": (_is_line, "be the reason, in one line"),
-    # A Python datetime is also a date, but a waiver would then end within a day.
+    # A Python datetime is also a date, but with one a waiver would end in the middle of a day.
     "expires": (lambda value: type(value) is date, "be a date, as 2026-12-31 without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }

@@ -95,7 +95,7 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
     if not measurement.drained and measurement.epoch_batches is not None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
-        return "the loader's buffers could not be drained in time; a larger budget allows more"
+        return "the loader's buffers could not be drained in time; use a larger budget"
     gpu, rounds = measurement.gpu, measurement.step_s.n
     if gpu is not None and gpu.foreign_pids:
         return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"

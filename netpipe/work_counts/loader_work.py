@@ -88,8 +88,8 @@ def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> Load
         np.seterr(**settings)
         return _count(loader, batches, watch)
 
-    # A context is a hash table keyed by addresses. Setting a variable, as `np.errstate` does,
-    # therefore allocates more in some processes than in others; an empty context does not.
+    # The layout of a context depends on the addresses of its variables. Setting one, as
+    # `np.errstate` does, allocates more in some processes than in others, so it starts empty here.
     return Context().run(count)
 
 
