@@ -1,7 +1,7 @@
-"""Documents in a bucket, read one by one: docs/storage.md follows them from the symptom to the fix.
+"""Documents in a bucket, read one by one: docs/storage.md leads from the symptom to the fix.
 
-The documents are made here, so that nothing has to be downloaded; `--storage object-store` lets
-each of them take as long as from a bucket.
+The documents are generated here, so nothing has to be downloaded. With `--storage object-store`,
+each read takes as long as from a bucket.
 """
 
 import grain
@@ -16,7 +16,7 @@ class Documents:
     """Documents as bytes, uint8 (256 to 8,191,)."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of documents."""
         return DOCUMENTS
 
     def __getitem__(self, number: int) -> np.ndarray:
@@ -26,7 +26,7 @@ class Documents:
 
 
 def tokenize(document: np.ndarray) -> np.ndarray:
-    """Return tokens, int32 (LENGTH,): cut off, or filled with 0."""
+    """Return tokens, int32 (LENGTH,), truncated or padded with 0."""
     tokens = np.zeros(LENGTH, np.int32)
     cut = document[:LENGTH]
     tokens[: len(cut)] = cut
@@ -34,7 +34,7 @@ def tokenize(document: np.ndarray) -> np.ndarray:
 
 
 def read_with(threads: int) -> grain.IterDataset:
-    """Return batches of int32 (BATCH_SIZE, LENGTH), whose documents so many threads read."""
+    """Return batches, int32 (BATCH_SIZE, LENGTH), of documents that `threads` threads read."""
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=4 * threads)
     documents = grain.MapDataset.source(Documents()).shuffle(seed=0).repeat().map(tokenize)
     loaded = documents.to_iter_dataset(options).batch(BATCH_SIZE)
@@ -42,12 +42,12 @@ def read_with(threads: int) -> grain.IterDataset:
 
 
 def batches() -> grain.IterDataset:
-    """Read as from a local disk, where four threads are enough."""
+    """Read with four threads, which are enough for a local disk."""
     return read_with(4)
 
 
 def fixed() -> grain.IterDataset:
-    """Read with as many threads as `netpipe diagnose` proposes."""
+    """Read with 64 threads, as `netpipe diagnose` proposes."""
     return read_with(64)
 
 

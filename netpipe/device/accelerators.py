@@ -1,4 +1,4 @@
-"""The table of accelerators, and how jax's name of a device becomes its key and its peak."""
+"""The table of accelerators, and the key and peak of a device that jax names."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class Accelerator:
         key: Its device key without a count.
         kind: jax's `device_kind`.
         peak_flops: Dense FLOP/s in bfloat16, or in float16 for a model that has no bfloat16.
-        cuda_extra: The extra of netpipe that its tox environment installs, which is named after
-            the model; "" for a model without an environment.
+        cuda_extra: The extra of netpipe that the model's tox environment installs; "" for a model
+            without an environment.
     """
 
     key: str
@@ -36,9 +36,9 @@ class Accelerator:
         return self.key.partition("-")[0]
 
 
-# Whole names, so that a card which is not listed never borrows the peak of one that is. A family's
-# name alone means its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
-# `flop_utils.py`, marin. tests/test_gpu_models.py says what else names a model with an environment.
+# Names are matched whole, so an unlisted card never gets the peak of a listed one. The name of a
+# family means its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
+# `flop_utils.py`, marin. tests/test_gpu_models.py lists the other files that name these models.
 ACCELERATORS: Final = (
     Accelerator("t4", "Tesla T4", 65e12, "cuda12"),
     Accelerator("v100-sxm-16gb", "Tesla V100-SXM2-16GB", 125e12),
@@ -63,19 +63,20 @@ ACCELERATORS: Final = (
 TOX_DEVICES: Final = (
     "cpu", *dict.fromkeys(model.family for model in ACCELERATORS if model.cuda_extra),
 )  # fmt: skip
-"""The device families that have a tox environment of their name."""
+"""The device families with a tox environment of the same name."""
 
 
 def device_key(platform: str, kind: str, count: int) -> str:
     """Name the baselines of a device: `<model>-<form>-<memory>-<MIG profile>-x<count>`.
 
-    The key is in lower case, absent parts left out: "a100-sxm-80gb-x1", "cpu-intel-xeon-2". A
-    kind of unknown grammar gives a slug of its own name, never the key of a neighbour.
+    The key is in lower case, without the parts that do not apply: "a100-sxm-80gb-x1",
+    "cpu-intel-xeon-2". A name that cannot be parsed becomes a slug, never the key of a similar
+    device.
 
     Args:
         platform: jax's name of the platform: "cpu", "gpu", "tpu".
-        kind: jax's `device_kind`, or a processor's model name, as jax calls every CPU "cpu".
-        count: How many such devices are used; for a CPU, how many cores may be used.
+        kind: jax's `device_kind`; for a CPU its model name, because jax calls every CPU "cpu".
+        count: The number of devices in use; for a CPU, of usable cores.
     """
     if platform == "cpu":
         return f"cpu-{_slug(_CPU_NOISE.sub(' ', kind.lower()))}-{count}"
@@ -83,34 +84,34 @@ def device_key(platform: str, kind: str, count: int) -> str:
 
 
 def peak_flops(kind: str) -> float | None:
-    """Return the dense peak of one device in FLOP/s; None: a CPU, a MIG slice, or unknown."""
+    """Return the dense peak of one device in FLOP/s; None for a CPU, a MIG slice or if unknown."""
     key = _name(kind)
     return next((model.peak_flops for model in ACCELERATORS if model.key == key), None)
 
 
 def peak_flops_of_name(name: str) -> float | None:
-    """Return the dense peak of an accelerator that a user names, in FLOP/s; None: unknown.
+    """Return the dense peak in FLOP/s of an accelerator that a user names; None if unknown.
 
-    The name is a key without a count, "h100-pcie", or its beginning up to some hyphen, which means
-    the SXM variant unless it says otherwise: "a100".
+    The name is a key without a count, "h100-pcie", or its beginning up to a hyphen, "a100". A
+    beginning means the SXM variant unless it names another form.
     """
     models = (model for model in ACCELERATORS if f"{model.key}-".startswith(f"{name}-"))
     return next((model.peak_flops for model in models), None)
 
 
 def names_with_peak() -> tuple[str, ...]:
-    """Return the names of `peak_flops_of_name`, without the memory, which changes no peak."""
+    """Return the names for `peak_flops_of_name`, without memory sizes, which do not matter."""
     return tuple(dict.fromkeys(re.sub(r"-\d+gb$", "", model.key) for model in ACCELERATORS))
 
 
 def matches(key: str, wanted: str) -> bool:
     """Return whether a device key is the wanted one, or a variant of the wanted family.
 
-    A family is the beginning of a key up to some hyphen: "a100" and "a100-sxm" both match
-    "a100-sxm-80gb-x1", "b200" does not match "gb200-x1". A MIG slice is matched only by a wanted
-    key that names its profile: a seventh of an A100 is not an A100.
+    A family is the beginning of a key up to a hyphen: "a100" and "a100-sxm" both match
+    "a100-sxm-80gb-x1", "b200" does not match "gb200-x1". A MIG slice matches only if the wanted key
+    names its profile: a seventh of an A100 is not an A100.
 
-    A wanted count is a minimum: where there are eight devices, a step may use one of them.
+    A wanted count is a minimum: a step may use one of eight devices.
     """
     name, count = _split_count(key)
     wanted_name, wanted_count = _split_count(wanted.strip().lower())
@@ -135,7 +136,7 @@ def _name(kind: str) -> str:
 
 
 def _join_parts(model: str, words: list[str]) -> str:
-    """Bring the words of a name into the key's order; "" when one of them is not understood."""
+    """Join the words of a name in the key's order; "" if a word is unknown."""
     form = memory = mig_profile = ""
     for word in words:
         if matched := _FORM.fullmatch(word):
@@ -145,7 +146,7 @@ def _join_parts(model: str, words: list[str]) -> str:
         elif _MIG_PROFILE.fullmatch(word):
             mig_profile = word
         elif word == "hbm3" and model == "h100":
-            # "NVIDIA H100 80GB HBM3" is the SXM card; the PCIe and NVL cards say what they are.
+            # "NVIDIA H100 80GB HBM3" is the SXM card; the names of PCIe and NVL cards say so.
             form = form or "sxm"
         elif word != "mig":
             return ""

@@ -1,4 +1,4 @@
-"""The device of this machine: find it, require another one, and report it for `netpipe devices`."""
+"""Find the device of this machine, require a certain one, and report it for `netpipe devices`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from netpipe.errors import HarnessError, MisuseError
 from netpipe.results.fields import Count, PositiveAmount
 from netpipe.results.measurement import Device, Host, HostClass
 
-# Written by the driver on Linux; reading it needs neither NVML nor CUDA.
+# The Linux driver writes these files; reading them needs neither NVML nor CUDA.
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _RESTRICTING_VARIABLES: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
 
@@ -27,23 +27,23 @@ _PACKAGES: Final = (
     "netpipe", "grain", "jax", "jaxlib", "numpy", "pyarrow", "array-record", "pytest-benchmark"
 )  # fmt: skip
 
-# -P: a file of the current folder must not hide a module of the same name.
+# -P: a file in the current folder must not shadow a module of the same name.
 _COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
 
 
 class NoDeviceError(HarnessError):
-    """jax could not be asked which device it has."""
+    """jax could not report its device."""
 
 
 class WrongDeviceError(MisuseError):
-    """The device here is not the one this run is for."""
+    """The device of this machine is not the required one."""
 
 
 def local_device(used: int | None = None) -> Device:
     """Describe the device that jax uses in this process; this initialises jax's backend.
 
-    `used` is the number of devices in use; by default, all local devices of the first device's
-    kind. CUDA_VISIBLE_DEVICES can hide some of them.
+    `used` is the number of devices in use. By default these are all local devices of the first
+    device's kind, without those that CUDA_VISIBLE_DEVICES hides.
     """
     import jax
 
@@ -62,8 +62,8 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
     Raises:
         NoDeviceError: The child failed, took too long, or printed something else.
     """
-    # Otherwise jax would briefly take three quarters of the accelerator's memory, which fails when
-    # another process holds it.
+    # By default jax takes three quarters of the accelerator's memory, which fails if another
+    # process holds it.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
         child = subprocess.run(
@@ -88,7 +88,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
 
 
 def require_device(device: Device, wanted: str) -> None:
-    """Raise a WrongDeviceError unless a device is of the wanted key or family (`a100`)."""
+    """Raise a WrongDeviceError unless a device has the wanted key or family (`a100`)."""
     if matches(device.key, wanted):
         return
     family = next((name for name in TOX_DEVICES if matches(device.key, name)), None)
@@ -101,7 +101,7 @@ def require_device(device: Device, wanted: str) -> None:
 
 
 def _explain_unused_gpus(device: Device) -> str:
-    """Name the GPUs that the NVIDIA driver lists and jax does not use; "" if there are none."""
+    """Name the GPUs that the NVIDIA driver lists but jax does not use; "" if there are none."""
     files = _DRIVER.glob("gpus/*/information") if device.platform == "cpu" else ()
     lines = "\n".join(file.read_text(encoding="utf-8") for file in files)
     gpus = re.findall(r"^Model[ \t]*:[ \t]*(.*\S)", lines, re.MULTILINE)
@@ -109,13 +109,13 @@ def _explain_unused_gpus(device: Device) -> str:
         return ""
     settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _RESTRICTING_VARIABLES)
     return (
-        f"jax does not use the {' and '.join(dict.fromkeys(gpus))} that is in this machine, with "
+        f"jax does not use the {' and '.join(dict.fromkeys(gpus))} in this machine, with "
         f"{', '.join(settings)}: install jax[cuda12] or jax[cuda13] and leave these unset"
     )
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that matter here, by name."""
+    """Return the versions of Python and of the relevant installed packages, by name."""
     versions = {"python": python_version()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
@@ -124,7 +124,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def measured_versions() -> dict[str, str]:
-    """Return the versions that a measurement depends on; pytest-benchmark only replays it."""
+    """Return the versions that affect a measurement; pytest-benchmark's version does not."""
     versions = installed_versions()
     del versions["pytest-benchmark"]
     return versions
@@ -134,8 +134,8 @@ def measured_versions() -> dict[str, str]:
 class DeviceFacts(Device):
     """The device that jax uses."""
 
-    #: Dense peak of one device in FLOP/s, bfloat16, or float16 where it has no bfloat16. Null: not
-    #: known.
+    #: Dense peak of one device in FLOP/s, in bfloat16, or in float16 if it lacks bfloat16. Null:
+    #: not known.
     peak_flops: PositiveAmount | None
 
 
@@ -149,8 +149,8 @@ class HostFacts(HostClass):
 class StoredBaselines(TypedDict):
     """The baselines of a device."""
 
-    folder: str  #: Where they belong.
-    count: Count  #: How many are there.
+    folder: str  #: The folder for this device's baselines.
+    count: Count  #: The number of baselines in it.
 
 
 class Devices(TypedDict):
@@ -159,14 +159,14 @@ class Devices(TypedDict):
     schema: Literal["netpipe.devices/1"]
     device: DeviceFacts
     host: HostFacts
-    versions: Mapping[str, str]  #: Of Python and of the packages that a measurement depends on.
+    versions: Mapping[str, str]  #: The versions of Python and of packages that affect measurements.
     baseline: StoredBaselines
 
 
 def devices_document(device: Device | None, host: Host, baselines: Path) -> dict[str, Any]:
-    """Return the `netpipe.devices/1` document; `baselines` has a folder for each device key.
+    """Return the `netpipe.devices/1` document; `baselines` has one folder per device key.
 
-    Without a device, it and its baseline are null, as in `netpipe.doctor/1`.
+    If no device was found, `device` and `baseline` are null, as in `netpipe.doctor/1`.
     """
     folder = device and baselines / device.key
     return {
@@ -179,7 +179,7 @@ def devices_document(device: Device | None, host: Host, baselines: Path) -> dict
 
 
 def _make_device(platform: str, kind: str, count: int) -> Device:
-    """Return a device with its key, which for a CPU is made from the host's name and cores."""
+    """Return a device with its key; a CPU's key contains the processor's name and the cores."""
     if platform != "cpu":
         return Device(device_key(platform, kind, count), kind, platform, count)
     host = this_host()
@@ -190,7 +190,7 @@ def _make_error(reason: str) -> NoDeviceError:
     platforms = os.environ.get("JAX_PLATFORMS", "not set")
     return NoDeviceError(
         f"jax must say which device it has; found {reason} with JAX_PLATFORMS {platforms}. "
-        f"JAX_PLATFORMS=cpu leaves accelerators aside"
+        f"JAX_PLATFORMS=cpu ignores accelerators"
     )
 
 

@@ -1,4 +1,4 @@
-"""Emulated accelerators: what their names mean, and how long a step takes on them."""
+"""Emulated accelerators: their names, and the time of a step on them."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.errors import MisuseError
 
 Flops = float | Callable[[], float] | None
-"""FLOPs of one step, or a callable without arguments that counts them; None: unknown."""
+"""The FLOPs of one step, or a callable without arguments that counts them; None if unknown."""
 
 _SPEC: Final = re.compile(
     r"emulated:((?P<time>\d{1,9}(\.\d+)?(us|ms|s))"
@@ -25,12 +25,12 @@ _NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
 
 @dataclass(frozen=True)
 class EmulatedAccelerator:
-    """An accelerator whose steps only take time.
+    """An accelerator whose steps take time but compute nothing.
 
     Attributes:
         key: `emulated-h100-x8-25gb-s`.
-        set_step_s: The time of every step; None: it follows from the step's FLOPs.
-        peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
+        set_step_s: The time of every step in seconds; None if it follows from the step's FLOPs.
+        peak_flops: FLOP/s of all devices together; 0 if the name gives the time of a step.
     """
 
     name: str
@@ -41,16 +41,16 @@ class EmulatedAccelerator:
     copy_bytes_per_s: float = inf
 
     def derive_step_s(self, flops: Flops, mfu: float) -> tuple[float, str]:
-        """Return the seconds of a step, and the name with the figures that they follow from.
+        """Return the seconds per step, and a text with the name and the figures behind them.
 
-        They are the time in the name, or FLOPs / (peak x MFU).
+        The time is the one in the name, or FLOPs / (peak x MFU).
 
         Args:
             flops: FLOPs of a step on the host's whole batch; counted only when needed.
             mfu: Model FLOPs utilisation (PaLM, arXiv 2204.02311, appendix B).
 
         Raises:
-            MisuseError: The FLOPs are needed and not known.
+            MisuseError: The FLOPs are needed but not known.
         """
         if self.set_step_s is not None:
             return self.set_step_s, self.name
@@ -68,7 +68,7 @@ class EmulatedAccelerator:
 
 
 def check_flops(flops: float) -> float:
-    """Return the FLOPs of a step; raise a MisuseError unless they are above 0, and finite."""
+    """Return the FLOPs of a step; raise a MisuseError unless they are above 0 and finite."""
     if not 0 < flops < inf:
         raise MisuseError(f"the FLOPs of a step must be above 0, and finite; found {flops:g}")
     return flops
@@ -104,7 +104,7 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
 
 
 def accelerator_label(text: str) -> str:
-    """Return how a verdict calls an accelerator: `h100 (derived)`."""
+    """Return an accelerator's name in a verdict: `h100 (derived)`."""
     is_real = parse_accelerator(text) is None
     return "the device here" if is_real else f"{text.removeprefix('emulated:')} (derived)"
 

@@ -1,7 +1,7 @@
 """The health of the measured NVIDIA GPUs, from NVML: clock, temperature, and other processes.
 
-NVML comes with the driver, its binding `pynvml` with an extra. A missing library, permission or
-answer is no error: the health is then unknown.
+NVML comes with the driver; an extra installs its binding `pynvml`. If the library, a permission or
+an answer is missing, the health is unknown. This is not an error.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ import psutil
 
 from netpipe.results.measurement import GpuHealth
 
-# Values of NVML's C interface (nvml.h), which do not change. The other reasons for a lower clock
-# are normal operation: idleness, a power cap, clocks that an administrator set.
+# Values of NVML's C interface (nvml.h), which are stable. The other reasons for a lower clock are
+# normal operation: idleness, a power cap, or clocks that an administrator set.
 _HARMFUL = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -27,7 +27,7 @@ _HARMFUL = {
 }
 _SM_CLOCK = 1
 _GPU_SENSOR = 0
-# The newest name first: older drivers lack it, newer ones will drop the older.
+# The newest name comes first: older drivers lack it, and newer drivers will drop the old one.
 _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
 _REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -53,12 +53,12 @@ class GpuWatch:
     def open(cls, devices: Sequence[jax.Device]) -> Self | None:
         """Find the cards of some jax devices.
 
-        NVML numbers cards in the order of the PCI bus; CUDA numbers the visible cards, by default
-        the fastest first. So a card is found by its UUID: jax has CUDA's number of a device
-        (`local_hardware_id`), and the CUDA driver of this process knows that device's UUID,
-        whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are.
+        NVML numbers cards in the order of the PCI bus. CUDA numbers only the visible cards, by
+        default the fastest first. A card is therefore found by its UUID: jax has CUDA's number of a
+        device (`local_hardware_id`), and the CUDA driver of this process maps it to the UUID,
+        regardless of CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
 
-        None stands for a device that is no NVIDIA GPU, or for NVML or a card that is not found.
+        Returns None if a device is not an NVIDIA GPU, or if NVML or a card is not found.
         """
         # Any failure here means that a driver, a binding or a permission is missing.
         with suppress(Exception), ExitStack() as opened:
@@ -72,7 +72,7 @@ class GpuWatch:
         return None
 
     def look(self) -> None:
-        """Record the state of the cards: once a round, outside timed windows."""
+        """Record the state of the cards; called once per round, outside timed windows."""
         if clocks := self._answers(self._boards, ["nvmlDeviceGetClockInfo"], _SM_CLOCK):
             self._clocks_mhz.append(float(min(clocks)))
         if temperatures := self._answers(self._boards, _TEMPERATURE, _GPU_SENSOR):
@@ -81,15 +81,15 @@ class GpuWatch:
         reasons = {why for bit, why in _HARMFUL.items() if any(mask & bit for mask in masks)}
         self._throttled_rounds += bool(reasons)
         self._reasons |= reasons
-        # Processes that draw a display are always there, so only those that compute are listed.
+        # Processes that draw a display are always present, so only compute processes are listed.
         for processes in self._answers(self._used, ["nvmlDeviceGetComputeRunningProcesses"]):
             self._foreign_pids |= _find_foreign({process.pid for process in processes})
 
     def health(self) -> GpuHealth | None:
-        """Return what was recorded so far; None when NVML gave no answer.
+        """Return the health recorded so far; None if NVML gave no answer.
 
-        Of several cards it has the lowest clock and the highest temperature. A quantity that no
-        card reports has no entries.
+        It holds the lowest clock and the highest temperature of all cards. A quantity that no card
+        reports has no entries.
         """
         if not self._has_answer:
             return None
@@ -107,7 +107,7 @@ class GpuWatch:
             self._opened.close()
 
     def _answers(self, handles: Sequence[Any], names: Sequence[str], *arguments: int) -> list[Any]:
-        """Query each handle by the first name that answers; omit those without an answer."""
+        """Query each handle with the first function that answers; omit handles without answer."""
         answers = []
         for handle in handles:
             for name in names:
@@ -119,9 +119,9 @@ class GpuWatch:
 
 
 def _find_card(nvml: Any, uuid: UUID) -> tuple[Any, Any]:
-    """Return two handles of a device: what jax computes on, which may be a MIG instance; the card.
+    """Return the handle that jax computes on, which may be a MIG instance, and the card's handle.
 
-    The first lists the processes; the second has the clock and the temperature.
+    The first handle lists the processes; the second has the clock and the temperature.
     """
     try:
         card = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
@@ -148,11 +148,11 @@ def _cuda_uuid(device: jax.Device) -> UUID:
 
 
 def _find_foreign(listed: set[int]) -> set[int]:
-    """Return the processes on a card that do not belong to this one, as far as it can tell.
+    """Return the processes on a card that are not known to belong to this one.
 
     This process uses the card too. A list without it comes from another PID namespace, outside
-    this container, so its numbers say nothing here. A process that has ended since is not
-    returned either: it may have been a child.
+    this container, so its PIDs mean nothing here. Processes that have ended are not returned,
+    because they may have been children.
     """
     with suppress(psutil.Error):
         me = psutil.Process()

@@ -1,4 +1,4 @@
-"""The host of the accelerator, on which a loader's speed depends."""
+"""The host of the accelerator, which determines a loader's speed."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ _MEMORY_TOLERANCE_FRACTION: Final = 0.10
 
 
 def host_class(host: Host) -> str:
-    """Name the class of a host, its memory in whole GiB; `host_difference` compares two."""
+    """Name a host's class, with memory in whole GiB; `host_difference` compares two classes."""
     where = "container" if host.container else "no container"
     cpu = f"{host.cpu} ({host.cpu_model})" if host.cpu_model else host.cpu
     return f"{cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
@@ -29,8 +29,8 @@ def host_class(host: Host) -> str:
 def host_difference(now: Host, then: Host) -> str:
     """Return how two hosts differ in class; "" for hosts of one class.
 
-    Absolute times are compared only between hosts of one class. Memory may differ by a tenth:
-    firmware and kernel keep some of it, and not always as much.
+    Absolute times are compared only between hosts of one class. Memory may differ by a tenth,
+    because firmware and kernel reserve varying amounts.
     """
     tolerance_bytes = _MEMORY_TOLERANCE_FRACTION * max(now.memory_bytes, then.memory_bytes)
     if now.cpu != then.cpu:
@@ -49,12 +49,12 @@ def host_difference(now: Host, then: Host) -> str:
 def this_host(root: Path = Path("/")) -> Host:
     """Describe the host of this process, from the kernel's files under a folder.
 
-    The cores are those that the process may use: those of its CPU affinity, or the quota of its
-    cgroup if that is lower, rounded down but at least 1. The memory is the machine's, or its
+    The cores are those that the process may use: the number in its CPU affinity, or the quota of
+    its cgroup if that is lower, rounded down but at least 1. The memory is the machine's, or the
     cgroup's limit if that is lower.
 
     Raises:
-        InputError: `proc/meminfo` does not say how much memory there is.
+        InputError: `proc/meminfo` does not give the size of the memory.
     """
     text = read_text(root / "proc/cpuinfo")
     cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
@@ -76,9 +76,9 @@ def is_same_machine(host: Host, other: Host) -> bool:
 
 
 def _machine(root: Path) -> str:
-    """Return a digest that identifies a machine; "" when nothing identifies it.
+    """Return a digest that identifies a machine; "" if it cannot be identified.
 
-    A virtual machine or a container may move to other hardware, and its neighbours change.
+    Virtual machines and containers have none: they may move to other hardware or neighbours.
     """
     if " hypervisor" in read_text(root / "proc/cpuinfo") or _in_container(root):
         return ""
@@ -87,7 +87,7 @@ def _machine(root: Path) -> str:
 
 
 def cpu_model(family: object, model: object, stepping: object) -> str:
-    """Write a CPU's family, model and stepping; "" where one of them is unknown."""
+    """Format a CPU's family, model and stepping; "" if one of them is unknown."""
     if None in (family, model, stepping):
         return ""
     return f"family {family}, model {model}, stepping {stepping}"
@@ -117,11 +117,11 @@ def memory_limits(root: Path) -> Iterator[int]:
 
 
 def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders that may limit this process: its cgroup's and all above it.
+    """Yield the folders of this process's cgroup and all its ancestors, which may limit it.
 
-    A container without a cgroup namespace sees a path of its host and has its own limits at the
-    top of the mount, so every ancestor is tried. cgroups(7) describes the lines of
-    `proc/self/cgroup`: version 2 names no controllers.
+    A container without a cgroup namespace sees its path on the host, but its limits are at the top
+    of the mount, so every ancestor is tried. cgroups(7) describes the lines of `proc/self/cgroup`;
+    version 2 names no controllers.
     """
     for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -141,7 +141,7 @@ def _in_container(root: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Read a file of the kernel; "" when it is absent or may not be read."""
+    """Read a kernel file; "" if it is absent or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

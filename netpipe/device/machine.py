@@ -1,4 +1,4 @@
-"""What this machine offers measurements and what on it disturbs them, for `netpipe doctor`."""
+"""The machine's equipment and its sources of disturbance, for `netpipe doctor`."""
 
 import os
 import re
@@ -18,12 +18,12 @@ _SMI: Final = (
 )  # fmt: skip
 _MIB: Final = 2**20
 
-# A worker has pipes, and two files for each array that is ready: for 17 batches of 8 arrays.
+# A worker has pipes and two files per finished array; this allows 17 batches of 8 arrays.
 _FILES_PER_WORKER: Final = 8 + 2 * 8 * 17
 
 
 class Counters(NamedTuple):
-    """Times of all CPUs since boot in clock ticks (proc_stat(5)), and throttled cgroup periods."""
+    """CPU times since boot in clock ticks (proc_stat(5)), and throttled cgroup periods."""
 
     ticks: int
     busy: int
@@ -32,7 +32,7 @@ class Counters(NamedTuple):
 
 
 def read_counters(root: Path = Path("/")) -> Counters:
-    """Read the counters of the kernel, from its files under a folder."""
+    """Read the kernel's counters from the files under a folder."""
     ticks = list(map(int, read_text(root / "proc/stat").partition("\n")[0].split()[1:9]))
     user, nice, system, idle, waiting, irq, softirq, stolen = ticks or [0] * 8
     stats = "\n".join(read_text(folder / "cpu.stat") for folder in cgroup_folders(root, "cpu"))
@@ -48,11 +48,11 @@ class ComparedBaselines(StoredBaselines):
 
 
 class Machine(TypedDict):
-    """The equipment of a machine. Null: not known, or not limited."""
+    """The equipment of a machine. Null means not known, or not limited."""
 
-    turbo: bool  #: Whether the clock may exceed its base.
-    governors: list[str]  #: The governors of the CPUs' frequency.
-    #: What nvidia-smi lists before jax starts.
+    turbo: bool  #: Whether the clock may exceed its base frequency.
+    governors: list[str]  #: The CPU frequency governors.
+    #: The GPUs that nvidia-smi lists before jax starts.
     gpus: list[
         Annotated[dict[str, Any], Must(required=["name", "driver", "used_bytes", "busy_fraction"])]
     ]
@@ -81,7 +81,7 @@ class Doctor(TypedDict):
 
 
 def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[str, Any]:
-    """Return `machine` of `netpipe.doctor/1`; null is what is not known or not limited."""
+    """Return `machine` of `netpipe.doctor/1`; null means not known, or not limited."""
     total, *limits = memory_limits(root)
     kib = dict(re.findall(r"(?m)^(Swap\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo")))
     cpus, shm = root / "sys/devices/system/cpu", root / "dev/shm"
@@ -111,7 +111,7 @@ def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:
     except (OSError, subprocess.SubprocessError):
         return
     for name, driver, *use in re.findall(r"^(.+), (.+), (.+), (.+)$", answer, re.MULTILINE):
-        # "[N/A]" where a card, such as one with MIG instances, does not say.
+        # Some cards, such as those with MIG instances, answer "[N/A]".
         mib, percent = (int(number) if number.isdigit() else None for number in use)
         used_bytes, busy = mib and mib * _MIB, percent and percent / 100
         yield {"name": name, "driver": driver, "used_bytes": used_bytes, "busy_fraction": busy}
@@ -120,7 +120,7 @@ def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:
 def find_disturbances(
     machine: dict[str, Any], before: Counters, after: Counters
 ) -> list[tuple[str, str]]:
-    """Return what disturbs measurements, and a remedy; this process idled between the counts."""
+    """Return the disturbances with remedies; this process must idle between the two counts."""
     spent = Counters(*(now - then for now, then in zip(after, before, strict=True)))
     busy, stolen = (ticks / max(1, spent.ticks) for ticks in (spent.busy, spent.stolen))
     cpus, quota = machine["affinity_cpus"], machine["quota_cores"] or machine["affinity_cpus"]

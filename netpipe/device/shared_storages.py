@@ -1,19 +1,19 @@
-"""The stand-ins for storages that a process shares with those that it starts."""
+"""The stand-ins for storages that a process shares with its child processes."""
 
 import os
 from typing import Final
 
 SHARED_STORAGES: Final = "NETPIPE_STORAGES"
-"""The environment variable that hands them on; a session starts without it."""
+"""The environment variable that passes them to children; a session starts without it."""
 
 
 def list_shared_storages() -> dict[str, str]:
-    """Return the file of each stand-in that this process has made or was started with, by name."""
+    """Return the file of each stand-in that this process made or inherited, by name."""
     pairs = (line.split() for line in os.environ.get(SHARED_STORAGES, "").splitlines())
     return {name: path for name, path in pairs if os.path.exists(path)}  # noqa: PTH110  # no file
 
 
 def share_storage(name: str, path: str) -> None:
-    """Let this process, and those that it starts from now on, find a stand-in by its name."""
+    """Register a stand-in, so that this process and its future children find it by name."""
     shared = list_shared_storages() | {name: path}
     os.environ[SHARED_STORAGES] = "\n".join(map(" ".join, shared.items()))

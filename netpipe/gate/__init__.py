@@ -1,5 +1,5 @@
-"""Measurements compared with baselines, or in duets with another version. Arithmetic and files.
+"""Compare measurements with baselines, or in duets with another version. Arithmetic and files.
 
-Start with `comparison.py`; `metrics.py` is the table of metrics with their bounds, `outcomes.py`
-what a comparison comes to.
+Start with `comparison.py`. `metrics.py` is the table of metrics with their bounds; `outcomes.py`
+holds the possible outcomes.
 """

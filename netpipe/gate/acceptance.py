@@ -37,8 +37,8 @@ class Acceptance:
     """The baselines and waivers that a run is compared with.
 
     Attributes:
-        shown: The path of the folder of baselines in the working tree, from the root.
-        commit: The commit of the baselines; None for those of the working tree.
+        shown: The path of the baselines' folder in the working tree, relative to the root.
+        commit: The commit of the baselines; None for the working tree.
         added: The waivers that the commit does not have.
     """
 
@@ -52,7 +52,7 @@ class Acceptance:
 
     @property
     def waivers_file(self) -> str:
-        """The path of the waivers, from the root."""
+        """The path of the waivers, relative to the root."""
         return f"{self.shown}/{waivers.FILE}"
 
 
@@ -99,8 +99,8 @@ def find_accepted_commit(
 ) -> AcceptedCommit | None:
     """Find the commit whose baselines a run is compared with; None for the working tree.
 
-    `at` is a commit, `here` for none, or `auto`: in a pull or merge request, the commit that it
-    branched off from.
+    `at` is a commit, `here` for the working tree, or `auto`: in a pull or merge request, the commit
+    that it branched off from.
 
     Raises:
         InputError: The commit is not in the local history.
@@ -137,7 +137,7 @@ def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -
             way_out = f"Or read what lies there now: {_OPTION} {_HERE}"
             raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
         within = folder.resolve().relative_to(top).as_posix()
-        # git archive would apply the attributes of that commit, which may leave files out.
+        # git archive applies that commit's export-ignore attributes, so it may omit files.
         listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
         for entry in listing.decode().split("\0")[:-1]:
             about, _, name = entry.partition("\t")

@@ -1,7 +1,7 @@
 """Baselines: accepted results of a device key, in pytest-benchmark's own files.
 
-`stats.data` of a benchmark holds one median per session; what pytest-benchmark has no field for is
-stored under the top-level key `netpipe`.
+`stats.data` of a benchmark holds one median per session. The top-level key `netpipe` holds
+everything that pytest-benchmark has no field for.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
 RECORD_AGAIN: Final = "Record it again"
-"""What the user can do about a damaged baseline."""
+"""The advice in errors about a damaged baseline."""
 
 
 class CommitInfo(TypedDict, total=False):
-    """The measured commit; without an id where there is no repository."""
+    """The measured commit; it has no id outside a repository."""
 
     id: str | None  #: The commit.
 
@@ -36,11 +36,10 @@ class OwnPart(TypedDict):
 
     schema: Literal["netpipe.baseline/1"]
     sessions: Annotated[list[Measurement], Must(minItems=1)]  #: Every session once.
-    #: By the benchmark's full name: the places of its sessions in `sessions`, from 0. Empty for one
-    #: that earlier baselines hold and that had no test any more.
+    #: Indices of each benchmark's sessions in `sessions`, by the benchmark's full name. Empty for a
+    #: benchmark of earlier baselines whose test was removed.
     benchmarks: Mapping[str, list[Count]]
-    #: SHA-256 of the file's content without this field, its keys sorted: a baseline is recorded,
-    #: not edited.
+    #: SHA-256 of the file's content without this field, keys sorted. It detects edits by hand.
     digest: Annotated[str, Must(pattern="^[0-9a-f]{64}$")]
 
 
@@ -54,7 +53,7 @@ class BaselineDocument(TypedDict):
     netpipe: OwnPart
 
 
-# No page is drawn from a baseline.
+# Only pages need these fields, and no page shows a baseline.
 _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
 
 
@@ -72,12 +71,12 @@ class Baseline:
 
     @property
     def name(self) -> str:
-        """Its device key and file, which identify it."""
+        """The device key and file name, which identify the baseline."""
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        """The names of the benchmarks that it holds, without those whose test was removed."""
+        """The names of the benchmarks with sessions, not those whose test was removed."""
         return tuple(name for name, sessions in self.sessions.items() if sessions)
 
     @property
@@ -89,7 +88,7 @@ class Baseline:
 def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measurement]:
     distinct: list[Measurement] = []
     for sessions in benchmarks.values():
-        # Sessions of one benchmark are different ones, even where they are equal.
+        # Equal sessions of one benchmark are still separate sessions.
         distinct += [session for session in sessions if session not in distinct]
     return distinct
 
@@ -109,8 +108,8 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
     """Read every baseline in `<baselines>/<device key>`, the latest last.
 
     Raises:
-        InputError: Two files share the highest number, a file is not a baseline of this device, or
-            a file has lost its number.
+        InputError: Two files share the highest number, a file belongs to another device, or a
+            file name has lost its number.
     """
     paths = baseline_paths(folder)
     _refuse_renamed(set(folder.glob("*.json")).difference(paths))
@@ -122,14 +121,14 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
     for baseline in reversed(baselines):
         for session in baseline.all_sessions:
             if session.device.key != folder.name:
-                constraint = f"be {folder.name}, as its folder is called"
+                constraint = f"be {folder.name}, the name of its folder"
                 found = session.device.key
                 raise InputError(baseline.path, "device.key", constraint, found, "Move it back")
     return baselines
 
 
 def _refuse_renamed(paths: Iterable[Path]) -> None:
-    # Ignoring a renamed baseline would compare with an older one.
+    # If a renamed baseline were ignored, runs would be compared with an older one.
     for path in sorted(paths):
         with suppress(OSError):
             if SCHEMA.encode() in path.read_bytes():
@@ -143,7 +142,7 @@ def load_latest(folder: Path) -> Baseline | None:
 
 
 def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
-    """Return the newest of a device's baselines that holds each benchmark with a test.
+    """Return, for each benchmark that still has a test, the newest baseline that holds it.
 
     A recording of some benchmarks leaves the others in the gate.
     """
@@ -152,10 +151,10 @@ def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
 
 
 def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
-    """Return which of a device's baselines to compare a benchmark with; None without one.
+    """Return the baseline to compare a benchmark with; None without one.
 
-    Each class of host has baselines of its own: it is the newest that holds the benchmark and was
-    recorded on a host of this class, else the newest that holds it.
+    This is the newest baseline that holds the benchmark and was recorded on this class of host;
+    if there is none, the newest that holds the benchmark.
     """
     newest = find_holders(baselines).get(benchmark)
     if newest is None:
@@ -198,7 +197,7 @@ def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Me
 
 
 def _check(document: Any, path: Path) -> None:
-    """Refuse a document of another version, an incomplete one, and an edited one."""
+    """Raise an InputError if a document is incomplete, edited or of another version."""
     ours = document.get("netpipe") if isinstance(document, dict) else None
     schema = ours.get("schema") if isinstance(ours, dict) else None
     documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", RECORD_AGAIN)
@@ -213,7 +212,7 @@ def _check(document: Any, path: Path) -> None:
 
 
 def check_digest(document: Mapping[str, Any], path: Path) -> None:
-    """Raise an InputError for a baseline that was edited: its digest is another one."""
+    """Raise an InputError if the digest does not match, because the baseline was edited."""
     digest, found = compute_digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {RECORD_AGAIN}"
@@ -221,7 +220,7 @@ def check_digest(document: Mapping[str, Any], path: Path) -> None:
 
 
 def compute_digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a baseline's content without the digest itself."""
+    """Return the SHA-256 of a baseline's content, excluding the digest field."""
     ours = {name: value for name, value in document["netpipe"].items() if name != "digest"}
     content = json.dumps({**document, "netpipe": ours}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
@@ -235,21 +234,21 @@ def save(
 ) -> Path:
     """Write a baseline, as `write_baseline` does.
 
-    `document` is pytest-benchmark's own, and `sessions` are as in a `Baseline`.
+    `document` comes from pytest-benchmark; `sessions` has the form of `Baseline.sessions`.
     """
     return write_baseline(folder, name, {**document, "netpipe": _own_part(sessions)})
 
 
 def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path:
-    """Write a baseline and its digest under the next number; no reader ever sees a part of it.
+    """Write a baseline and its digest under the next number; readers never see a partial file.
 
-    `folder` is that of its key in `<baselines>`, made when missing, and `name` the part of the
-    file's name after its number.
+    `folder` is `<baselines>/<device key>` and is created when missing. `name` is the part of the
+    file name after the number.
 
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
-    # pytest-benchmark writes values without a JSON form as text; the digest covers that text.
+    # pytest-benchmark writes values that JSON cannot represent as text; the digest covers the text.
     plain = json.loads(json.dumps(document, default=str))
     plain["netpipe"]["digest"] = compute_digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
@@ -259,12 +258,12 @@ def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path
         try:
             way_out = f"It is kept: copy {write_to_temporary(folder, name, text)} there"
         except OSError as second:
-            way_out = f"Nor can it be kept among the temporary files: {second.strerror}"
+            way_out = f"It cannot be kept among the temporary files either: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
 
 
 def _own_part(sessions: Mapping[str, Sequence[Measurement]]) -> dict[str, Any]:
-    """Return the value of the key `netpipe`: each session once, and the sessions by benchmark."""
+    """Return the value of the key `netpipe`: the distinct sessions, and their use by benchmark."""
     distinct = _distinct(sessions)
     documents = [session.to_document() for session in distinct]
     return {

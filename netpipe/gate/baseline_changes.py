@@ -18,14 +18,14 @@ FIGURES: Final = (
     "load_s_per_batch", "load_cpu_ratio", "step_s", "train_s_per_step", "accelerator_utilisation",
     "headroom", "stall_fraction",
 )  # fmt: skip
-"""The figures shown of a baseline: fields of a Measurement that hold intervals."""
+"""The figures shown for a baseline: fields of a Measurement that hold intervals."""
 
 Kind = Literal["added", "removed", "replaced"]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over the sessions of a baseline, each of which has one median."""
+    """The lowest, middle and highest session median of a figure in a baseline."""
 
     low: float
     median: float
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure of two baselines, in each the median over its sessions."""
+    """A figure in two baselines, each time the median over the sessions."""
 
     before: float
     after: float
@@ -43,7 +43,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """Two baselines side by side: each of `FIGURES`, and what may explain how they differ."""
+    """Two baselines side by side: each of `FIGURES`, and possible reasons for a change."""
 
     differences: tuple[str, ...]
     figures: Mapping[str, FigureChange]
@@ -55,10 +55,10 @@ class FileChange:
 
     Attributes:
         file: `<device key>/NNNN_<name>.json`.
-        before: The file's old content, or, without one, the baseline that its device was compared
-            with; None without a readable one.
-        after: The file's new content, or, without one, the baseline that its device will be
-            compared with; None without one.
+        before: The file's old content. For an added file, the baseline that its device was
+            compared with so far. None if there is none, or it cannot be read.
+        after: The file's new content. For a removed file, the baseline that its device will be
+            compared with. None if there is none.
     """
 
     kind: Kind
@@ -68,18 +68,18 @@ class FileChange:
 
     @property
     def difference(self) -> BaselineDifference | None:
-        """Old and new side by side; None where one of them is missing."""
+        """Old and new side by side; None if one of them is missing."""
         if self.before is None or self.after is None:
             return None
         return compare_baselines(self.before, self.after)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The benchmarks that only the old one holds, each with the reason."""
+        """The benchmarks that only the old baseline holds, each with the reason."""
         return tuple(_dropped(self.before, self.after)) if self.before and self.after else ()
 
     def to_document(self) -> dict[str, Any]:
-        """Return its object in `netpipe/schemas/run.1.json`."""
+        """Return the change as an object of `netpipe/schemas/run.1.json`."""
         found = self.difference
         return {
             "change": self.kind,
@@ -92,7 +92,7 @@ class FileChange:
 
 
 def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
-    """Return each of `FIGURES` over the sessions of a baseline."""
+    """Return the spread of each of `FIGURES` over the sessions of a baseline."""
     sessions, spreads = baseline.all_sessions, {}
     for name in FIGURES:
         medians = sorted(getattr(session, name).median for session in sessions)
@@ -101,7 +101,7 @@ def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
 
 
 def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
-    """Put two baselines side by side."""
+    """Compare two baselines figure by figure."""
     spreads = compute_spreads(after)
     figures = {}
     for name, spread in compute_spreads(before).items():
@@ -133,7 +133,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the files that differ, by device and number; raise an InputError for a damaged one."""
+    """Yield the changed files, by device and number; raise an InputError for a damaged file."""
     old, new = _files(before), _files(after)
     for file in sorted({*old, *new}):
         was, now = old.get(file), new.get(file)
@@ -158,6 +158,6 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
-    """Read a file; without one, the baseline that its device is compared with."""
+    """Read the file at `path`; if None, the latest baseline of the folder."""
     latest = load_latest(folder)  # Also refuses two files with one number.
     return latest if path is None else load(path)

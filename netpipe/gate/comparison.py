@@ -1,12 +1,12 @@
-"""How measurements compare with a baseline. Pure.
+"""Compare measurements with a baseline. Pure.
 
-The unit is the session, a fresh process: rounds of one process are not independent. A change is
-the median over this run's sessions against the median over the baseline's; its interval is the
-deviation of these medians times Student's quantile, with the spread that both groups show. A
-metric has regressed when its change exceeds the bound and the interval excludes zero. One session
-never fails a run: while the outcome is open, more are measured. Every look before the last must be
-more certain, so that repeated looks raise no false alarms (Haybittle and Peto: Br. J. Cancer 34,
-1976, p. 585).
+The unit is the session, a fresh process, because rounds of one process are not independent. A
+change is the difference between the median over this run's sessions and the median over the
+baseline's. The half-width of its interval is Student's quantile times the standard error of this
+difference, from the pooled spread of both groups. A metric has regressed when its change exceeds
+the bound and the interval excludes zero. One session never fails a run: while the outcome is open,
+more sessions are measured. Every look before the last needs a higher confidence, because repeated
+looks would otherwise raise false alarms (Haybittle and Peto: Br. J. Cancer 34, 1976, p. 585).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,35 +24,35 @@ from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_variance
 
 MAX_SESSIONS: Final = 5
-"""After so many sessions, an open outcome stays INCONCLUSIVE."""
+"""An outcome that is still open after this number of sessions stays INCONCLUSIVE."""
 
 DRIFT_BOUND: Final = 0.10
-"""How much worse a metric may be than in the oldest baseline, as a fraction."""
+"""The largest accepted worsening against the oldest baseline, as a fraction."""
 
-# One-sided confidence levels of the last look, and of every look before it.
+# One-sided confidence levels: for the last look, and for every earlier one.
 _LAST_LEVEL: Final = 0.995
 _EARLY_LEVEL: Final = 0.9995
 
-# The spread of sessions is at least this, even where they happen to agree.
+# Sessions may agree by chance, so their spread is assumed to be at least this.
 _MIN_SPREAD: Final = 0.002
 
-# With fewer sessions, a baseline does not show their spread, and this one is assumed.
+# A baseline with fewer sessions does not show their spread; the assumed one is used.
 _MIN_SESSIONS_FOR_SPREAD: Final = 3
 _ASSUMED_SPREAD: Final = 0.10
 
-# With so many degrees of freedom, Student's quantile is that of the normal distribution.
+# With this many degrees of freedom, Student's quantile equals the normal one.
 _NORMAL_FREEDOM: Final = 10_000
 
-# Other programs count as leaving at least this fraction of the host's CPU time.
+# Other programs are assumed to leave at least this fraction of the host's CPU time.
 _MIN_CPU_LEFT_FRACTION: Final = 0.1
 
-# A change beyond this fraction of the bound is measured again.
+# A change above this fraction of the bound is measured again.
 _RECHECK_FRACTION: Final = 0.5
 
 
 @dataclass(frozen=True)
 class BaselineSessions:
-    """The sessions of one benchmark in a baseline; none where it has no such benchmark."""
+    """The sessions of one benchmark in a baseline; empty if the baseline lacks it."""
 
     name: str
     sessions: Sequence[Measurement]
@@ -64,7 +64,7 @@ def compare(
     baseline: BaselineSessions,
     earlier: Sequence[BaselineSessions] = (),
 ) -> Comparison:
-    """Compare one quantity, a key of `GATED`, with a baseline and with the oldest comparable one.
+    """Compare one quantity, a key of `GATED`, with a baseline and the oldest comparable baseline.
 
     `now` holds at least one session of this run; `earlier` starts with the oldest baseline.
     """
@@ -92,10 +92,10 @@ def compare_until_decided(
     earlier: Sequence[BaselineSessions],
     measure_again: Callable[[Comparison], Measurement],
 ) -> tuple[Comparison, tuple[Measurement, ...]]:
-    """Compare as `compare` does, and measure again while that may change the outcome.
+    """Compare as `compare` does, and measure more sessions while they may change the outcome.
 
-    `measure_again` is given the comparison so far, and raises OutOfTimeError where there is no
-    time for a further session. Returns the comparison, and all sessions behind it.
+    `measure_again` receives the comparison so far, and raises OutOfTimeError if there is no time
+    for another session. Returns the final comparison and all its sessions.
     """
     comparison = compare(quantity, now, baseline, earlier)
     while comparison.is_open:
@@ -122,7 +122,7 @@ def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
 def _compare_metric(
     metric: Metric, now: Sequence[Measurement], baseline: BaselineSessions, min_bound: float = 0.0
 ) -> Comparison:
-    """Compare one metric; `min_bound` is a fraction below which its bound must not lie."""
+    """Compare one metric; its bound is at least `min_bound`, a fraction."""
     then, name = baseline.sessions, baseline.name
     bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
@@ -146,7 +146,7 @@ def _compare_metric(
         reason=reason,
         is_open=is_open and len(now) < MAX_SESSIONS,
     )
-    # Other work on shared cores moves a step time by more than any useful bound.
+    # On shared cores, other work changes a step time by more than any useful bound.
     is_step_time = metric.unit == "s" and not metric.is_host_time
     is_reported_only = now[-1].device.shares_host_cores and (
         is_step_time or not metric.is_judged_on_shared_cores
@@ -160,7 +160,7 @@ def _compare_metric(
 def _find_bound(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement], min_bound: float
 ) -> float:
-    """Return the change that a metric may show on these hosts, under their loads."""
+    """Return the largest change that passes, given the hosts and their loads."""
     bound = metric.bound_change(
         shared_cores=now[-1].device.shares_host_cores,
         same_machine=is_same_machine(now[-1].host, then[0].host),
@@ -171,10 +171,10 @@ def _find_bound(
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
-    """Make a comparison NOT_COMPARED where its metric cannot be judged between two sessions.
+    """Make a comparison NOT_COMPARED if its metric cannot be judged.
 
-    `difference` says why they cannot be compared, "" where they can. `reported` is the figures in
-    words for a metric that is reported only, "" for others.
+    `difference` says why two sessions cannot be compared; "" if they can. `reported` holds the
+    figures in words for a metric that is reported only; "" for others.
     """
     if difference:
         beside = f" with {found.baseline}" if found.baseline else ""
@@ -195,12 +195,12 @@ def mark_if_not_comparable(found: Comparison, difference: str, reported: str) ->
 
 
 def is_comparable(metric: Metric, now: Measurement, then: Sequence[Measurement]) -> bool:
-    """Return whether a metric can be compared with the sessions of a baseline, if it has any."""
+    """Return whether a baseline has sessions with which a metric can be compared."""
     return bool(then) and not why_not_comparable(metric, now, then[0])
 
 
 def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str:
-    """Return why a metric cannot be compared between two sessions; "" where it can."""
+    """Return why a metric cannot be compared between two sessions; "" if it can."""
     if now.device.key != then.device.key:
         return f"it was measured on {then.device.key}"
     if now.storage != then.storage:
@@ -220,10 +220,10 @@ def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> s
 def host_load_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> float:
-    """Return the change that a different load of the host by other programs explains.
+    """Return the change that a different load by other programs explains.
 
-    Programs that take a fraction b of the host's CPU time leave 1 - b to a wall time on the host.
-    A CPU time relative to a calibration moves far less.
+    If other programs take a fraction b of the host's CPU time, a wall time on the host grows by a
+    factor of 1 / (1 - b). A CPU time relative to a calibration changes far less.
     """
     busy_now, busy_then = (
         median(session.busy_elsewhere_fraction for session in sessions) for sessions in (now, then)
@@ -242,9 +242,9 @@ def _is_moved_by_host(metric: Metric, now: Measurement) -> bool:
 def _estimate_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> tuple[float, float, float]:
-    """Return the change, and half its interval's width at an early and at the last look.
+    """Return the change, and the half-width of its interval at an early and at the last look.
 
-    The change is a difference of medians, so its deviation is that of medians, not of means.
+    The change is a difference of medians, so its standard error is computed for medians, not means.
     """
     new, old = list(map(metric.level, now)), list(map(metric.level, then))
     freedom = len(new) + len(old) - 2
@@ -261,7 +261,7 @@ def _estimate_change(
 
 @cache
 def student_quantile(level: float, freedom: int) -> float:
-    """Return Student's quantile, one-sided."""
+    """Return the one-sided quantile of Student's t distribution."""
     from scipy.stats import t
 
     return float(t.ppf(level, freedom))

@@ -1,18 +1,19 @@
-"""Two versions timed side by side: what the duets decide. Pure.
+"""Judge two versions that were timed side by side, in duets. Pure.
 
-A duet is a process of each version. Their blocks run at the same time or next to each other, so
-what both share, the machine and its load, cancels in the ratio of two such blocks, a slice (Bulej
-et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of its slices'
-changes. Its variance is that of a moving block bootstrap (Kuensch, Ann. Stat. 17, 1989, p. 1217),
-because the load that slices leave over may last for several of them. Processes of the same code
-also differ for their whole life, in their memory's layout for example, so several duets count.
-Few of them show little of their spread, which is therefore moderated with what is expected (Smyth,
-Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless it contradicts that.
+A duet is one process of each version. Their blocks run at the same time or next to each other; such
+a pair of blocks is a slice. Both versions share the machine and its load, which cancel in the ratio
+of a slice (Bulej et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of
+its slices' changes. Its variance comes from a moving block bootstrap (Kuensch, Ann. Stat. 17, 1989,
+p. 1217), because a load that does not cancel may last for several slices. Processes of the same
+code also differ for their whole life, for example in their memory layout, so several duets are
+needed. A few duets estimate their spread poorly. The estimate is therefore moderated with the
+expected spread (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless the duets
+contradict it.
 
 The rule is sequential: `MIN_DUETS` first, then one more at a time up to `MAX_DUETS`, until a change
-beyond the bound is proven or the interval lies below the bound. Every look before the last must be
-more certain, because repeated looks raise more false alarms. `tests/gate/test_duets.py` simulates
-duets and checks how often the rule is wrong.
+beyond the bound is proven or the interval lies below the bound. Every look before the last needs a
+higher confidence, because repeated looks raise more false alarms. `tests/gate/test_duets.py`
+simulates duets and checks how often the rule is wrong.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,18 +32,18 @@ from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
 MAX_DUETS: Final = 5
-# A duet that happens to start badly is not proof.
+# One or two duets may start badly by chance.
 _MIN_DUETS_FOR_ALARM: Final = 3
 
-# One-sided confidence levels of the last look, and of every look before it.
+# One-sided confidence levels: for the last look, and for every earlier one.
 _LAST_LEVEL: Final = 0.995
 _EARLY_LEVEL: Final = 0.998
 # While an interval at this level includes the bound, another duet is measured.
 _OPEN_LEVEL: Final = 0.975
-# In the end, an interval that includes this change may hide it.
+# At the last look, PASS requires an interval that lies below this change.
 _HIDDEN_CHANGE: Final = log(1.10)
 
-# The degrees of freedom of the expected spread, and the level at which duets contradict it.
+# Weight of the expected spread in degrees of freedom, and the level at which duets contradict it.
 _EXPECTED_FREEDOM: Final = 6
 _CONTRADICTION_LEVEL: Final = 0.95
 
@@ -54,12 +55,12 @@ _RESAMPLES: Final = 400
 
 @dataclass(frozen=True)
 class Duet:
-    """What a process of each version measured side by side; `now` is judged.
+    """The figures of one process per version, measured side by side; `now` is judged.
 
     Attributes:
-        base: The values of each metric by its name, a number for each slice, in the metric's unit;
+        base: One value per slice for each metric, by its name, in the metric's unit;
             load_cpu_ratio is relative to base.
-        difference: Why the two cannot be compared; "" where they can.
+        difference: Why the two cannot be compared; "" if they can.
         shares_cores: Whether the step runs on the cores that the loader needs.
     """
 
@@ -70,7 +71,7 @@ class Duet:
 
 
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
-    """Decide on one quantity, a key of `GATED`, from at least one duet.
+    """Judge one quantity, a key of `GATED`, from at least one duet.
 
     The comparison is open while any of its metrics is, unless one has regressed.
     """
@@ -79,9 +80,9 @@ def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
 
 
 def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Duet]) -> Comparison:
-    """Run duets, and add them to those already there, until they decide on a quantity.
+    """Run duets and append them to `duets` until the quantity is decided.
 
-    `run_duet` raises OutOfTimeError where there is no time for another one.
+    `run_duet` raises OutOfTimeError if there is no time for another duet.
     """
     found: Comparison
     while not duets or (found := decide(quantity, duets)).is_open:
@@ -148,7 +149,7 @@ def _format_figures(metric: Metric, change: Interval) -> str:
 def _intervals(
     metric: Metric, duets: Sequence[Sequence[tuple[float, float]]]
 ) -> Iterator[Interval]:
-    """Yield the intervals of the change at the last, the early and the open level."""
+    """Yield the intervals of the change at the last, the early, and the open level."""
     from scipy.stats import chi2
 
     estimates = [
@@ -159,7 +160,7 @@ def _intervals(
     change, freedom = fmean(changes), len(changes) - 1
     squares = sum((each - change) ** 2 for each in changes)
     expected = fmean(variances) + metric.process_spread**2
-    # Where the duets contradict the expected spread, only their own counts.
+    # If the duets contradict the expected spread, only their own spread counts.
     if freedom == 0 or squares < chi2.ppf(_CONTRADICTION_LEVEL, freedom) * expected:
         squares += _EXPECTED_FREEDOM * expected
         freedom += _EXPECTED_FREEDOM
@@ -170,10 +171,11 @@ def _intervals(
 
 
 def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
-    """Return the trimmed mean of the changes of a duet's slices, in their order, and its variance.
+    """Return the trimmed mean of a duet's slice changes and its variance.
 
-    Blocks of the square root of their number are drawn; the variance is then increased by what
-    blocks of this length leave out where slices are not correlated.
+    The changes are in the order of time. Each block has as many slices as the square root of their
+    number. The variance is scaled up because blocks of this length underestimate it for
+    uncorrelated slices.
     """
     values, slices = np.array(changes), len(changes)
     length = ceil(sqrt(slices))
@@ -185,7 +187,7 @@ def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
 
 
 def _trimmed_mean(values: "np.ndarray") -> "np.ndarray":
-    """Return the mean along the last axis without the least and the greatest values."""
+    """Return the mean along the last axis without the smallest and largest values."""
     cut = int(_TRIMMED_FRACTION * values.shape[-1])
     kept = np.sort(values)[..., cut : values.shape[-1] - cut]
     return np.asarray(kept.mean(axis=-1))

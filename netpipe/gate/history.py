@@ -1,4 +1,4 @@
-"""The baselines of all devices: which are in use, and which may be removed."""
+"""List the baselines of all devices: which are in use, and which may be removed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Entry:
     """A file in a folder of baselines.
 
     Attributes:
-        is_compared: Whether runs on its device are compared with it: the latest, and each that
-            holds a benchmark that no later one has of that class of host.
+        is_compared: Whether runs on its device are compared with it. This holds for the latest
+            file, and for the newest that holds a benchmark on some class of host.
     """
 
     path: Path
@@ -31,7 +31,7 @@ class Entry:
 
 
 def device_folders(folder: Path) -> list[Path]:
-    """Return the folders of `<baselines>`, one for each device key."""
+    """Return the folders in `<baselines>`, one for each device key."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != WORK_FOLDER)
 
 
@@ -51,14 +51,14 @@ def read_entries(device: Path) -> list[Entry]:
 
 
 def list_compared(device: Path, host: Host) -> list[str]:
-    """Return the names of the baselines in `<baselines>/<device key>` for runs on a host."""
+    """Return the file names of a device's baselines that runs on a host are compared with."""
     readable = [entry.baseline for entry in read_entries(device) if entry.baseline]
     found = (find_holder(benchmark, readable, host) for benchmark in find_holders(readable))
     return sorted({holder.path.name for holder in found if holder})
 
 
 def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline]]:
-    """Yield which of a device's baselines each benchmark is compared with on each class of host."""
+    """Yield the baseline that each benchmark is compared with, on each class of host."""
     sessions = (session for baseline in baselines for session in baseline.all_sessions)
     hosts = {host_class(session.host): session.host for session in sessions}
     for benchmark, host in product(find_holders(baselines), hosts.values()):
@@ -67,10 +67,10 @@ def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline
 
 
 def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
-    """Return which baselines of one device may be removed.
+    """Return the baselines of one device that may be removed.
 
-    The latest `keep`, at least 1, stay. So do, for each benchmark and class of host, the newest
-    that holds it and the oldest comparable with that one, from which small steps are added up.
+    The latest `keep`, at least 1, stay. For each benchmark and class of host, two more stay: the
+    newest that holds it, and the oldest comparable one, against which drift is measured.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
     for benchmark, holder in _list_holders(baselines):

@@ -1,7 +1,7 @@
 """The gated metrics, each with its direction and its bound. Pure.
 
-A change says how much worse a metric is now: the logarithm of a factor, or, for a share of the
-steps, a difference. A positive change is worse, whatever the metric's direction.
+A change says how much worse a metric is now. It is the logarithm of a factor, or the difference of
+two shares of the steps. A positive change is always worse, whatever the metric's direction.
 """
 
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from typing import Final
 
 from netpipe.results.measurement import Interval, Measurement
 
-# Smaller values, of which no logarithm is taken, count as this by default.
+# The default floor: the logarithm of 0 is not finite.
 _SMALLEST_VALUE: Final = 1e-12
 
-# The exponential of a larger change is not finite.
+# The exponential of a larger change overflows.
 _LARGEST_CHANGE: Final = 700.0
 
-# Machines of one class differ by their clocks, chips and neighbours.
+# Machines of one class differ in clocks, chips and neighbours.
 _BOUND_ON_ANOTHER_MACHINE: Final = 0.10
 
-# The steps of a CPU device take cores from the loader, which moves wall times by about this much.
+# Steps on a CPU device take cores from the loader, which changes wall times by about this much.
 _WALL_TIME_BOUND_ON_SHARED_CORES: Final = 0.30
 
 
@@ -33,17 +33,17 @@ class Metric:
         bound: The smallest change that fails a run, as a fraction of the baseline; for a share, as
             a difference.
         duet_bound: The same for two versions side by side; by default `bound`.
-        process_spread: The standard deviation of the change between duets of the same code, beyond
-            what their slices show.
-        depends_on_host: Whether it is compared on one class of host only.
-        is_host_time: Whether it is a wall time of work on the host, which other programs move.
-        neighbour_sensitivity: The change when others take all of the host's CPU time instead of
-            none.
+        process_spread: The standard deviation of the change between duets of the same code, in
+            addition to the spread of their slices.
+        depends_on_host: Whether it is compared only within one class of host.
+        is_host_time: Whether it is a wall time of work on the host, which other programs affect.
+        neighbour_sensitivity: The change when other programs take all of the host's CPU time
+            instead of none.
         is_share: Whether it is a share of the steps. A share may be 0, so differences count.
-        is_judged_on_shared_cores: Whether it is judged where the device shares its cores with the
+        is_judged_on_shared_cores: Whether it is judged on a device that shares its cores with the
             loader.
         floor: Smaller values count as this.
-        is_sure_only: Whether the low end of its interval counts, not the median.
+        is_sure_only: Whether the low end of its interval is compared instead of the median.
     """
 
     name: str
@@ -61,23 +61,23 @@ class Metric:
     is_sure_only: bool = False
 
     def is_in(self, measurement: Measurement) -> bool:
-        """Return whether a session has the metric; an older one may not, nor one of few rounds."""
+        """Return whether a session has the metric; old or very short sessions may lack it."""
         found = getattr(measurement, self.name)
         return found is not None and not (self.is_sure_only and isinf(found.low))
 
     def value(self, measurement: Measurement) -> float:
-        """Return the metric's value in a session, in its unit; 0 where it has none."""
+        """Return the metric's value in a session, in its unit; 0 if it has none."""
         found: Interval | float | None = getattr(measurement, self.name)
         if isinstance(found, Interval):
             return max(found.low, 0.0) if self.is_sure_only else found.median
         return found or 0.0
 
     def level(self, measurement: Measurement) -> float:
-        """Return the value on the scale of changes: the difference of two levels is a change."""
+        """Return a session's value as a level; the difference of two levels is a change."""
         return self.to_level(self.value(measurement))
 
     def to_level(self, value: float) -> float:
-        """Return a value on the scale of changes."""
+        """Convert a value to a level."""
         level = value if self.is_share else log(max(value, self.floor))
         return level if self.lower_is_better else -level
 
@@ -91,15 +91,15 @@ class Metric:
         return Interval(middle, low, high, change.n)
 
     def format_change(self, change: float) -> str:
-        """Write a change in the metric's own direction: a factor, or for a share a difference."""
+        """Format a change in the metric's own direction: a factor, or a difference of shares."""
         signed = change if self.lower_is_better else -change
         return f"{signed:+.2f}" if self.is_share else f"{self.to_factor(signed):.2f}"
 
     def bound_change(self, *, shared_cores: bool, same_machine: bool) -> float:
         """Return the smallest change that fails a run.
 
-        `shared_cores` says whether the device shares its cores with the loader, `same_machine`
-        whether the baseline is of this very machine, not just of one of the same class.
+        `shared_cores` says whether the device shares its cores with the loader. `same_machine` says
+        whether the baseline comes from this machine, not just from one of the same class.
         """
         if self.is_share:
             return self.bound
@@ -112,13 +112,13 @@ class Metric:
 
     @property
     def duet_bound_change(self) -> float:
-        """The smallest change that fails a run where two versions are timed side by side."""
+        """The smallest change that fails when two versions are timed side by side."""
         bound = self.bound if self.duet_bound is None else self.duet_bound
         return bound if self.is_share else log1p(bound)
 
 
-# The spreads of loading are those of duets on two shared cores (perf_tests/studies/gate_power);
-# steps are assumed to spread like the wall time of loading.
+# The spreads of loading were measured in duets on two shared cores (perf_tests/studies/gate_power).
+# Steps are assumed to spread like the wall time of loading.
 # The ratio rose by 2% to 7% when other programs took half of a quiet machine's CPU time.
 LOAD_CPU: Final = Metric(
     "load_cpu_ratio",
@@ -151,14 +151,14 @@ SYNCS: Final = Metric(
 )  # fmt: skip
 
 ONCE: Final = (START, PEAK_MEMORY, GROWTH)
-"""The metrics of which a session has one value, and a duet none."""
+"""The metrics that have one value per session, and none in a duet."""
 
 GATED: Final = {
     "load_s_per_batch": (LOAD_CPU, LOAD, *ONCE),
     "step_s": (STEP,),
     "train_s_per_step": (UTILISATION, SYNCS, TRAIN),
 }
-"""The metrics that decide on each quantity, the most telling first."""
+"""The metrics that decide on each quantity, the most significant first."""
 
 METRICS: Final = {metric.name: metric for metrics in GATED.values() for metric in metrics}
 """Every gated metric, by name."""

@@ -1,4 +1,4 @@
-"""Numbered files, each written whole or not at all under a number of its own."""
+"""Write numbered files: each is complete or absent, and no two share a number."""
 
 import errno
 import re
@@ -16,23 +16,23 @@ _NAME: Final = re.compile(r"(?P<number>\d{4}|[1-9]\d{4})_.+\.json")
 
 
 def read_number(path: Path) -> int:
-    """Return the number of a file, from 1; 0 when its name has none."""
+    """Return the number of a file, from 1; 0 if its name has none."""
     found = _NAME.fullmatch(path.name)
     return int(found["number"]) if found else 0
 
 
 def write_numbered(folder: Path, name: str, text: str) -> Path:
-    """Write `NNNN_<name>.json` under the next number of a folder, which is made when missing.
+    """Write `NNNN_<name>.json` under the next number of a folder, created when missing.
 
     Raises:
-        OSError: The file cannot be written; nothing of it is left in the folder.
+        OSError: The file cannot be written; the folder keeps no part of it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with temporary_folder("baseline", folder) as building:
         part = building / "part"
         write_new(part, text.encode("utf-8"))
         part.chmod(0o644)
-        # Two processes that use different names could take the same number.
+        # Two processes with different names could otherwise take the same number.
         with locked(folder):
             path = _link_under_next_number(folder, name, part)
     sync_names(folder)
@@ -42,7 +42,7 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
 def _link_under_next_number(folder: Path, name: str, part: Path) -> Path:
     while (number := _next_number(folder)) <= _MAX_NUMBER:
         path = folder / f"{number:04}_{name}.json"
-        # Where the file system has no locks, another process may take the number meanwhile.
+        # On a file system without locks, another process may take the number first.
         with suppress(FileExistsError):
             path.hardlink_to(part)  # Unlike a rename, a link never replaces anything.
             return path
@@ -56,7 +56,7 @@ def _next_number(folder: Path) -> int:
 def write_to_temporary(folder: Path, name: str, text: str) -> Path:
     """Write a file to a new temporary folder, under its name in `folder`; may raise an OSError."""
     number = _next_number(folder) if folder.is_dir() else 1
-    # Nothing removes it: it is for the user.
+    # Never removed: the user copies the file from here.
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-kept-"))
     path = elsewhere / f"{number:04}_{name}.json"
     try:

@@ -1,4 +1,4 @@
-"""What a comparison with a baseline comes to: PASS, REGRESSED, IMPROVED, ... Pure."""
+"""The outcomes of a comparison with a baseline: PASS, REGRESSED, IMPROVED, ... Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from netpipe.results.measurement import Interval, Measurement
 
 
 class Outcome(StrEnum):
-    """How a run compares with its baseline."""
+    """The outcome of comparing a run with its baseline."""
 
     PASS = "PASS"
     REGRESSED = "REGRESSED"
@@ -31,22 +31,22 @@ _WORST_FIRST: Final = (*ALARMS, Outcome.IMPROVED, Outcome.PASS, *UNJUDGED)
 
 @dataclass(frozen=True)
 class Comparison:
-    """A metric against a baseline; or a quantity, which is what its worst metric is.
+    """The comparison of a metric with a baseline; or of a quantity, decided by its worst metric.
 
     Attributes:
         metric: The name of a metric or of a kind of work; "" without a baseline.
         now: Its value now, the median over sessions.
-        then: The baseline's median over sessions; None without a baseline.
+        then: The baseline's value, the median over its sessions; None without a baseline.
         reason: The figures behind the outcome, in one sentence.
-        worse: How much worse it is, with its interval over sessions: a factor, above 1 is worse;
-            for a share the difference, above 0 is worse. None where the two cannot be compared.
-        bound: How much worse it may be, as a value of `worse`.
+        worse: How much worse it is, with its interval over sessions. A factor, above 1 is worse;
+            for a share the difference, above 0 is worse. None if the two cannot be compared.
+        bound: The largest accepted value of `worse`.
         baseline: The baseline's name; "" for duets.
         is_open: Whether another session may change the outcome.
         why_not: Why it is NOT_COMPARED; "" for every other outcome.
         is_reported_only: Whether it is NOT_COMPARED by design, with any baseline of this device.
         is_drift: Whether it was compared with the oldest comparable baseline, not the latest.
-        oldest: The name of that baseline; "" where none before the latest is comparable.
+        oldest: The name of the oldest comparable baseline; "" if no earlier one is comparable.
         metrics: Each metric of a quantity; empty for a metric, and without a baseline.
     """
 
@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def worse_ratio(self) -> float | None:
-        """By what factor it is worse, above 1 is worse; for a share, 1 plus the difference."""
+        """The factor by which it is worse, above 1 is worse; for a share, 1 plus the difference."""
         if self.worse is None or not isfinite(self.worse.median):
             return None
         metric = METRICS.get(self.metric)  # None for a count of work
@@ -94,5 +94,5 @@ class Comparison:
 
     @property
     def open_reason(self) -> str:
-        """The reason of the first metric that is open; "" where none is."""
+        """The reason of the first open metric; "" if none is open."""
         return next((metric.reason for metric in self.metrics if metric.is_open), "")

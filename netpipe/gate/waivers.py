@@ -19,28 +19,28 @@ from netpipe.results.work_profile import KINDS
 _WAIVABLE: Final = (*METRICS, *KINDS)
 
 FILE: Final = "waivers.toml"
-"""The name of the file in the folder of baselines."""
+"""The name of the waivers' file in the folder of baselines."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """Permission for one metric of one benchmark to be up to `bound` times as bad for a while."""
+    """A temporary permission for one metric of one benchmark to be up to `bound` times as bad."""
 
     benchmark: str
     metric: str
     bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that it covers.
     reason: str
-    expires: date  #: Its last day, as 2026-12-31.
+    expires: date  #: The last day on which it applies, as 2026-12-31.
     device: str = ""  #: A key or family; empty for all.
 
     @property
     def remark(self) -> str:
-        """The remark beside a regression that it covers."""
+        """The remark shown beside a regression that it covers."""
         return f"waived until {self.expires}: {self.reason}"
 
     @property
     def name(self) -> str:
-        """Its metric, benchmark and device, for messages."""
+        """The metric, benchmark and device, for messages."""
         return f"{self.metric} in {self.benchmark}" + (f" on {self.device}" if self.device else "")
 
     def is_for(self, device_key: str) -> bool:
@@ -56,9 +56,9 @@ class Waiver:
 def apply_waivers(
     waivers: Iterable[Waiver], comparison: Comparison, benchmark: str, device_key: str, today: date
 ) -> tuple[Comparison, Waiver | None]:
-    """Return the waiver that covers the regression of one metric of a benchmark; None without one.
+    """Return the comparison of one metric, and the waiver that covers its regression, or None.
 
-    Where its waiver does not cover it, the comparison's reason says why.
+    If a waiver exists but does not cover the regression, the comparison's reason says why.
     """
     if comparison.outcome is not Outcome.REGRESSED:
         return comparison, None
@@ -76,7 +76,7 @@ def apply_waivers(
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
-    """Read the waivers of a file, if it exists; raise an InputError if it is invalid."""
+    """Read the waivers from a file, if it exists; raise an InputError if it is invalid."""
     if not path.exists():
         return ()
     document = read_toml(path)
@@ -105,7 +105,7 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "be a number above 1",
     ),
     "reason": (_is_line, "be the reason, in one line"),
-    # A datetime is a date too for Python, but would end the waiver within a day.
+    # A Python datetime is also a date, but with one a waiver would end in the middle of a day.
     "expires": (lambda value: type(value) is date, "be a date, as 2026-12-31 without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }

@@ -1,4 +1,4 @@
-"""Baselines of work, which hold on any host with the same versions of what does the work."""
+"""Baselines of work, valid on any host with the same versions of the measured packages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from netpipe.results.fields import Text
 from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
 
 WORK_FOLDER: Final = "work"
-"""The folder among those of the devices."""
+"""The name of the folder, beside those of the devices."""
 
 SCHEMA: Final = "netpipe.work-baseline/1"
 _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
 
 
 class ProfilesPart(TypedDict):
-    """The counts of a baseline of work."""
+    """The counts in a baseline of work."""
 
     schema: Literal["netpipe.work-baseline/1"]
     profiles: Mapping[str, WorkProfile]  #: By the full name of the test.
@@ -34,27 +34,27 @@ class WorkBaselineDocument(TypedDict):
     """A baseline of work."""
 
     datetime: Text  #: When it was recorded, as ISO 8601.
-    commit_info: Mapping[str, object]  #: What was counted; empty where there is no repository.
+    commit_info: Mapping[str, object]  #: The counted commit; empty outside a repository.
     netpipe: ProfilesPart
 
 
 @dataclass(frozen=True)
 class WorkBaseline:
-    """One recording: the profiles of some tests, by their full names."""
+    """One recording: the profiles of some tests, by the tests' full names."""
 
     path: Path
     profiles: Mapping[str, WorkProfile]
 
     @property
     def name(self) -> str:
-        """Its key and file, which identify it."""
+        """The key and file name, which identify the baseline."""
         return f"{WORK_FOLDER}/{self.path.parent.name}/{self.path.name}"
 
 
 def work_key(versions: Mapping[str, str]) -> str:
     """Return the name of the folder for profiles of these versions: `python3.11.7-grain0.2.18-...`.
 
-    A package that is not installed is left out.
+    Packages that are not installed are left out.
     """
     found = {name: versions[name] for name in _DO_THE_WORK if name in versions}
     return "-".join(f"{name.replace('-', '')}{version}" for name, version in found.items())
@@ -76,9 +76,9 @@ def _load(path: Path) -> WorkBaseline:
 def compare_with_baselines(
     test: str, now: WorkProfile, baselines: Sequence[WorkBaseline]
 ) -> tuple[Comparison, ...]:
-    """Compare a test's work with the newest baseline that holds it; empty without one.
+    """Compare a test's work with the newest baseline that holds the test; empty without one.
 
-    The step is compared with the newest one that was compiled by the same backend, if there is one.
+    The step is compared with the newest baseline whose step backend is the same, if there is one.
     """
     holders = [each for each in reversed(baselines) if test in each.profiles]
     of_backend = [each for each in holders if each.profiles[test].step_backend == now.step_backend]
@@ -95,7 +95,7 @@ def compare_with_baselines(
 def save_work(folder: Path, name: str, root: Path, profiles: Mapping[str, WorkProfile]) -> Path:
     """Write a baseline to `<baselines>/work/<key>`, as `write_baseline` does.
 
-    `root` is the folder of the project, whose commit it names.
+    `root` is the project's folder, whose commit is recorded.
     """
     documents_of = {test: profile.to_document() for test, profile in profiles.items()}
     document = {

@@ -1,10 +1,10 @@
-"""Work profiles compared: what is more than before, and which function or stage causes it. Pure.
+"""Compare work profiles: which counts rose, and which function or stage causes it. Pure.
 
 Counts have no noise, so there are no intervals. A part that is not reproducible has a range; it has
-risen if its whole range has. A count has regressed if its total has risen beyond the bound; or if a
-part of it has, and what fell elsewhere does not make up for what rose: otherwise the same work is
-only done under another name, or in another place. Where the total fell beyond the bound, the count
-has improved, whatever parts of it rose.
+risen if the whole range has. A count has regressed if its total rose beyond the bound. It has also
+regressed if one of its parts rose beyond the bound and the other parts did not fall by as much; if
+they did, the same work is only done under another name, or in another place. If the total fell
+beyond the bound, the count has improved, even if parts of it rose.
 """
 
 from collections import defaultdict
@@ -31,7 +31,8 @@ Counts = Mapping[str, float]
 def compare_work(now: WorkProfile, then: WorkProfile, baseline: str = "") -> tuple[Comparison, ...]:
     """Compare every kind of work that at least one of two profiles counts.
 
-    `baseline` is the name of the baseline that holds the earlier profile; "" for another version.
+    `baseline` names the baseline that holds the earlier profile; "" for a profile of another
+    version.
     """
     kinds = [kind for name, kind in KINDS.items() if name in {**now.counts, **then.counts}]
     return tuple(replace(_compare_kind(kind, now, then), baseline=baseline) for kind in kinds)
@@ -75,7 +76,7 @@ def _exceeds(more: float, less: float, resolution: float = 0.0) -> bool:
 
 
 def _pair_parts(kind: str, now: WorkProfile, then: WorkProfile) -> tuple[Counts, Counts]:
-    """Return the counts of each part now and before: equal ones where their ranges overlap."""
+    """Return the counts of each part now and before; overlapping ranges give equal counts."""
     after, before = dict[str, float](), dict[str, float]()
     ranges, ranges_before = _list_ranges(kind, now), _list_ranges(kind, then)
     for part in {**ranges, **ranges_before}:
@@ -114,8 +115,8 @@ def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> 
 def _find_origins(rises: Mapping[str, float], now: WorkProfile, then: WorkProfile) -> list[str]:
     """Return the functions that cause a rise of calls, the one with the most calls below it first.
 
-    A caller calls them more often each time it is called itself. What they call in turn, directly
-    or not, is called more often only because of them.
+    A cause is called more often per call of its caller. The functions below a cause are called more
+    often only because of it.
     """
     callees: dict[str, list[str]] = defaultdict(list)
     for function in rises:
@@ -143,7 +144,7 @@ def _per_call(function: str, caller: str, profile: WorkProfile) -> float:
 
 
 def _reach(function: str, callees: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return a function and all that it calls, directly or not."""
+    """Return a function and all functions that it calls, directly or not."""
     reached, waiting = {function}, [function]
     while waiting:
         found = set(callees.get(waiting.pop(), ())) - reached

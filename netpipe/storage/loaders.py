@@ -1,4 +1,4 @@
-"""Places a loader in a storage: `--storage`, by replacing the sources of its Grain pipeline."""
+"""Place a loader in a storage (`--storage`): replace the sources of its Grain pipeline."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,13 +13,14 @@ from netpipe.storage.stand_in import Placement, stand_in
 
 
 def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
-    """Return a factory of the same loader in a storage, as `--storage` names it.
+    """Return a factory of the same loader in a storage, named as for `--storage`.
 
-    A factory that calls `stand_in` has placed its sources itself. Otherwise the sources of its
-    Grain pipeline are replaced.
+    If the original factory calls `stand_in`, it places the sources itself. Otherwise the sources
+    of its Grain pipeline are replaced.
 
     Raises:
-        MisuseError: The storage is unknown; or, by the factory, no source can be replaced.
+        MisuseError: The storage is unknown. The new factory raises it if it cannot replace a
+            source.
     """
     is_local = parse_storage(storage).name.startswith("local")
 
@@ -32,7 +33,7 @@ def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
                 _replace_sources(made, storage)
         return made
 
-    # As a loader factory declares it to the linter.
+    # The attribute by which a loader factory declares its storage to the linter.
     make.netpipe_storage = "local" if is_local else "remote"  # type: ignore[attr-defined]
     return make
 
@@ -52,5 +53,5 @@ def _replace_sources(made: Any, storage: str) -> None:
 
 
 def _is_stored(leaf: Node) -> bool:
-    """Return whether a leaf may read from a storage. A list often has names, which a map reads."""
+    """Return whether a leaf may read from a storage; a list often holds names that a map reads."""
     return leaf.kind == "Source" and not str(leaf.parameters.get("source")).startswith("builtins.")

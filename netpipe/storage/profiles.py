@@ -1,4 +1,4 @@
-"""What a storage is like: its latency, its bandwidth and its limits, and presets with sources."""
+"""Profiles of storages: latency, bandwidth and limits, with presets."""
 
 import re
 from collections.abc import Callable
@@ -46,18 +46,18 @@ class StorageProfile:
 
     Attributes:
         latency_s: Median seconds from a request to its first byte.
-        tail_latency_s: The 99th percentile of these; in between the logarithm is normal. 0: every
-            read has the median.
+        tail_latency_s: 99th percentile of that time; the distribution is log-normal. 0: every
+            read takes the median.
         connection_bytes_per_s: Bandwidth of one read.
         total_bytes_per_s: Bandwidth of all reads together.
-        max_concurrent_reads: Reads that are served at the same time; further ones wait.
-        reads_per_s: Reads that may begin per second.
-        retry_s: Most seconds until a read that was refused, because of `reads_per_s`, or that
-            failed, is requested again; drawn below that, which doubles with each attempt. 0: no
-            read is refused, each waits its turn, and one that failed is requested again at once.
+        max_concurrent_reads: Number of reads served at the same time; further reads wait.
+        reads_per_s: Number of reads that may begin per second.
+        retry_s: Longest backoff before a read that failed, or exceeded `reads_per_s`, is requested
+            again. The backoff is random, and its limit doubles with each attempt. 0: reads beyond
+            the rate wait their turn, and failed reads are requested again at once.
         failure_fraction: Share of the requests that fail after their latency.
-        cache_bytes: Size of a cache on the host, which keeps what was read first.
-        warm_fraction: Share of the records that the cache holds from the start. 0: it is cold.
+        cache_bytes: Size of a cache on the host, which keeps the first records read.
+        warm_fraction: Share of the records that the cache holds from the start. 0: a cold cache.
     """
 
     name: str
@@ -105,11 +105,11 @@ PRESETS: Final = {
         ),
     )
 }  # fmt: skip
-"""Cold storages by name; docs/storage.md has the source of each figure."""
+"""Storages with a cold cache, by name; docs/storage.md has the source of each figure."""
 
 
 def parse_storage(text: str) -> StorageProfile:
-    """Parse a preset with settings that replace its own: `object-store,latency=50ms,rate=200/s`.
+    """Parse a preset and settings that override it: `object-store,latency=50ms,rate=200/s`.
 
     Raises:
         MisuseError: A name, a setting or a value is unknown.

@@ -1,4 +1,4 @@
-"""A storage as all processes of a loader share it: when each request is answered."""
+"""A storage shared by all processes of a loader: it decides when each request is answered."""
 
 import fcntl
 import mmap
@@ -19,13 +19,13 @@ from netpipe.storage.profiles import StorageProfile, parse_storage
 
 _State: TypeAlias = "memoryview[float]"
 _TAIL_DEVIATIONS: Final = NormalDist().inv_cdf(0.99)
-# One byte each, of a file that takes memory only where it was written. Records share entries by
-# chance, so that a larger data set looks a little more cached than it is.
+# Entries are one byte each, in a sparse file. Records can collide in an entry, so a large data set
+# looks slightly more cached than it is.
 _CACHE_ENTRIES: Final = 1 << 26
-# Fields of the shared state, before the times at which each connection is free.
+# Fields of the shared state. The times at which each connection becomes free follow them.
 _NEXT_READ_S, _PIPE_FREE_S, _CACHED_BYTES, _FIELDS = range(4)
 _WORD: Final = 8
-# A storage that refuses reads counts them over this long, so that a few may begin at once.
+# A storage that refuses reads counts them over this time, so a few reads may begin at once.
 _BURST_S: Final = 0.1
 _MAX_DOUBLINGS: Final = 5
 
@@ -35,7 +35,7 @@ _DRAW: Final = Random(os.getpid())
 
 @cache
 def share(storage: str, path: str = "") -> "Service":
-    """Return the storage of a name, which this process shares with those that it starts.
+    """Return the storage of a name, which this process shares with its child processes.
 
     Raises:
         MisuseError: The storage is unknown.
@@ -48,15 +48,15 @@ def share(storage: str, path: str = "") -> "Service":
 class Service:
     """Answers requests with the latency and within the limits of a storage.
 
-    The limits are in a file without a name (memfd_create(2)), which is gone when the last process
-    that uses it has ended. A process never closes it, because that would free its lock.
+    The limits are in an anonymous file (memfd_create(2)), which disappears with the last process
+    that uses it. A process never closes the file, because that would release its lock.
     """
 
     def __init__(self, profile: StorageProfile, path: str = "") -> None:
         """Start a storage, or share the one that another process holds at `path`.
 
         Raises:
-            SessionError: That process has ended.
+            SessionError: The other process has ended.
         """
         self.profile = profile
         most = profile.max_concurrent_reads
@@ -79,21 +79,21 @@ class Service:
             ) from error
 
     def request(self, read_bytes: int, now_s: float, attempt: int = 0) -> tuple[float, bool]:
-        """Request a read at a monotonic time, after so many attempts that did not succeed.
+        """Request a read at a monotonic time; `attempt` is the number of earlier attempts.
 
         Returns:
-            When it is over and True; or when it is to be requested again and False.
+            The time at which the read ends, and True; or the time of the next attempt, and False.
         """
         with self._locked_state() as state:
             over_s, is_served = self._schedule(state, read_bytes, now_s)
         if is_served:
             return over_s, True
-        # Full jitter: reads that were refused together do not come back together.
+        # Full jitter: reads that were refused together are not requested again together.
         longest_s = self.profile.retry_s * 2 ** min(attempt, _MAX_DOUBLINGS)
         return over_s + longest_s * _DRAW.random(), False
 
     def read_cached(self, record: str, read_bytes: int) -> bool:
-        """Return whether the cache holds a record; if not, it then keeps the record if it fits."""
+        """Return whether the cache holds a record; if not, cache the record if it fits."""
         profile, number = self.profile, crc32(record.encode())
         is_warm = number < profile.warm_fraction * 2**32
         if is_warm or not profile.cache_bytes:
@@ -109,7 +109,7 @@ class Service:
     @contextmanager
     def _locked_state(self) -> Iterator[_State]:
         with _LOCK:
-            # Unlike flock(2), these locks belong to a process, and are not shared by a forked one.
+            # Unlike flock(2) locks, these belong to one process, not to its forks.
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
                 yield self._state
@@ -138,9 +138,9 @@ class Service:
     def _transfer(
         self, state: _State, read_bytes: int, begin_s: float, first_byte_s: float
     ) -> float:
-        """Return when the last byte is there."""
+        """Return the time at which the last byte arrives."""
         profile = self.profile
-        # Bytes pass in the order of the requests, and the latency comes on top.
+        # Bytes are sent in the order of the requests, and the latency is added.
         passed_s = max(state[_PIPE_FREE_S], begin_s) + read_bytes / profile.total_bytes_per_s
         state[_PIPE_FREE_S] = passed_s
         return max(
@@ -160,7 +160,7 @@ class Service:
 
 
 def _begin_anew() -> None:
-    """Give a forked child a lock that no thread of its parent holds, and latencies of its own."""
+    """Give a forked child its own lock, which no thread of its parent holds, and its own seed."""
     global _LOCK
     _LOCK = threading.Lock()
     _DRAW.seed(os.getpid())

@@ -1,4 +1,4 @@
-"""A source whose reads take as long as they would take in a storage."""
+"""A source whose reads take as long as in a storage."""
 
 import pickle
 import sys
@@ -16,7 +16,7 @@ _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage"
 
 
 class Placement:
-    """A storage that a loader is placed in, and how many of its sources are there."""
+    """The storage that a loader is placed in, and the number of its sources placed so far."""
 
     def __init__(self, storage: str) -> None:
         self.service = share(storage)
@@ -24,7 +24,7 @@ class Placement:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have `stand_in` take this storage until the exit."""
+        """Make `stand_in` use this storage inside the `with` block."""
         token = _PLACEMENT.set(self)
         try:
             yield
@@ -35,13 +35,13 @@ class Placement:
 def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> Any:
     """Return a random-access source whose reads take as long as in a storage.
 
-    Each element is one read; those that the source reads at once are requested together.
+    Each element is one read. Elements that the source reads in one call are requested together.
 
     Args:
         source: Has `__len__` and `__getitem__`, or the methods that `reads` names.
-        storage: As `--storage` takes it: `object-store,latency=50ms`. The storage that `--storage`
-            or `--netpipe-storage` names takes its place; without any, `source` itself is returned.
-        reads: Further methods that read: they take an index or a sequence of them.
+        storage: A storage as for `--storage`: `object-store,latency=50ms`. `--storage` and
+            `--netpipe-storage` override it. If no storage is named, `source` itself is returned.
+        reads: Further methods that read; each takes an index or a sequence of indices.
 
     Raises:
         MisuseError: The storage is unknown.
@@ -57,24 +57,24 @@ def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> An
 
 
 class StandIn(ObservedSource):
-    """A source in a storage. It has the attributes of the source that it wraps."""
+    """A source in a storage, with the attributes of the source that it wraps."""
 
     def __init__(self, source: Any, service: Service, number: int, reads: Sequence[str]) -> None:
         self._source = source
         self._service = service
         self._number = number
         self._reads = reads
-        # By these, a diagnosis and lint name an object.
+        # The diagnosis and the linter name an object by these.
         self.__module__, self.__qualname__ = type(source).__module__, type(source).__qualname__
 
     def __bool__(self) -> bool:
-        return bool(self._source)  # which may have no length
+        return bool(self._source)  # The source may have no length.
 
     def __repr__(self) -> str:
         return f"{self._source!r} in {self._service.profile.name}"
 
     def __getattr__(self, name: str) -> Any:
-        # A copy that is being made has no attributes yet.
+        # While an object is copied, the copy has no attributes yet.
         reads = vars(self).get("_reads")
         if reads is None or (name.startswith("__") and name not in reads):
             raise AttributeError(name)
@@ -90,12 +90,12 @@ class StandIn(ObservedSource):
     def _list_records(self, index: Any) -> Sequence[Any]:
         if isinstance(index, slice):
             return range(*index.indices(len(self)))
-        # An array of no dimension is a number.
+        # An array without dimensions is a number.
         is_one = isinstance(index, (str, bytes)) or getattr(index, "ndim", 1) == 0
         return list(index) if isinstance(index, Iterable) and not is_one else [index]
 
     def _wait(self, records: Sequence[Any], size: int) -> None:
-        """Wait until requests for records, each of `size` bytes, are all answered."""
+        """Request records of `size` bytes each, and wait until all requests are answered."""
         service = self._service
         started_s = over_s = time.monotonic()
         requests = [
@@ -104,7 +104,7 @@ class StandIn(ObservedSource):
             if not service.read_cached(f"{self._number} {record}", size)
         ]
         while requests:
-            # In real time, because other threads and processes share the limits.
+            # Requests are made in real time, because other threads and processes share the limits.
             at_s, attempt = heappop(requests)
             _sleep_until(at_s)
             answered_s, is_served = service.request(size, at_s, attempt)
@@ -116,7 +116,7 @@ class StandIn(ObservedSource):
 
 
 class _GrainBatchedStandIn(StandIn, GrainBatchedSource):
-    """The same for a source that Grain reads several elements from."""
+    """A stand-in for a source from which Grain reads several elements at once."""
 
 
 def _sleep_until(time_s: float) -> None:
@@ -126,7 +126,7 @@ def _sleep_until(time_s: float) -> None:
 
 
 def count_bytes(record: Any) -> int:
-    """Return how many bytes a record has: those of its pickle, without copying its arrays."""
+    """Return the size of a record's pickle in bytes, without copying its arrays."""
     if isinstance(record, bytes):
         return len(record)
     buffers: list[pickle.PickleBuffer] = []

@@ -1,4 +1,4 @@
-"""Why training waits: a Measurement becomes a verdict. Arithmetic only.
+"""Turn a Measurement into a verdict that says why training waits. Arithmetic only.
 
 Start with `decision.py`, which tries the rules in order.
 """

@@ -1,4 +1,4 @@
-"""Whether a verdict is so clear that more rounds would not change it. Pure."""
+"""Decide whether more rounds could still change a verdict. Pure."""
 
 from netpipe.results.measurement import Measurement
 from netpipe.verdict import quantities
@@ -6,16 +6,16 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.host_causes import MIN_SYNC_PROBE
 from netpipe.verdict.kinds import VerdictKind
 
-# Load time over step time: half of what would be at risk, up to the end of the interval.
+# Load time over step time at the high end of its interval: half of the at-risk limit.
 _MAX_LOAD_OVER_STEP = 0.4
-# Whatever makes every 28th step late shows three times.
+# A cause that delays every 28th step shows three times in this number of steps.
 _MIN_STEPS = 84
 
 
 def is_clearly_healthy(measurement: Measurement) -> bool:
-    """Return whether nothing that verdicts are decided from comes near a limit.
+    """Return whether a measurement is healthy and all its quantities are far from their limits.
 
-    Only health is ever clear: of a fault the size is of interest too.
+    Only a healthy verdict can be clear: a fault needs more rounds to measure its size.
     """
     train, epsilon = quantities.train_over_larger(measurement), quantities.EPSILON
     return (

@@ -1,6 +1,6 @@
-"""Why training waits: a Measurement's verdict. Pure; the first rule that holds names the kind.
+"""Decide why training waits. Pure; the first rule that holds names the kind of verdict.
 
-The letters in the rules are explained in `quantities`.
+`quantities` explains the letters in the rules.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ from netpipe.verdict.kinds import HEALTHY_KINDS, Verdict, VerdictKind
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
 Rule = Callable[[Measurement], Verdict | None]
-"""Returns the verdict's cause if it holds for a measurement."""
+"""Returns a verdict if the rule holds for a measurement, else None."""
 
-_MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
+_MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
 
@@ -45,7 +45,7 @@ def _has_finding(measurement: Measurement, name: str) -> bool:
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
-    """Return the findings of the protocol, then those that the figures give beside the verdict."""
+    """Return the findings of the protocol, then remarks on figures that the verdict leaves out."""
     remarks = list(measurement.findings)
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     if syncs and verdict.kind in HEALTHY_KINDS:
@@ -67,7 +67,7 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
 def _make_doubt_rule(
     explain: Callable[[Measurement], str | None], way_out: str = _MORE_TIME
 ) -> Rule:
-    """Return the rule that is inconclusive where `explain` returns a reason."""
+    """Return a rule that gives INCONCLUSIVE if `explain` returns a reason."""
 
     def rule(measurement: Measurement) -> Verdict | None:
         reason = explain(measurement)
@@ -88,14 +88,14 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
     if measurement.batch_bytes == 0:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:
-        return "the loss is NaN or infinite: such a step may take another time than a true one"
+        return "the loss is NaN or infinite: such a step may not take its usual time"
     epoch = f"an epoch of {measurement.epoch_batches} batches"
     if not measurement.within_epochs:
         return f"{epoch} is too short to measure: the loader must go on (repeat)"
     if not measurement.drained and measurement.epoch_batches is not None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
-        return "the loader's buffers could not be drained in time; a larger budget gives more"
+        return "the loader's buffers could not be drained in time; use a larger budget"
     gpu, rounds = measurement.gpu, measurement.step_s.n
     if gpu is not None and gpu.foreign_pids:
         return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"
@@ -106,9 +106,9 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
 
 
 def _explain_undecided_health(measurement: Measurement) -> str | None:
-    """Explain why training may or may not wait, or the loader may or may not be at risk.
+    """Explain why it is undecided whether training stalls or the loader is at risk.
 
-    On a CPU device, where the loader and the step take turns on its cores, R is not judged.
+    R is not judged on a CPU device, whose cores the loader and the step share.
     """
     if not measurement.device.shares_host_cores and quantities.seems_to_stall(measurement):
         reason = _explain_undecided_stall(measurement)
@@ -118,7 +118,7 @@ def _explain_undecided_health(measurement: Measurement) -> str | None:
 
 
 def _explain_rare_stalls(measurement: Measurement) -> str | None:
-    """Explain pauses that cost time in so few rounds that the median of R does not show it."""
+    """Explain pauses in a few rounds, which cost time but do not change the median of R."""
     mean = fmean(measurement.rounds.train_s_per_step) / measurement.step_s.median
     shares_cores = measurement.device.shares_host_cores
     if shares_cores or mean <= 1 + EPSILON or not _has_finding(measurement, PAUSES):
@@ -145,7 +145,7 @@ def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | No
 
 def _judge_recompiling(measurement: Measurement) -> Verdict | None:
     by_round, count = measurement.rounds.compilations, measurement.compilations
-    # Compilations that stop, or come once in a while, are only worth a remark.
+    # Compilations that stop, or are rare, are only worth a remark.
     goes_on = by_round and by_round[-1] > 0 and 2 * sum(map(bool, by_round)) > len(by_round)
     if not goes_on:
         return None
@@ -159,8 +159,7 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
 
 def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
     rounds, step_s = measurement.rounds, measurement.step_s.median
-    # On a CPU device the loader and the step compete for cores, so that a slow loader takes turns
-    # with the step there.
+    # On a CPU device the loader and the step compete for cores, so a slow loader also looks serial.
     apart = not measurement.device.shares_host_cores
     serial = apart and quantities.seems_to_stall(measurement) and quantities.is_serial(measurement)
     if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
@@ -184,20 +183,20 @@ def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
 
 
 def _judge_stall(measurement: Measurement) -> Verdict | None:
-    """Return why training stalls where neither a sync nor a slow loader is the cause."""
+    """Return why training stalls if neither a sync nor a slow loader is the cause."""
     if not quantities.certainly_stalls(measurement):
         return None
     return next(filter(None, (rule(measurement) for rule in _STALL_RULES)))
 
 
 def _judge_jitter(measurement: Measurement) -> Verdict | None:
-    """Find a stall that a few steps hold, whatever the load time: R does not depend on it."""
+    """Find a stall that is concentrated in a few steps. The load time does not matter."""
     if not quantities.certainly_stalls(measurement):
         return None
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
     steps = measurement.distributions
     longest_s = steps.wait_s[-1] if steps else waits.p99
-    # On a CPU device any other program makes steps late.
+    # On a CPU device, any other program can delay steps.
     if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
         return None
     return Verdict(
@@ -209,7 +208,7 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
         f"prefetch at least {ceil(longest_s / measurement.step_s.median)} batches ahead to hide a "
-        f"wait of {format_seconds(longest_s)}, or find what makes a batch late now and then",
+        f"wait of {format_seconds(longest_s)}, or find out why some batches are late",
     )
 
 
@@ -292,7 +291,7 @@ def _judge_healthy(measurement: Measurement) -> Verdict:
 
 
 def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
-    """Return what was not judged: on a CPU device R decides nothing where its interval is wide."""
+    """Return a note if R was not judged: a wide interval of R decides nothing on a CPU device."""
     reason = _explain_undecided_stall(measurement)
     if reason is None or not measurement.device.shares_host_cores:
         return ()
@@ -305,7 +304,7 @@ _STALL_RULES: tuple[Rule, ...] = (
     _judge_contention,
     _judge_unexplained,
 )
-# A doubt comes before the first verdict that depends on it, and after those that do not.
+# A doubt stands before the first rule that it affects, and after the rules that it does not.
 RULES: tuple[Rule, ...] = (
     _judge_recompiling,
     _make_doubt_rule(_explain_no_evidence, "fix what the message names, then measure again"),

@@ -1,4 +1,4 @@
-"""The printed document of a measurement, and how text names it."""
+"""The printed document of a measurement, and its label in text."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -12,16 +12,16 @@ from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 
 
 class PrintedMeasurement(TypedDict, total=False):
-    """The fields of a measurement that are neither in a session's result nor in a baseline."""
+    """The fields that only a printed measurement has, not a session's result or a baseline."""
 
-    #: `emulated` says whether the step is a clock.
+    #: `emulated` says whether the step only takes time, without computing.
     device: Annotated[Device, Must(properties={"emulated": {"type": "boolean"}})]
-    verdict: Verdict  #: Why training waits. Not in a session's result nor in a baseline.
-    #: Worker processes that would keep the step fed at 80% use; null where the verdict is
-    #: inconclusive. Beside a verdict only.
+    verdict: Verdict  #: Why training waits. Absent in a session's result and in a baseline.
+    #: Worker processes that would keep the step fed at 80% use; null if the verdict is
+    #: inconclusive. Present only with a verdict.
     workers_needed: PositiveCount | None
-    #: Cores that loading keeps busy at one batch a step; null when not measured, or where the
-    #: verdict is inconclusive. Beside a verdict only.
+    #: Cores that loading keeps busy at one batch a step; null if not measured, or if the verdict
+    #: is inconclusive. Present only with a verdict.
     cores_needed: Amount | None
 
 
@@ -50,7 +50,7 @@ def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
 
 
 def subject_label(measurement: Measurement) -> str:
-    """Return the device and the storage, marked if times are derived instead of measured."""
+    """Return the device and the storage, marked "(derived)" if times were not measured."""
     device, storage = measurement.device, measurement.storage
     in_storage = f" in {storage}" if storage else ""
     return f"{device.key}{in_storage}{' (derived)' * (device.emulated or bool(storage))}"

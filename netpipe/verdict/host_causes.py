@@ -1,6 +1,6 @@
 """Causes in the trainer's own thread: it waits for the device, or its own work takes too long.
 
-The letters are explained in `quantities`.
+`quantities` explains the letters.
 """
 
 from netpipe.results.measurement import Measurement
@@ -14,23 +14,23 @@ from netpipe.verdict import quantities
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
-# Share of requests that find the step done, beyond which the loop is seen to sync.
+# If more than this share of requests find the step done, the loop syncs.
 MIN_SYNC_PROBE = 0.02
-# The same in a loop that never syncs; above this, the probe proves nothing.
+# If this share is exceeded in a loop that never syncs, the probe proves nothing.
 _MAX_IDLE_PROBE = 0.2
-# A line at which the thread computes in less of its samples than this is one that waits.
+# A line waits if the thread computes in a smaller share of the line's samples.
 _MAX_WAITING_WORK_FRACTION = 0.15
-# Share of the loop's time at such lines, from which waiting explains that steps are done.
+# Smallest share of the loop's time at waiting lines for which waits explain finished steps.
 _MIN_WAITING_FRACTION = 0.25
-# Over the step time; less work than this is not slowed to a whole step by a few threads.
+# Relative to the step time: a few threads cannot slow less work than this to a whole step.
 _MIN_SLOWED_WORK_RATIO = 0.2
 
 
 def judge_forced_sync(measurement: Measurement) -> Verdict | None:
-    """Find a loop that waits for the device, and the causes that look like it."""
+    """Find a loop that waits for the device, or a cause that looks like such a loop."""
     stalls = quantities.certainly_stalls(measurement)
     exposed_time = quantities.exposed_time(measurement)
-    # A sync may also cost too much where a step alone spreads too far for R to show a stall.
+    # If the step time spreads widely, R may not show a stall although a sync is costly.
     exposed = exposed_time is not None and exposed_time[0].low > EPSILON
     if not (stalls or exposed):
         return None
@@ -43,7 +43,7 @@ def judge_forced_sync(measurement: Measurement) -> Verdict | None:
     probe = quantities.excess_probe(measurement)
     if probe <= MIN_SYNC_PROBE or not (exposed or _sync_explains_stall(measurement, probe)):
         return None
-    # The next request also finds the step done when the loop's own work outlasts the step.
+    # If the loop's own work outlasts the step, the next request also finds the step done.
     outlasts_step = quantities.host_s(measurement) > _synced_s(measurement)
     if outlasts_step or _leaves_no_wait(measurement, probe):
         return _make_host_bound(measurement)
@@ -51,7 +51,7 @@ def judge_forced_sync(measurement: Measurement) -> Verdict | None:
 
 
 def _sync_explains_stall(measurement: Measurement, probe: float) -> bool:
-    # After a sync the device idles through what would have run beside it: the shorter of loading
+    # After a sync the device idles for the time that would have overlapped: the shorter of loading
     # and computing, the loop's own work, and waking up to dispatch the next step.
     waking_s = max(0.0, _synced_s(measurement) - measurement.step_s.median)
     hidden_s = quantities.smaller_s(measurement) + quantities.host_s(measurement) + waking_s
@@ -59,16 +59,16 @@ def _sync_explains_stall(measurement: Measurement, probe: float) -> bool:
 
 
 def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
-    """Return whether loading and the loop's own work explain R without any wait for the device."""
+    """Return whether loading and the loop's own work explain R without waits for the device."""
     explained_s = measurement.wait_s.p50 + quantities.host_s(measurement)
     left_s = measurement.train_s_per_step.median - explained_s
     return _work_explains(measurement) and left_s <= 0.5 * probe * _synced_s(measurement)
 
 
 def _judge_slowed_work(measurement: Measurement) -> Verdict | None:
-    """Find a sampled loop that works instead of waiting, slowed down by loader threads.
+    """Find a loop that, by its samples, works instead of waiting, slowed down by loader threads.
 
-    Workers do not slow it down, because they do not hold Python's lock.
+    Worker processes do not slow it down, because they do not hold its Python lock.
     """
     host_s, step_s = quantities.host_s(measurement), measurement.step_s.median
     beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
@@ -118,13 +118,13 @@ def describe_exposed(measurement: Measurement) -> str:
     """Return the measured cost of a sync as a sentence."""
     exposed_time = quantities.exposed_time(measurement)
     if exposed_time is None:
-        return "what it costs was not measured"
+        return "its cost was not measured"
     fraction, idle_s = format_ratio_interval(exposed_time[0]), format_seconds(exposed_time[1])
     return f"the device idles {idle_s} a step after a sync, {fraction} of R"
 
 
 def name_worst_line(measurement: Measurement) -> str:
-    """Return the line that blocks most, as a part of a sentence; empty when unknown."""
+    """Return the line that blocks most, as a part of a sentence; "" if unknown."""
     if not measurement.blocking_lines:
         return ""
     worst = measurement.blocking_lines[0]
@@ -144,20 +144,20 @@ def _list_lines(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _synced_s(measurement: Measurement) -> float:
-    """Return S_sync in seconds, S0 when it was not measured."""
+    """Return S_sync in seconds; S0 if it was not measured."""
     return (measurement.step_synced_s or measurement.step_s).median
 
 
 def _work_explains(measurement: Measurement) -> bool:
-    """Return whether the loop's own work holds at least half of what nothing else explains."""
+    """Return whether the loop's own work explains at least half of E."""
     return quantities.host_s(measurement) >= 0.5 * quantities.excess_s(measurement)
 
 
 def judge_host_bound(measurement: Measurement) -> Verdict | None:
-    """Find in a stall a loop whose own work leaves the host no time to run ahead of the device."""
+    """Find a stalling loop whose own work keeps the host from running ahead of the device."""
     if measurement.device.shares_host_cores:
         return None
-    # While the host can run ahead of the device, its work costs nothing.
+    # The host's work costs nothing as long as the host runs ahead of the device.
     busy_s = quantities.host_s(measurement) + measurement.wait_s.p50
     runs_ahead = busy_s <= (1 + EPSILON) * measurement.step_s.median
     if runs_ahead or not _work_explains(measurement):

@@ -1,4 +1,4 @@
-"""One verdict on hosts that train together, where each step waits for the slowest. Pure."""
+"""One verdict on hosts that train together; each step waits for the slowest host. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -29,26 +29,26 @@ class _PlainVerdict(TypedDict):
 
 @dataclass(frozen=True)
 class HostsVerdict:
-    """Why the training of several hosts waits."""
+    """Why training on several hosts waits."""
 
     slowest: str  #: The file of the host whose loader takes the longest for a batch.
-    #: Its load time over that of the fastest host; null: the end is not bounded.
+    #: The slowest host's load time over the fastest host's; null: this end is unbounded.
     behind: Annotated[Interval, _UnboundedInterval]
-    #: That of the host that decides: one whose training waits, else one of which that is not known,
-    #: else the slowest.
+    #: The verdict of the deciding host: one whose training waits, else one with an inconclusive
+    #: verdict, else the one with the largest load time over step time.
     verdict: Annotated[Verdict, _PlainVerdict]
-    #: The batches after which each host's loader ended, by file; null: it did not end.
+    #: The number of batches after which each host's loader ended, by file; null: it did not end.
     epoch_batches: Mapping[str, int | None]
     ends_apart: bool  #: Whether loaders ended after different numbers of batches.
-    passes: bool  #: Whether every host passes, and all end alike as far as they ended.
+    passes: bool  #: Whether every host passes, and no loaders ended apart.
 
     def sentences(self) -> list[str]:
-        """Return the verdict, who is slowest, and what is wrong about the ends."""
+        """Return the verdict, the slowest host, and any problem with the loaders' ends."""
         behind = f"{format_ratio_interval(self.behind)} x the load time of the fastest"
         lines = [self.verdict.message, f"slowest: {self.slowest}: {behind}"]
         ends = ", ".join(f"{host} {ended}" for host, ended in self.epoch_batches.items() if ended)
         if self.ends_apart:
-            told = "the hosts that go on wait for ever for the others"
+            told = "the remaining hosts wait forever"
             lines.append(f"the loaders end after different numbers of batches: {ends}; {told}")
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")
@@ -57,15 +57,15 @@ class HostsVerdict:
 
 @dataclass(frozen=True)
 class HostsReport(Document):
-    """One verdict on hosts that train together; `netpipe hosts --json` prints it."""
+    """The document of `netpipe hosts --json`: one verdict on hosts that train together."""
 
     SCHEMA = "netpipe.hosts/1"
 
-    devices: Mapping[str, HostsVerdict]  #: What was found with each device, by its key.
+    devices: Mapping[str, HostsVerdict]  #: The verdict for each device, by its key.
 
 
 def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
-    """Judge two hosts or more; raise an InputError if their batches or devices differ."""
+    """Judge two or more hosts; raise an InputError if their batches or devices differ."""
     first, *others = measurements
     for aspect in ("device.key", "batch_bytes"):
         wanted = _read(measurements[first], aspect)
@@ -80,7 +80,7 @@ def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
     ends_apart = len({batches for batches in ended.values() if batches is not None}) > 1
     return HostsVerdict(
         by_load_s[-1],
-        # The rounds of two hosts are not pairs, so the interval is the widest that both allow.
+        # Rounds of different hosts cannot be paired, so this is the widest possible interval.
         Interval(slow.median / fast.median, slow.low / fast.high, slow.high / fast.low, slow.n),
         replace(verdict, message=f"{deciding}: {verdict.message}"),
         ended,
@@ -94,7 +94,7 @@ def _read(measurement: Measurement, aspect: str) -> object:
 
 
 def _weight(measurement: Measurement) -> tuple[int, float]:
-    """Return how strongly a host decides: waiting before unknown before fine, then by L / S0."""
+    """Return a sort key: waiting hosts above undecided above passing ones, then by L / S0."""
     verdict = judge(measurement)
     is_open = verdict.kind == VerdictKind.INCONCLUSIVE
     severity = 0 if verdict.passes(measurement) else 1 if is_open else 2

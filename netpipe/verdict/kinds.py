@@ -1,4 +1,4 @@
-"""The kinds of verdicts, and what a verdict holds. Pure."""
+"""The kinds of verdicts, and the type `Verdict`. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,9 +34,9 @@ class Verdict:
     """Why training waits.
 
     Attributes:
-        message: One sentence that gives its figures; `judge` puts the kind before it.
-        evidence: The figures that the verdict rests on, each as text; of a rule, its own alone.
-        next: What to do about it.
+        message: One sentence with its figures; `judge` puts the kind in front.
+        evidence: The figures that the verdict rests on, each as text. A rule returns only its own.
+        next: The advice to the user.
     """
 
     kind: VerdictKind
@@ -47,7 +47,7 @@ class Verdict:
     def passes(self, measurement: Measurement) -> bool:
         """Return whether a run with this verdict passes.
 
-        On a CPU device the step and the loader share cores: contention is reported, not failed.
+        On a CPU device the step and the loader share cores, so contention does not fail a run.
         """
         is_shared = measurement.device.shares_host_cores
         return self.kind in HEALTHY_KINDS or (self.kind == VerdictKind.CONTENTION and is_shared)

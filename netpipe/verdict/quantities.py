@@ -1,4 +1,4 @@
-"""The quantities that verdicts are decided from: ratios within rounds, and differences. Pure.
+"""The quantities that verdicts are based on: ratios within rounds, and differences. Pure.
 
 L is load time, S0 step time, R real step time, H the loop's own work per step, M the larger of L
 and S0, m the smaller, and E = R - M the time that neither loading nor computing explains.
@@ -13,7 +13,7 @@ from netpipe.results.units import format_ratio_interval, format_seconds_interval
 
 # The smallest stall that counts: xprof and torch-tb-profiler call 5% moderate.
 EPSILON = 0.05
-# Load time over step time above which a slightly faster accelerator would wait.
+# If load time over step time exceeds this, a slightly faster accelerator would wait.
 AT_RISK_ABOVE = 0.8
 
 
@@ -31,7 +31,7 @@ def train_over_larger(measurement: Measurement) -> Interval:
 
 
 def excess_probe(measurement: Measurement) -> float:
-    """Return how often a request finds the step done, beyond what steps without a loop show."""
+    """Return the share of requests that find the step done, in excess of steps without a loop."""
     return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
 
 
@@ -42,14 +42,14 @@ def excess_s(measurement: Measurement) -> float:
 
 
 def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
-    """Return what the loop would save without its sync: a share of R, and seconds per step.
+    """Return the saving if the loop did not sync: a share of R, and seconds per step.
 
-    The saving is at most S0, and at most R - L, since a slow loader also finds the step done.
-    Requests that find a step done without any loop do not count. None when not measured.
+    The saving is at most S0, and at most R - L, because a slow loader also finds the step done.
+    Requests that would find a step done without any loop do not count. None if not measured.
     """
     rounds, probe = measurement.rounds, measurement.sync_probe_fraction
     by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0
-    # An older document has no exposed times.
+    # Older documents have no exposed times.
     if not rounds.exposed_s_per_step:
         return None
     beside_loading_s = map(sub, rounds.train_s_per_step, rounds.load_s_per_batch)
@@ -79,13 +79,13 @@ def is_serial(measurement: Measurement) -> bool:
 
 
 def host_s(measurement: Measurement) -> float:
-    """Return H in seconds, 0 when it was not measured."""
+    """Return H in seconds; 0 if it was not measured."""
     host = measurement.host_s_per_step
     return 0.0 if host is None else host.median
 
 
 def list_evidence(measurement: Measurement) -> tuple[str, ...]:
-    """Return the figures that every verdict rests on, as text."""
+    """Return the evidence that every verdict includes, as text."""
     return (
         f"L = {format_seconds_interval(measurement.load_s_per_batch)} a batch",
         f"S0 = {format_seconds_interval(measurement.step_s)} a step",

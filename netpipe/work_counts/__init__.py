@@ -1,5 +1,5 @@
-"""Work counts: what a loader and a step do for a batch, counted exactly and without a clock.
+"""Count the work that a loader and a step do for a batch, exactly and without a clock.
 
-Start with `counting.py`, which counts in two processes and keeps what both agree on; `work_job.py`
-runs in each. `loader_work.py` and `step_work.py` count; `results/work_profile.py` has the kinds.
+Start with `counting.py`, which counts in two processes and keeps the counts that agree. In each,
+`work_job.py` calls `loader_work.py` and `step_work.py`; `results/work_profile.py` has the kinds.
 """

@@ -1,4 +1,4 @@
-"""Counting work in two processes: what differs between them is not reproducible."""
+"""Count work in two processes: counts that differ between them are not reproducible."""
 
 import os
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _HERE: Final = ProcessEnvironment()
 
 @dataclass(frozen=True)
 class WorkRequest(SessionRequest):
-    """The settings of one count, over so many batches after the first ones."""
+    """The settings of one count; `batches` are counted after the warm-up."""
 
     kind: str = "work"
     batches: int = 16
@@ -38,13 +38,13 @@ def count_work(
     progress: OnProgress | None = None,
     hash_seeds: Sequence[str] = _HASH_SEEDS,
 ) -> WorkProfile:
-    """Count work by a session's command, in a process for each value of PYTHONHASHSEED.
+    """Count work with a session's command, in one process for each value of PYTHONHASHSEED.
 
-    They run at the same time, because what each counts does not depend on the load; where jax may
-    use an accelerator, one after the other, because each may need most of its memory.
+    The processes run at the same time, because counts do not depend on the load. If jax may use an
+    accelerator, they run one after the other, because each may need most of its memory.
 
     Raises:
-        MisuseError: The loader or the step is not what it must be.
+        MisuseError: The loader or the step is unsuitable.
         SessionError: A process crashed, hung or ran out of time.
     """
     platforms = {**os.environ, **environment.variables}.get("JAX_PLATFORMS")

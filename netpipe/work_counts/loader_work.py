@@ -1,7 +1,7 @@
-"""What a loader does for a batch: calls, allocations, elements and bytes, in one thread.
+"""Count a loader's work per batch: calls, allocations, elements and bytes, in one thread.
 
-Each instrument would count the others, so each has a run of its own: the same batches of the same
-loader, made anew.
+Each instrument would count the work of the others, so each has its own run. All runs rebuild the
+same loader and take the same batches.
 """
 
 import gc
@@ -44,20 +44,20 @@ _HARNESS: Final = (
 )
 _LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
 _METRICS: Final = "/prometheus_client/"
-"""The package in which Grain, where it is installed, notes how long each element took."""
+"""Part of the path of the package in which Grain, if it is installed, records element times."""
 
 Note = Callable[[FrameType, str, Any], None]
 
 
 @dataclass
 class LoaderWork:
-    """What was counted over some batches.
+    """The counts over some batches.
 
     Attributes:
-        totals: By kind and part, over all batches; see `results.work_profile.KINDS`.
-        calls: The calls over all batches, by the function called and by its caller.
+        totals: The counts by kind and part, over all batches; see `results.work_profile.KINDS`.
+        calls: The number of calls over all batches, by function and caller.
         arrays: The dtype and shape of each array of a batch, by name.
-        step_batches: The last two batches, for a step.
+        step_batches: The last two batches, on which a step is run.
     """
 
     batches: int
@@ -74,13 +74,13 @@ class LoaderWork:
 
 
 def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
-    """Count what a loader does for some batches, after its first ones.
+    """Count the work of a loader over some batches, after the warm-up.
 
-    A loader that is not a Grain pipeline is run as it is, without stages. Only this thread is
-    counted.
+    A loader that is not a Grain pipeline runs unchanged and has no stages. Only the work of this
+    thread is counted.
 
     Raises:
-        MisuseError: The loader is not iterable, or gives no batch.
+        MisuseError: The loader is not iterable, or yields no batch.
     """
     settings = np.geterr()
 
@@ -88,8 +88,8 @@ def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> Load
         np.seterr(**settings)
         return _count(loader, batches, watch)
 
-    # Where a variable of a context lies depends on the addresses of all, so that setting one, as
-    # `np.errstate` does, allocates more in some processes than in others.
+    # The layout of a context depends on the addresses of its variables. Setting one, as
+    # `np.errstate` does, allocates more in some processes than in others, so it starts empty here.
     return Context().run(count)
 
 
@@ -109,7 +109,7 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
 
 
 def _fit_in_epoch(loader: LoaderFactory, batches: int, watch: Watch) -> int:
-    """Return how many of these batches an epoch has after the first ones, but at least one."""
+    """Return how many of the batches fit in an epoch after the warm-up, at least one."""
     with _warmed_up(loader, watch) as puller:
         while puller.epoch_batches is None and puller.pulled < _WARM_UP_BATCHES + batches:
             puller.pull()
@@ -129,9 +129,9 @@ def _warmed_up(loader: LoaderFactory, watch: Watch) -> Iterator[Puller]:
 
 
 def _count_calls(work: LoaderWork, puller: Puller) -> None:
-    """Count the Python and C functions that this thread calls, and the bytes that are read."""
+    """Count the Python and C functions that this thread calls, and the bytes that it reads."""
     names: dict[CodeType, str] = {}
-    depth = 0  # of running functions since one of the harness's own was called
+    depth = 0  # Number of active calls inside the harness's own code.
 
     def name_function(frame: FrameType) -> str:
         code = frame.f_code
@@ -158,23 +158,23 @@ def _count_calls(work: LoaderWork, puller: Puller) -> None:
     _pull_profiled(puller, work.batches, note)
     after = _count_read_bytes(work)
     if first is not None and before is not None and after is not None:
-        # Asking the kernel reads a little, too.
+        # Querying the kernel also reads a few bytes.
         work.add("read_bytes", "", max(0, after - before - (before - first)))
     for (function, _), calls in work.calls.items():
         work.add("calls", function, calls)
 
 
 def _is_own(file: str, function: str) -> bool:
-    """Return whether a function is the harness's own, which is not work of the loader.
+    """Return whether a function and all that it calls belong to the harness, not to the loader.
 
-    The puller's methods call the loader, and are only left out themselves.
+    The puller's methods call the loader, so their callees do count.
     """
     calls_loader = file == loader_puller.__file__ and function != close_with_timeout.__name__
     return file.startswith(_HARNESS) and not calls_loader
 
 
 def _count_read_bytes(work: LoaderWork) -> int | None:
-    """Return the bytes that this process has read so far; None where the kernel does not say."""
+    """Return the bytes that this process has read so far; None if the kernel does not tell."""
     try:
         return int(psutil.Process().io_counters().read_chars)
     except (NotImplementedError, AttributeError, psutil.Error, OSError) as error:
@@ -183,7 +183,7 @@ def _count_read_bytes(work: LoaderWork) -> int | None:
 
 
 def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
-    # Garbage is collected whenever it is due, and jax is called back then.
+    # Garbage collection runs at unpredictable times, and calls back into jax.
     was_enabled = gc.isenabled()
     gc.disable()
     sys.setprofile(note)
@@ -203,7 +203,7 @@ def _name_builtin(function: Any) -> str:
 
 
 def _count_allocations(work: LoaderWork, puller: Puller) -> None:
-    """Count what this thread allocates, also what it frees again."""
+    """Count this thread's allocations, including those that it frees again."""
     with temporary_folder("allocations") as folder:
         recording = folder / "recording"
         with memray.Tracker(recording, trace_python_allocators=True):
@@ -226,12 +226,12 @@ def _count_allocations(work: LoaderWork, puller: Puller) -> None:
 
 
 def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str]) -> str:
-    """Return the user's innermost function of a stack, or a library's; "" outside of the loader."""
+    """Return the innermost function of user code, or else of a library; "" outside the loader."""
     files = [file for _, file, _ in stack]
     if __file__ not in files:
-        return ""  # another thread
+        return ""  # The allocation is another thread's.
     inner = stack[: files.index(__file__)]
-    # A longer time allocates more: it is looked for among more buckets of a histogram.
+    # A longer element time allocates more, because more buckets of a histogram are searched.
     if any(_is_own(file, function) or _METRICS in file for function, file, _ in inner):
         return ""
     called = [frame for frame in inner if frame[1] != loader_puller.__file__]
@@ -269,7 +269,7 @@ def _count_elements(work: LoaderWork, made: LoaderFactory, graph: Graph, watch: 
 
 
 def _find_senders(graph: Graph) -> Iterator[Node]:
-    """Yield the stages whose elements are sent to the training process."""
+    """Yield the stages whose elements workers send to the training process."""
     for node in graph.nodes:
         if not node.in_worker:
             yield from (
@@ -278,7 +278,7 @@ def _find_senders(graph: Graph) -> Iterator[Node]:
 
 
 def _name_stages(graph: Graph) -> dict[int, str]:
-    """Name each stage; those of one name are numbered from the source on."""
+    """Name each stage; stages with the same name are numbered from the source on."""
     alike: dict[str, list[int]] = defaultdict(list)
     for node in reversed(graph.nodes):
         alike[str(node)].append(node.id)
@@ -299,7 +299,7 @@ class _ElementCounter:
 
     def call(self, number: int, function: Method, *arguments: Any) -> Any:
         """Call a method of a dataset, and count what it returns."""
-        # A class that calls its base class is one call.
+        # A method that calls its base class's method counts once.
         if number == self._running or getattr(function, "__name__", "") == "__len__":
             return function(*arguments)
         outer, self._running = self._running, number
@@ -307,7 +307,7 @@ class _ElementCounter:
             element = function(*arguments)
         finally:
             self._running = outer
-        if element is not None:  # Grain leaves out what a filter returns as None
+        if element is not None:  # A filter returns None for an element that it drops.
             self.elements[number] += 1
             self.bytes[number] += _pickled_bytes(element)
         return element

@@ -1,4 +1,4 @@
-"""What a step does for a batch, from the step itself and from XLA's analysis of it."""
+"""Count a step's work per batch, from the step itself and from XLA's analysis of it."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -15,17 +15,16 @@ _WARM_UP_S = 60.0
 
 
 def describe_backend() -> str:
-    """Return what XLA's analysis depends on: the version of jaxlib, and the kind of device."""
+    """Return the version of jaxlib and the kind of device, which XLA's analysis depends on."""
     return f"jaxlib {version('jaxlib')}, {jax.devices()[0].device_kind}"
 
 
 def count_step_work(
     factory: StepFactory, batches: Sequence[Batch], synthetic: BatchesFactory | None, flops: Flops
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Return a step's counts by kind, and why others could not be counted.
+    """Return a step's counts by kind, and the reason for each kind that could not be counted.
 
-    The FLOPs are those that the step knows of itself, else XLA's, which counts the body of a loop
-    once.
+    The FLOPs come from `flops` if it is known, else from XLA, which counts a loop's body only once.
     """
     runner = StepRunner(factory, batches, MonotonicClock(), synthetic)
     runner.warm_up(_WARM_UP_S)

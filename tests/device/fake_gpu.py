@@ -1,4 +1,4 @@
-"""NVML's binding and the CUDA driver, faked for the tests of the GPU's health."""
+"""Fakes of NVML's binding and the CUDA driver, for the tests of the GPU's health."""
 
 import os
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from uuid import UUID
 
 
 class NvmlError(Exception):
-    """The error of the binding."""
+    """The binding's error."""
 
 
 @dataclass
 class FakeGpu:
-    """The state of a card."""
+    """A card's state."""
 
     clock_mhz: int = 1980
     temperature_c: int = 41
@@ -24,7 +24,7 @@ class FakeGpu:
 
 @dataclass
 class FakeNvml:
-    """The binding.
+    """A fake of the binding.
 
     Attributes:
         gpus: The cards by UUID as NVML writes it. A MIG instance is entered as a card that knows
@@ -40,7 +40,7 @@ class FakeNvml:
     NVMLError: type[Exception] = NvmlError
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Find a function of the binding."""
+        """Return a function of the binding."""
         if name not in FUNCTIONS:
             raise AttributeError(f"module 'pynvml' has no attribute {name!r}")
         function = FUNCTIONS[name]
@@ -61,25 +61,25 @@ class FakeNvml:
         self.open -= 1
 
     def handle(self, uuid: str) -> str:
-        """Find a card or an instance; here it is its own handle."""
+        """Find a card or an instance; the UUID is its own handle."""
         if uuid not in self.gpus:
             raise NvmlError("Not Found")
         return uuid
 
     def board(self, part: str) -> str:
-        """Find the card of an instance."""
+        """Find an instance's card."""
         return self.boards[part]
 
     def clock_mhz(self, handle: str, clock: int) -> int:
-        """Return the clock of the multiprocessors, which is number 1."""
+        """Return the clock of the multiprocessors, number 1."""
         return {1: self.gpus[handle].clock_mhz}[clock]
 
     def temperature_c(self, handle: str, sensor: int) -> int:
-        """Return the temperature of the chip, which is number 0."""
+        """Return the chip's temperature, sensor number 0."""
         return {0: self.gpus[handle].temperature_c}[sensor]
 
     def reasons(self, handle: str) -> int:
-        """Return the mask of what limits the clock."""
+        """Return the mask of reasons for a lower clock."""
         return self.gpus[handle].reasons
 
     def computing(self, handle: str) -> list[Any]:
@@ -102,7 +102,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class FakeDriver(SimpleNamespace):
-    """The CUDA driver.
+    """A fake of the CUDA driver.
 
     Attributes:
         uuids: The UUID that each of CUDA's numbers has.

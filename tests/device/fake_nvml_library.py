@@ -1,4 +1,4 @@
-"""NVML's C library, as NVIDIA's binding calls it: written after nvml.h, seen on no card."""
+"""A fake of NVML's C library for NVIDIA's binding: from nvml.h, not tried with a real card."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class FakeLibrary:
         return flags
 
     def shut_down(self) -> int:
-        """Release it."""
+        """Release the library."""
         return SUCCESS
 
     def find(self, uuid: Any, device: Any) -> int:
@@ -47,11 +47,11 @@ class FakeLibrary:
         return self._give(device, self.uuids.get(uuid.value.decode()))
 
     def find_card(self, part: Any, device: Any) -> int:
-        """Find the card of an instance."""
+        """Find an instance's card."""
         return self._give(device, CARD if _number(part) == INSTANCE else None)
 
     def clock(self, device: Any, clock: Any, mhz: Any) -> int:
-        """Tell a clock in MHz; that of the multiprocessors is number 1."""
+        """Return a clock in MHz; number 1 is that of the multiprocessors."""
         return self._answer(device, mhz, {1: 1980}[clock.value])
 
     def temperature_v1(self, device: Any, asked: Any) -> int:
@@ -63,15 +63,15 @@ class FakeLibrary:
         return SUCCESS if _number(device) == CARD else NOT_SUPPORTED
 
     def temperature(self, device: Any, sensor: Any, celsius: Any) -> int:
-        """Tell the chip's temperature, number 0."""
+        """Return the temperature of the chip, sensor number 0."""
         return self._answer(device, celsius, {0: 41}[sensor.value])
 
     def throttling(self, device: Any, mask: Any) -> int:
-        """Tell the mask of what limits the clock."""
+        """Return the mask of reasons for a lower clock."""
         return self._answer(device, mask, self.reasons)
 
     def processes(self, _: Any, count: Any, infos: Any) -> int:
-        """List processes, once there is room for them."""
+        """List the processes once the buffer is large enough."""
         room, count._obj.value = count._obj.value, len(self.pids)
         if infos is None or room < len(self.pids):
             return INSUFFICIENT_SIZE if self.pids else SUCCESS
@@ -80,7 +80,7 @@ class FakeLibrary:
         return SUCCESS
 
     def _answer(self, device: Any, target: Any, value: int) -> int:
-        """Answer about the card; an instance has no clock and no temperature of its own."""
+        """Answer for the card; an instance has no clock and no temperature."""
         target._obj.value = value
         return SUCCESS if _number(device) == CARD else NOT_SUPPORTED
 

@@ -26,14 +26,14 @@ def test_no_two_devices_share_a_key() -> None:
 
 @pytest.mark.parametrize("family", TOX_DEVICES)
 def test_a_family_is_its_own_devices(family: str) -> None:
-    """Of all listed devices, a tox environment takes those of its name: B200 is not GB200."""
+    """A tox environment accepts the listed devices of its name only: B200 is not GB200."""
     taken = {model.key for model in ACCELERATORS if matches(f"{model.key}-x1", family)}
     assert taken == {model.key for model in ACCELERATORS if model.family == family}
 
 
 @pytest.mark.parametrize("kind", [model.kind for model in ACCELERATORS])
 def test_a_name_with_more_in_it_is_another_device(kind: str) -> None:
-    """A listed name with one more word, or letter, is not listed: no peak, and another key."""
+    """A listed name with an extra word or letter has no peak, and another key."""
     listed = device_key("gpu", kind, 1)
     vendor, _, model = kind.partition(" ")
     for other in (f"{kind} Max-Q", f"{kind}X", f"{vendor} Q{model}", f"{vendor} DGX {model}"):
@@ -42,7 +42,7 @@ def test_a_name_with_more_in_it_is_another_device(kind: str) -> None:
 
 
 def test_a_cpu_has_no_peak() -> None:
-    """Nothing is derived from the cores that a step shares with its loader."""
+    """A CPU has no peak, because the step shares its cores with the loader."""
     assert peak_flops("cpu") is None
 
 
@@ -58,7 +58,7 @@ def test_a_cpu_has_no_peak() -> None:
     ],
 )
 def test_a_mig_slice_has_a_key_of_its_own_and_no_peak(kind: str, key: str) -> None:
-    """A MIG slice is keyed by its profile, after the memory, and no peak is assumed for it."""
+    """A MIG slice has its profile in the key, after the memory, and no peak."""
     assert device_key("gpu", kind, 1) == key
     assert peak_flops(kind) is None
 
@@ -88,13 +88,13 @@ def test_a_mig_slice_has_a_key_of_its_own_and_no_peak(kind: str, key: str) -> No
     ],
 )
 def test_an_unknown_device_has_its_own_key_and_no_peak(kind: str, key: str) -> None:
-    """A device that is not listed gets a key of its own name and no peak of another."""
+    """An unlisted device gets a key from its own name, and no peak."""
     assert device_key("gpu", kind, 1) == key
     assert peak_flops(kind) is None
 
 
 def test_the_key_counts_the_devices() -> None:
-    """Eight devices of one kind share no baseline with one of them."""
+    """Eight devices of one kind have another key than one of them."""
     assert device_key("gpu", "NVIDIA H200", 8) == "h200-x8"
 
 
@@ -109,7 +109,7 @@ def test_the_key_counts_the_devices() -> None:
     ],
 )
 def test_a_cpu_is_keyed_by_its_model_and_its_usable_cores(model: str, key: str) -> None:
-    """A CPU's key leaves out marks, clock rates and words that every CPU has."""
+    """A CPU's key leaves out trade marks, clock rates and words that every CPU has."""
     assert device_key("cpu", model, 2) == key
 
 
@@ -127,7 +127,7 @@ def test_a_cpu_is_keyed_by_its_model_and_its_usable_cores(model: str, key: str) 
     ],
 )
 def test_a_family_matches_its_variants(key: str, wanted: str) -> None:
-    """A key matches itself, every family that it begins with, and fewer of the same device."""
+    """A key matches itself, each family that it begins with, and fewer of the same device."""
     assert matches(key, wanted)
 
 
@@ -147,5 +147,5 @@ def test_a_family_matches_its_variants(key: str, wanted: str) -> None:
     ],
 )
 def test_a_family_does_not_match_its_neighbours(key: str, wanted: str) -> None:
-    """A name that only looks alike, too few, or a slice of the device does not match."""
+    """A similar name, fewer devices than wanted, or a slice does not match."""
     assert not matches(key, wanted)

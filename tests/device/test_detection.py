@@ -1,4 +1,4 @@
-"""Finding the device in a child process, refusing another one, and the report on it."""
+"""Find the device in a child process, refuse a wrong one, and report it."""
 
 import configparser
 import json
@@ -33,7 +33,7 @@ UNKNOWN = Device("geforce-rtx-4090-x1", "NVIDIA GeForce RTX 4090", "gpu", 1)
 
 
 def child(source: str) -> tuple[str, ...]:
-    """Give the command of a child that runs a Python text in place of asking jax."""
+    """Return the command of a child that runs Python code instead of asking jax."""
     return (sys.executable, "-c", source)
 
 
@@ -43,7 +43,7 @@ def saying(answer: str) -> tuple[str, ...]:
 
 
 def test_the_device_is_found_without_a_backend_here() -> None:
-    """Finding the device leaves the asking process without jax and names the CPU's cores."""
+    """Finding the device does not import jax here, and the answer has the CPU's cores."""
     source = (
         "import sys; from netpipe.device.detection import find_device; found = find_device();"
         "print(found.key, found.platform, 'jax' in sys.modules)"
@@ -56,19 +56,19 @@ def test_the_device_is_found_without_a_backend_here() -> None:
 
 
 def test_the_device_of_this_process_is_the_one_found() -> None:
-    """A process that uses jax anyway describes the device just as the child does."""
+    """A process that uses jax describes the device in the same way as the child."""
     assert local_device() == find_device()
 
 
 def test_the_last_line_of_the_child_is_the_answer() -> None:
-    """Output of a plugin before the answer is ignored."""
+    """Output that a plugin prints before the answer is ignored."""
     answer = '{"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "count": 2}'
     found = find_device(command=saying(f"welcome\n{answer}"))
     assert found == Device("a100-sxm-80gb-x2", "NVIDIA A100-SXM4-80GB", "gpu", 2)
 
 
 def test_the_child_takes_no_memory_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child looks at the accelerator without preallocating its memory."""
+    """The child queries the accelerator without preallocating its memory."""
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
     source = (
         "import json, os; print(json.dumps({'platform': 'gpu', 'count': 1, "
@@ -79,26 +79,26 @@ def test_the_child_takes_no_memory_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("answer", ["", "hello", "[1]", "3", '{"platform": "gpu"}'])
 def test_another_answer_is_an_error(answer: str) -> None:
-    """An answer that is not the expected one is quoted, not guessed at."""
+    """The error quotes an unexpected answer."""
     with pytest.raises(NoDeviceError, match="found the answer"):
         find_device(command=saying(answer))
 
 
 def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line of jax's error is in the message."""
+    """The message has the last line of jax's error."""
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     with pytest.raises(NoDeviceError, match="no GPU here with JAX_PLATFORMS cpu"):
         find_device(command=child("import sys; sys.exit('long story\\nno GPU here')"))
 
 
 def test_a_silent_failure_is_named_by_its_exit_code() -> None:
-    """A child that dies without a word is reported by its exit code."""
+    """A child that dies silently is reported by its exit code."""
     with pytest.raises(NoDeviceError, match="found exit code 7"):
         find_device(command=child("raise SystemExit(7)"))
 
 
 def test_a_child_that_never_answers_is_ended() -> None:
-    """The search ends at its time limit."""
+    """The query ends at its time limit."""
     with pytest.raises(NoDeviceError, match=r"in 0\.5 s") as caught:
         find_device(0.5, command=child("import signal; signal.pause()"))
     assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
@@ -116,7 +116,7 @@ def test_a_child_that_never_answers_is_ended() -> None:
     ],
 )
 def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
-    """A device of the wanted key or family passes; the step may use fewer than are here."""
+    """A device of the wanted key or family passes; more devices than wanted are fine."""
     require_device(device, wanted)
 
 
@@ -133,7 +133,7 @@ def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
 def test_another_device_is_refused_with_what_to_run(
     device: Device, wanted: str, instead: str
 ) -> None:
-    """The refusal names what is wanted, what is here, and the command that fits it."""
+    """The refusal names the wanted device, the one here, and the command that fits it."""
     with pytest.raises(WrongDeviceError) as refusal:
         require_device(device, wanted)
     message = str(refusal.value)
@@ -143,7 +143,7 @@ def test_another_device_is_refused_with_what_to_run(
 
 
 def lists(driver: Path, *models: str) -> None:
-    """Let the driver list cards of these models."""
+    """Make the driver list cards of these models."""
     for number, model in enumerate(models):
         folder = driver / "gpus" / f"0000:0{number}:00.0"
         folder.mkdir(parents=True)
@@ -152,7 +152,7 @@ def lists(driver: Path, *models: str) -> None:
 
 
 def refusal_of_a_cpu(wanted: str = "h200") -> str:
-    """Return why a run that wants another device refuses the CPU."""
+    """Return why a run for another device refuses the CPU."""
     with pytest.raises(WrongDeviceError) as refusal:
         require_device(LAPTOP, wanted)
     return str(refusal.value)
@@ -166,7 +166,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_gpu_another_machine_is_recommended(driver: Path) -> None:
-    """Somebody who starts a GPU's tox environment on another machine reads this."""
+    """The message helps a user who starts a GPU's tox environment on another machine."""
     assert not list(driver.iterdir())
     assert refusal_of_a_cpu() == (
         "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): start it on a "
@@ -187,7 +187,7 @@ def test_a_gpu_that_jax_does_not_use_is_named(
 
 
 def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
-    """The driver's list does not matter to a run on a GPU of another kind."""
+    """On a GPU of another kind, the message does not mention the driver's list."""
     lists(driver, "NVIDIA H200")
     with pytest.raises(WrongDeviceError, match="machine with a100"):
         require_device(H200, "a100")

@@ -1,4 +1,4 @@
-"""Names of emulated accelerators: what they say, and how long a step takes on each."""
+"""Names of emulated accelerators: their meaning, and the time of a step on each."""
 
 import re
 from math import inf
@@ -16,7 +16,7 @@ from netpipe.errors import MisuseError
 
 
 def emulated(text: str) -> EmulatedAccelerator:
-    """Read a name that is not `auto`."""
+    """Parse a name other than `auto`."""
     found = parse_accelerator(text)
     assert found is not None
     return found
@@ -33,7 +33,7 @@ def emulated(text: str) -> EmulatedAccelerator:
     ],
 )
 def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key: str) -> None:
-    """The name holds a number and a unit, gives the key, and the step needs no FLOPs."""
+    """The name holds a number and a unit, and gives the key; the step needs no FLOPs."""
     found = emulated(text)
     assert (found.name, found.key, found.count) == (text, key, 1)
     found_s, described = found.derive_step_s(lambda: pytest.fail("they were counted"), 0.4)
@@ -72,7 +72,7 @@ def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
 
 
 def test_one_host_may_feed_several() -> None:
-    """Eight devices share the host's batch: a step takes an eighth of the time."""
+    """Eight devices share the host's batch, so a step takes an eighth of the time."""
     h100, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
     assert (eight.key, eight.count) == ("emulated-h100-x8", 8)
     assert h100.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
@@ -89,7 +89,7 @@ def test_one_host_may_feed_several() -> None:
     ],
 )
 def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) -> None:
-    """The key has the bandwidth too, in letters that a schema allows."""
+    """The key contains the bandwidth, in characters that the schema allows."""
     found = emulated(text)
     assert (found.copy_bytes_per_s, found.key) == (bytes_per_s, key)
     assert re.fullmatch("[a-z0-9.+-]+", found.key)
@@ -97,7 +97,7 @@ def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) ->
 
 @pytest.mark.parametrize("flops", [2e12, lambda: 2e12])
 def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
-    """It is FLOPs / (peak x MFU), whether they are a number or counted on demand."""
+    """The step time is FLOPs / (peak x MFU), whether FLOPs are a number or a callable."""
     step_s, described = emulated("emulated:a100").derive_step_s(flops, 0.4)
     assert step_s == pytest.approx(2e12 / (312e12 * 0.4))
     assert described.startswith("emulated:a100, 2 TFLOP ")
@@ -105,7 +105,7 @@ def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
 
 
 def test_the_flops_are_counted_once() -> None:
-    """Counting may trace the user's step: what the time and the name need is asked for once."""
+    """Counting may trace the user's step, so FLOPs are counted once for time and name."""
     counts = iter([2e12])
     emulated("emulated:a100").derive_step_s(lambda: next(counts), 0.4)
     assert list(counts) == []
@@ -113,19 +113,19 @@ def test_the_flops_are_counted_once() -> None:
 
 @pytest.mark.parametrize("flops", [0, -1.0, inf, float("nan"), lambda: 0])
 def test_flops_are_checked(flops: Flops) -> None:
-    """They are above 0 and finite, wherever they come from."""
+    """FLOPs must be above 0 and finite, wherever they come from."""
     with pytest.raises(MisuseError, match=r"FLOPs .* finite; found"):
         emulated("emulated:h100").derive_step_s(flops, 0.4)
 
 
 def test_a_step_of_centuries_is_misuse() -> None:
-    """Its end, in nanoseconds, would have more than 64 bits."""
+    """A step time whose end in nanoseconds exceeds 64 bits is refused."""
     with pytest.raises(MisuseError, match=r"less than 1e9 s a step; found 1\.0"):
         emulated("emulated:h100").derive_step_s(1e40, 0.1)
 
 
 def test_a_name_without_flops_is_misuse() -> None:
-    """The message names every way to give them."""
+    """The message names every way to give the FLOPs."""
     with pytest.raises(MisuseError, match="h100 needs") as raised:
         emulated("emulated:h100").derive_step_s(None, 0.4)
     for way in ("--flops-per-step", "netpipe_flops_per_step", "attribute flops_per_step", "36ms"):
@@ -133,7 +133,7 @@ def test_a_name_without_flops_is_misuse() -> None:
 
 
 def test_auto_is_what_jax_finds() -> None:
-    """`auto` emulates nothing."""
+    """`auto` does not emulate an accelerator."""
     assert parse_accelerator("auto") is None
 
 
@@ -169,7 +169,7 @@ def test_auto_is_what_jax_finds() -> None:
     ],
 )
 def test_another_name_is_misuse(text: str) -> None:
-    """It is refused with examples, in one line, and every name that there is."""
+    """An unknown name is refused in one line, with examples and every known name."""
     with pytest.raises(MisuseError, match="emulated:36ms") as caught:
         parse_accelerator(text)
     message = str(caught.value)
@@ -179,7 +179,7 @@ def test_another_name_is_misuse(text: str) -> None:
 
 
 def test_a_list_of_names_may_be_spaced() -> None:
-    """Names are split at commas; space around them is no part of them."""
+    """Names are split at commas, and surrounding spaces are ignored."""
     assert parse_accelerators("auto, emulated:36ms") == ("auto", "emulated:36ms")
     assert parse_accelerators("auto") == ("auto",)
     assert parse_accelerators("emulated:a100,emulated:8xh100@25GB/s") == (
@@ -190,13 +190,13 @@ def test_a_list_of_names_may_be_spaced() -> None:
 
 @pytest.mark.parametrize("text", ["", "auto,", "auto,36ms"])
 def test_every_name_of_a_list_is_checked(text: str) -> None:
-    """An unknown name refuses the list."""
+    """A list with an unknown name is refused."""
     with pytest.raises(MisuseError, match="emulated:<time>"):
         parse_accelerators(text)
 
 
 def test_flops_may_have_to_be_counted() -> None:
-    """A factory may give a callable; what it gives is checked."""
+    """A factory's attribute may be a callable, whose result is checked."""
     assert count_flops(None) is None
     assert count_flops(4) == 4.0
     assert count_flops(lambda: 5e12) == 5e12

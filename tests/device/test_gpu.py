@@ -1,4 +1,4 @@
-"""The GPU's health, from a faked driver and a faked binding of NVML."""
+"""The GPU's health, from a fake driver and a fake NVML binding."""
 
 import ctypes
 import os
@@ -16,18 +16,18 @@ from netpipe.results.measurement import GpuHealth
 from tests.device.fake_gpu import FUNCTIONS, FakeDriver, FakeGpu, FakeNvml, gpu_device
 
 FIRST, SECOND = UUID(int=0x1111), UUID(int=0x2222)
-STRANGER, OTHER_STRANGER = 4_100_001, 4_100_002  # above any PID that a process here has
+STRANGER, OTHER_STRANGER = 4_100_001, 4_100_002  # above any PID in use here
 
 
 @pytest.fixture
 def gpu() -> FakeGpu:
-    """The card that CUDA counts first."""
+    """The first card in CUDA's order."""
     return FakeGpu()
 
 
 @pytest.fixture(autouse=True)
 def nvml(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    """A binding that knows two cards, the one that CUDA counts second first."""
+    """A binding with two cards in the reverse of CUDA's order."""
     fake = FakeNvml({f"GPU-{SECOND}": FakeGpu(clock_mhz=1200), f"GPU-{FIRST}": gpu})
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
@@ -35,7 +35,7 @@ def nvml(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 @pytest.fixture(autouse=True)
 def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """A CUDA driver that counts the two cards the other way round."""
+    """A CUDA driver with the two cards in the reverse of NVML's order."""
     fake = FakeDriver(FIRST, SECOND)
     monkeypatch.setattr(ctypes, "CDLL", {"libcuda.so.1": fake}.__getitem__)
     return fake
@@ -43,7 +43,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 @pytest.fixture(autouse=True)
 def strangers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """Processes that are alive beside those that really are."""
+    """Fake processes, in addition to the real ones."""
     alive = {STRANGER, OTHER_STRANGER}
     exists = psutil.pid_exists
     monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid in alive or exists(pid))
@@ -52,13 +52,13 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 @pytest.fixture
 def watch() -> GpuWatch:
-    """A watch over the card that CUDA counts first."""
+    """A watch on the first card in CUDA's order."""
     return opened(gpu_device())
 
 
 @pytest.fixture
 def child() -> Iterator[int]:
-    """A child of this process, alive."""
+    """A living child of this process."""
     waiting = (sys.executable, "-S", "-c", "input()")
     with subprocess.Popen(waiting, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         yield process.pid
@@ -72,7 +72,7 @@ def opened(*devices: Any) -> GpuWatch:
 
 
 def health(watch: GpuWatch) -> GpuHealth:
-    """Return what was recorded; fail if there is nothing."""
+    """Return the recorded health; fail if there is none."""
     seen = watch.health()
     assert seen is not None
     return seen
@@ -93,7 +93,7 @@ def test_a_card_is_found_by_the_number_that_jax_gives_it() -> None:
 def test_the_driver_decides_which_cards_are_visible(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, visible: str, order: str
 ) -> None:
-    """The number that jax gives counts what the driver shows; nobody else reads the settings."""
+    """The device number of jax refers to the driver's list; the settings are not read again."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
     driver.uuids = (SECOND, FIRST)[: visible.count(",") + 1]
@@ -105,7 +105,7 @@ def test_the_driver_decides_which_cards_are_visible(
 def test_a_visible_mig_instance_is_found_by_its_own_uuid(
     nvml: FakeNvml, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With CUDA_VISIBLE_DEVICES naming an instance, the card that it is a part of is watched."""
+    """If CUDA_VISIBLE_DEVICES names an instance, the card that contains it is watched."""
     instance = UUID(int=0x4444)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"MIG-{instance}")
     driver.uuids = (instance,)
@@ -117,7 +117,7 @@ def test_a_visible_mig_instance_is_found_by_its_own_uuid(
 
 
 def test_every_look_has_its_entry(watch: GpuWatch, gpu: FakeGpu) -> None:
-    """Clock and temperature are those of the moment; nobody else was there, nothing throttled."""
+    """Clock and temperature are recorded, without foreign processes and throttling."""
     watch.look()
     gpu.clock_mhz, gpu.temperature_c = 1755, 62
     watch.look()
@@ -125,7 +125,7 @@ def test_every_look_has_its_entry(watch: GpuWatch, gpu: FakeGpu) -> None:
 
 
 def test_several_cards_are_as_good_as_their_worst(nvml: FakeNvml, gpu: FakeGpu) -> None:
-    """The lowest clock, the highest temperature, everybody's reasons and strangers; one round."""
+    """One look records the lowest clock, the highest temperature, all reasons and strangers."""
     gpu.temperature_c, gpu.reasons, gpu.computing = 70, 0x40, [os.getpid(), STRANGER]
     other = nvml.gpus[f"GPU-{SECOND}"]
     other.reasons, other.computing = 0x48, [os.getpid(), OTHER_STRANGER]
@@ -147,7 +147,7 @@ def test_several_cards_are_as_good_as_their_worst(nvml: FakeNvml, gpu: FakeGpu) 
 def test_heat_and_a_failing_supply_throttle(
     watch: GpuWatch, gpu: FakeGpu, mask: int, reason: str
 ) -> None:
-    """Each such round counts, its reason is named once."""
+    """Each throttled round counts, and each reason is named once."""
     for gpu.reasons in (mask, mask | 0x04, 0):
         watch.look()
     assert health(watch).throttled_rounds == 2
@@ -156,7 +156,7 @@ def test_heat_and_a_failing_supply_throttle(
 
 @pytest.mark.parametrize("mask", [0x01, 0x02, 0x04, 0x10, 0x100, 0x200, 0x400])
 def test_how_a_card_works_is_no_throttling(watch: GpuWatch, gpu: FakeGpu, mask: int) -> None:
-    """Idleness, clocks that were set, the power cap, sync boost and a display do not count."""
+    """Idleness, set clocks, the power cap, sync boost and a display do not count."""
     gpu.reasons = mask
     watch.look()
     assert health(watch).throttled_rounds == 0
@@ -164,7 +164,7 @@ def test_how_a_card_works_is_no_throttling(watch: GpuWatch, gpu: FakeGpu, mask: 
 
 
 def test_strangers_are_named_even_when_they_have_gone(watch: GpuWatch, gpu: FakeGpu) -> None:
-    """Whether they compute or draw; each is named once."""
+    """Each foreign process is named once, whether it computes or draws."""
     gpu.computing = [os.getpid(), STRANGER, OTHER_STRANGER]
     watch.look()
     gpu.computing = [os.getpid()]
@@ -173,14 +173,14 @@ def test_strangers_are_named_even_when_they_have_gone(watch: GpuWatch, gpu: Fake
 
 
 def test_the_family_is_not_foreign(watch: GpuWatch, gpu: FakeGpu, child: int) -> None:
-    """This process, the one that started it and the ones that it started are not named."""
+    """This process, its parents and its children are not named."""
     gpu.computing = [os.getpid(), os.getppid(), child]
     watch.look()
     assert health(watch).foreign_pids == ()
 
 
 def test_a_list_from_another_pid_namespace_names_no_process(watch: GpuWatch, gpu: FakeGpu) -> None:
-    """This process is on the card: a list without it does not speak of the PIDs here."""
+    """A list without this process has PIDs of another namespace, so it is ignored."""
     gpu.computing = [STRANGER]
     watch.look()
     assert health(watch).foreign_pids == ()
@@ -189,7 +189,7 @@ def test_a_list_from_another_pid_namespace_names_no_process(watch: GpuWatch, gpu
 def test_a_process_that_is_not_here_is_not_accused(
     watch: GpuWatch, gpu: FakeGpu, strangers: set[int]
 ) -> None:
-    """It has ended, and may have been a child, or it lives in another PID namespace."""
+    """A PID that does not exist here has ended or is from another namespace."""
     strangers.remove(STRANGER)
     gpu.computing = [os.getpid(), STRANGER]
     watch.look()
@@ -213,7 +213,7 @@ def test_no_process_is_foreign_when_the_relatives_are_unknown(
 def test_a_mig_instance_has_processes_and_its_card_the_rest(
     nvml: FakeNvml, driver: FakeDriver, gpu: FakeGpu
 ) -> None:
-    """Those who compute on other instances of the card are not foreign."""
+    """Processes on other instances of the card are not foreign."""
     instance = UUID(int=0x3333)
     driver.uuids = (instance,)
     nvml.gpus[f"MIG-{instance}"] = FakeGpu(clock_mhz=0)
@@ -237,7 +237,7 @@ def test_a_mig_instance_has_processes_and_its_card_the_rest(
 def test_what_cannot_be_answered_is_left_out(
     watch: GpuWatch, nvml: FakeNvml, gpu: FakeGpu, failing: str, seen: GpuHealth
 ) -> None:
-    """The other quantities are recorded."""
+    """If one query fails, the other quantities are still recorded."""
     gpu.reasons, gpu.computing = 0x08, [os.getpid(), STRANGER]
     nvml.failing = {failing}
     watch.look()
@@ -276,7 +276,7 @@ def test_an_older_driver_is_asked_by_older_names(
 
 
 def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNvml) -> None:
-    """A card that was not looked at has no health either."""
+    """Without a look there is no health."""
     assert watch.health() is None
     nvml.failing = set(FUNCTIONS)
     watch.look()
@@ -296,7 +296,7 @@ def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNv
     ids=["none", "cpu", "tpu", "mixed", "no number", "unknown number"],
 )
 def test_other_devices_cannot_be_watched(nvml: FakeNvml, devices: tuple[Any, ...]) -> None:
-    """The binding is left as it was found."""
+    """A device that cannot be watched leaves NVML shut down."""
     assert GpuWatch.open(devices) is None
     assert nvml.open == 0
 
@@ -305,21 +305,21 @@ def test_other_devices_cannot_be_watched(nvml: FakeNvml, devices: tuple[Any, ...
 def test_without_the_cards_uuid_none_is_watched(
     nvml: FakeNvml, driver: FakeDriver, failing: str
 ) -> None:
-    """No card is watched rather than the wrong one."""
+    """If the card is not certain, none is watched."""
     driver.failing = failing
     assert GpuWatch.open([gpu_device()]) is None
     assert nvml.open == 0
 
 
 def test_one_unknown_card_of_several_is_too_many(nvml: FakeNvml) -> None:
-    """Half of the cards must not stand for all."""
+    """If one of several cards is not found, none is watched."""
     del nvml.gpus[f"GPU-{SECOND}"]
     assert GpuWatch.open([gpu_device(0), gpu_device(1)]) is None
     assert nvml.open == 0
 
 
 def test_without_cuda_nothing_is_watched(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another maker's GPU has no such driver."""
+    """GPUs of other makers come without the CUDA driver."""
 
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
@@ -337,14 +337,14 @@ def test_without_the_binding_nothing_is_watched(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("failing", ["nvmlInit", "nvmlDeviceGetHandleByUUID"])
 def test_a_binding_that_fails_watches_nothing(nvml: FakeNvml, failing: str) -> None:
-    """No driver, no permission, no such card: it is all the same."""
+    """A missing driver, permission or card is treated the same."""
     nvml.failing = {failing}
     assert GpuWatch.open([gpu_device()]) is None
     assert nvml.open == 0
 
 
 def test_a_closed_watch_has_left_nvml(watch: GpuWatch, nvml: FakeNvml) -> None:
-    """Once, however often it is closed; what it saw is kept."""
+    """NVML is shut down once, however often `close` is called; the health is kept."""
     watch.look()
     assert nvml.open == 1
     watch.close()
@@ -354,6 +354,6 @@ def test_a_closed_watch_has_left_nvml(watch: GpuWatch, nvml: FakeNvml) -> None:
 
 
 def test_a_watch_that_cannot_leave_is_no_error(watch: GpuWatch, nvml: FakeNvml) -> None:
-    """There is nothing left to do about it."""
+    """An error at the shutdown is ignored."""
     nvml.failing = {"nvmlShutdown"}
     watch.close()

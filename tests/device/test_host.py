@@ -1,4 +1,4 @@
-"""The description of the host, from faked kernel files and from the real ones."""
+"""The description of the host, from fake kernel files and from the real ones."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, name: str, text: str) -> None:
-    """Write a kernel file into the faked root."""
+    """Write a kernel file into the fake root."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -42,7 +42,7 @@ def test_an_unlimited_process_has_the_whole_machine(root: Path) -> None:
 
 
 def test_a_kernel_without_family_and_stepping_leaves_the_model_unknown(root: Path) -> None:
-    """The model name is all that is known of such a CPU."""
+    """Only the model name of such a CPU is known."""
     write(root, "proc/cpuinfo", "model\t\t: 207\nmodel name\t: A Xeon @ 2 GHz\n")
     assert this_host(root).cpu_model == ""
 
@@ -74,7 +74,7 @@ def test_cgroup_v1_bounds_cores_and_memory(root: Path) -> None:
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 6), (6, 2)])
 def test_the_tightest_ancestor_counts(root: Path, outer: int, inner: int) -> None:
-    """Of the limits on the process's own cgroup and on those above it, the lowest holds."""
+    """The lowest limit holds, on the process's own cgroup or any above it."""
     write(root, "proc/self/cgroup", "0::/slice/job\n")
     write(root, "sys/fs/cgroup/slice/cpu.max", f"{outer}00000 100000\n")
     write(root, "sys/fs/cgroup/slice/memory.max", f"{outer * GIB}\n")
@@ -96,13 +96,13 @@ def test_limits_are_found_if_the_cgroup_path_is_the_outer_hosts(root: Path) -> N
     ("quota", "cores"), [("max 100000", 8), ("150000 100000", 1), ("50000 100000", 1), ("", 8)]
 )
 def test_a_quota_is_rounded_down_to_whole_cores(root: Path, quota: str, cores: int) -> None:
-    """Part of a core does not count, but there is always at least one core."""
+    """A quota is rounded down to whole cores, but is at least one."""
     write(root, "sys/fs/cgroup/cpu.max", quota)
     assert this_host(root).cores == cores
 
 
 def test_no_limit_in_cgroup_v1_is_no_limit(root: Path) -> None:
-    """Version 1 writes "none" as -1 and as a number beyond any memory."""
+    """Version 1 writes "none" as -1, or as a number beyond any memory."""
     write(root, "proc/self/cgroup", "2:memory:/\n1:cpu:/\n")
     write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     write(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
@@ -128,20 +128,20 @@ def test_an_arm_processor_is_named_by_its_part(root: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_container_is_recognised(root: Path, name: str, text: str) -> None:
-    """The mark of any one container engine is enough."""
+    """The mark of any container engine is enough."""
     write(root, name, text)
     assert this_host(root).container
 
 
 def test_a_machine_without_memory_is_refused(root: Path) -> None:
-    """A meminfo that does not give the memory is an error that names the file and the field."""
+    """A meminfo without the memory's size is an error that names the file and the field."""
     write(root, "proc/meminfo", "MemFree: 5 kB\n")
     with pytest.raises(InputError, match=r"meminfo: MemTotal .*kB"):
         this_host(root)
 
 
 def test_this_very_machine_can_be_described() -> None:
-    """The real files are read without error and give sane numbers."""
+    """The real files are read without error and give plausible numbers."""
     host = this_host()
     assert host.cpu
     assert 1 <= host.cores <= len(os.sched_getaffinity(0))
@@ -149,14 +149,14 @@ def test_this_very_machine_can_be_described() -> None:
 
 
 def test_the_host_class_is_named() -> None:
-    """The name gives CPU, cores, whole GiB of memory, and whether it is a container."""
+    """The name has the CPU, the cores, the memory in whole GiB, and whether in a container."""
     host = Host("A Xeon", 2, 24 * GIB - 4096, container=True)
     assert host_class(host) == "A Xeon, 2 cores, 24 GiB, container"
 
 
 @pytest.mark.parametrize("gib", [0.5, 15.5, 16.0, 23.51, 1024.0])
 def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
-    """Hosts whose memory differs by 3% are in the same class, at any size."""
+    """Hosts whose memory differs by 3% are of the same class, at any size."""
     host, other = (Host("A Xeon", 2, int(gib * GIB * part), container=True) for part in (1, 0.97))
     assert host_difference(host, other) == host_difference(other, host) == ""
 
@@ -175,12 +175,12 @@ def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
     ],
 )
 def test_the_difference_of_two_hosts_is_named(other: Host, words: str) -> None:
-    """Half the memory, one more core, another CPU or no container is another class."""
+    """Half the memory, one more core, another CPU or no container gives another class."""
     assert host_difference(Host("A Xeon", 2, 24 * GIB, container=True), other) == words
 
 
 def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
-    """Machines are told apart by a digest, from which the id cannot be read."""
+    """Machines are distinguished by a digest that does not reveal the id."""
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")
     host = this_host(root)
@@ -191,7 +191,7 @@ def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
 
 
 def test_a_virtual_machine_is_never_surely_the_same(root: Path) -> None:
-    """The hardware below it may change; a machine without an id is never the same either."""
+    """Virtual machines, and machines without an id, are never the same with certainty."""
     assert not is_same_machine(this_host(root), this_host(root))
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")

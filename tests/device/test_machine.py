@@ -1,4 +1,4 @@
-"""What `netpipe doctor` says of a machine, from made-up kernel files and a made-up driver."""
+"""The machine's description for `netpipe doctor`, from fake kernel files and a fake driver."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, name: str, text: str) -> None:
-    """Write a kernel file into the faked root."""
+    """Write a kernel file into the fake root."""
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text)
 
@@ -62,19 +62,19 @@ def driver(answer: str, code: int = 0) -> list[str]:
 
 
 def test_counters_are_those_of_all_cpus(root: Path) -> None:
-    """Waiting for a disk is not busy, stolen time is neither, and all cgroups count."""
+    """Waiting for a disk and stolen time do not count as busy, and all cgroups count."""
     write(root, "sys/fs/cgroup/cpu.stat", "nr_periods 9\nnr_throttled 2\n")
     write(root, "sys/fs/cgroup/job/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_usec 77\n")
     assert read_counters(root) == Counters(ticks=531, busy=73, stolen=8, throttled=5)
 
 
 def test_a_kernel_without_files_has_no_counters(tmp_path: Path) -> None:
-    """What cannot be read is no error."""
+    """Missing files are not an error."""
     assert read_counters(tmp_path) == Counters(0, 0, 0, 0)
 
 
 def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
-    """Memory and cores of the machine are told beside the limits of the cgroup."""
+    """The machine's memory and cores are reported separately from the cgroup's limits."""
     write(root, "sys/fs/cgroup/job/cpu.max", "150000 100000\n")
     write(root, "sys/fs/cgroup/job/memory.max", f"{4 * GIB}\n")
     write(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n")
@@ -108,7 +108,7 @@ def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
 
 @pytest.mark.parametrize("smi", [["/no/such/file"], driver("No devices were found", 6)])
 def test_what_is_not_known_is_null(root: Path, smi: list[str]) -> None:
-    """A machine without limits, a driver, /dev/shm and frequencies is described too."""
+    """A machine without limits, a driver, /dev/shm and frequencies has nulls."""
     found = describe_machine(root, smi)
     unknown = (
         "quota_cores", "memory_limit_bytes", "shm_bytes", "open_files_limit", "perf_event_paranoid",
@@ -119,7 +119,7 @@ def test_what_is_not_known_is_null(root: Path, smi: list[str]) -> None:
 
 @pytest.mark.parametrize(("switch", "turbo"), [("1", True), ("0", False)])
 def test_turbo_of_other_drivers_is_seen(root: Path, switch: str, turbo: bool) -> None:
-    """AMD's driver and ACPI's call it boost."""
+    """AMD's and ACPI's drivers call turbo boost."""
     write(root, "sys/devices/system/cpu/cpufreq/boost", switch)
     assert describe_machine(root, ["/no/such/file"])["turbo"] is turbo
 
@@ -149,7 +149,7 @@ def test_a_quiet_machine_has_no_disturbance() -> None:
 def test_each_disturbance_is_told_with_a_remedy(
     change: dict[str, Any], after: Counters, what: str
 ) -> None:
-    """One thing that disturbs is one finding."""
+    """Each disturbance gives one finding with a remedy."""
     [(found, remedy)] = find_disturbances({**QUIET, **change}, IDLE, after)
     assert re.search(what, found)
     assert remedy
@@ -163,8 +163,8 @@ def test_a_limit_of_open_files_is_judged_by_the_cores(cores: dict[str, Any]) -> 
 
 
 def test_an_array_in_shared_memory_takes_two_open_files() -> None:
-    """The judgement of the limit counts on it."""
-    # The first array also starts a process that would outlive this test.
+    """An array in shared memory takes two open files, as the judgement of the limit assumes."""
+    # Creating the first array also starts a process that would outlive this test.
     opened = subprocess.run(
         [sys.executable, "-c", SHARE], capture_output=True, check=True, text=True
     ).stdout

@@ -1,6 +1,6 @@
-"""The GPU's health through NVIDIA's own binding, with a library made from what nvml.h documents.
+"""The GPU's health through NVIDIA's own binding, with a fake library that follows nvml.h.
 
-No card has confirmed it.
+It has not been tried with a real card.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ Looked = Callable[[UUID, FakeLibrary], GpuHealth | None]
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> Looked:
-    """Let the binding load this library; return the health after one look."""
+    """Make the binding load this library; return the health after one look."""
 
     def look(used: UUID, library: FakeLibrary) -> GpuHealth | None:
         monkeypatch.setattr(pynvml, "nvmlLib", library)
@@ -58,25 +58,25 @@ def test_numbers_are_those_of_the_binding() -> None:
 
 
 def test_a_card_answers_through_the_binding(looked: Looked) -> None:
-    """Its handle, clock, temperature and processes are asked for as the library wants it."""
+    """Handle, clock, temperature and processes are requested as the library expects."""
     assert looked(CARD_UUID, make_library()) == HEALTHY
 
 
 def test_a_mask_of_reasons_is_read(looked: Looked) -> None:
-    """Heat throttles; the power cap beside it does not count."""
+    """Heat counts as throttling, but not the power cap."""
     health = looked(CARD_UUID, make_library(reasons=0x44))
     assert health is not None
     assert (health.throttled_rounds, health.throttle_reasons) == (1, ("hardware thermal slowdown",))
 
 
 def test_a_mig_instance_answers_for_its_card(looked: Looked) -> None:
-    """CUDA's UUID is the instance's; its card has the clock, as it answers Not Supported."""
+    """CUDA's UUID is the instance's, whose clock is Not Supported; its card has the clock."""
     library = FakeLibrary({f"MIG-{INSTANCE_UUID}": INSTANCE}, pids=[os.getpid()])
     assert looked(INSTANCE_UUID, library) == HEALTHY
 
 
 def test_a_driver_of_an_older_version_is_asked_by_older_names(looked: Looked) -> None:
-    """Function Not Found leads to the next name."""
+    """After Function Not Found, the next name is tried."""
     newer = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons")
     health = looked(CARD_UUID, make_library(missing=newer, reasons=0x20))
     assert health is not None
@@ -85,7 +85,7 @@ def test_a_driver_of_an_older_version_is_asked_by_older_names(looked: Looked) ->
 
 
 def test_what_a_guest_may_not_ask_is_left_out(looked: Looked) -> None:
-    """A virtual machine's card may answer Not Supported to some queries; the rest is recorded."""
+    """A virtual machine's card may answer Not Supported; the other quantities are recorded."""
     hidden = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
     health = looked(CARD_UUID, make_library(unsupported=hidden))
     assert health == GpuHealth((1980.0,), (), 0, (), ())

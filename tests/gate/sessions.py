@@ -22,7 +22,7 @@ USUAL = {
     "accelerator_utilisation": 0.75,
     "sync_probe_fraction": 0.5,
 }
-BOUNDS = [  # quantity, metric, and values: just allowed, just too bad, better by more than that
+BOUNDS = [  # quantity, metric, and values: just allowed, just too bad, clearly better
     ("load_s_per_batch", "load_cpu_ratio", 2.05, 2.07, 1.93),
     ("load_s_per_batch", "load_s_per_batch", 0.0109, 0.0111, 0.0090),
     ("load_s_per_batch", "first_batch_s", 2.98, 3.02, 1.3),
@@ -38,7 +38,7 @@ QUANTITY = {metric: quantity for quantity, metric, *_ in BOUNDS}
 
 
 def session(changed: dict[str, float] | None = None, **others: Any) -> Measurement:
-    """Make a session with such figures, the others as usual."""
+    """Make a session with these figures; the others are `USUAL`."""
     made = make_measurement(**others)
     figures = {**USUAL, **(changed or {})}
     fields: dict[str, Any] = {
@@ -49,12 +49,12 @@ def session(changed: dict[str, float] | None = None, **others: Any) -> Measureme
 
 
 def costing(*factors: float, **others: Any) -> list[Measurement]:
-    """Make sessions whose loader costs so many times the usual."""
+    """Make one session per factor, whose loader costs the usual times that factor."""
     return [session({"load_cpu_ratio": 2.0 * factor}, **others) for factor in factors]
 
 
 def stepping(*factors: float, **others: Any) -> list[Measurement]:
-    """Make sessions whose step takes so many times the usual."""
+    """Make one session per factor, whose step takes the usual time times that factor."""
     return [session({"step_s": 0.030 * factor}, **others) for factor in factors]
 
 
@@ -62,7 +62,7 @@ BASELINE = BaselineSessions(WHERE, [session()] * 10)
 
 
 def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Comparison:
-    """Compare sessions with a loader of such cost with the baseline."""
+    """Compare sessions whose loader costs the usual times each factor with the baseline."""
     return compare("load_s_per_batch", costing(*factors), baseline)
 
 
@@ -73,13 +73,13 @@ def of_metric(comparison: Comparison, name: str) -> Comparison:
 
 
 def worse_of(comparison: Comparison) -> Interval:
-    """Return how much worse a metric is, of two values that can be compared."""
+    """Return how much worse a comparable metric is."""
     assert comparison.worse is not None
     return comparison.worse
 
 
 def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
-    """Return how much worse each metric of two such sessions may be, by name."""
+    """Return the largest accepted worsening of each metric between two sessions, by name."""
     baseline = BaselineSessions(WHERE, [session(**then)] * 10)
     comparisons = [compare(name, [session(**now)] * 2, baseline) for name in GATED]
     metrics = chain.from_iterable(comparison.metrics for comparison in comparisons)

@@ -38,7 +38,7 @@ def origin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def branched(origin: Path, tmp_path: Path) -> Branched:
-    """A clone with one commit more, of an origin with another one more."""
+    """A clone with one more commit, of an origin that also has one more."""
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", origin.as_uri(), str(clone))
     git(clone, "checkout", "--quiet", "-b", "feature")
@@ -52,19 +52,19 @@ def branched(origin: Path, tmp_path: Path) -> Branched:
 
 
 def found(at: str, root: Path, environment: dict[str, str]) -> str | None:
-    """Return the hash of the commit that is found."""
+    """Return the hash of the commit found."""
     accepted = find_accepted_commit(at, root, environment)
     return None if accepted is None else accepted.sha
 
 
 def test_the_accepted_commit(branched: Branched) -> None:
-    """It is the base of a pull or merge request, or the one that is named."""
+    """The accepted commit is the base of a pull or merge request, or the one named."""
     clone, merge_request = branched.clone, {"CI_MERGE_REQUEST_DIFF_BASE_SHA": branched.base}
     accepted = find_accepted_commit("auto", clone, PULL_REQUEST)
     assert accepted == AcceptedCommit(branched.base, "the merge base of HEAD and origin/main")
     assert found("auto", clone, merge_request) == branched.base
     assert found("origin/main", clone, PULL_REQUEST) == branched.main
-    # GitHub tests a merge of both, whose merge base is the target's last commit.
+    # GitHub tests a merge of both branches, whose merge base is the target's last commit.
     git(clone, "merge", "--quiet", "--no-edit", "origin/main")
     assert found("auto", clone, PULL_REQUEST) == branched.main
 
@@ -77,7 +77,7 @@ def test_the_accepted_commit(branched: Branched) -> None:
 def test_the_working_tree_needs_no_repository(
     at: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """No commit is looked for."""
+    """No commit is needed to use the working tree's baselines."""
     assert find_accepted_commit(at, tmp_path, environment) is None
 
 
@@ -93,7 +93,7 @@ def test_the_working_tree_needs_no_repository(
 def test_a_shallow_clone_says_what_to_fetch(
     branched: Branched, tmp_path: Path, at: str, environment: dict[str, str]
 ) -> None:
-    """A checkout of depth 1 has no merge base, and perhaps no target."""
+    """A checkout of depth 1 has no merge base, and perhaps no target, so the error says so."""
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "--quiet", "--depth", "1", branched.clone.as_uri(), str(shallow))
     environment = {
@@ -104,7 +104,7 @@ def test_a_shallow_clone_says_what_to_fetch(
 
 
 def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> None:
-    """Only plain files of the folder are written, byte for byte, from the commit."""
+    """Only plain files of the folder are copied from the commit, byte for byte."""
     root, into = branched.clone / "sub folder", tmp_path / "into"
     git(branched.clone, "rm", "-r", "--quiet", "sub folder/baselines/h200-x1")
     write_tree(AcceptedCommit(branched.base, ""), root / "baselines", root, into)
@@ -116,7 +116,7 @@ def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> N
 
 
 def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> None:
-    """Files that the repository leaves out of its archives are read too."""
+    """Files that the repository excludes from its archives are read too."""
     (origin / ".gitattributes").write_text("*.json export-ignore\n")
     made = commit(origin)
     baselines = origin / "sub folder" / "baselines"
@@ -125,7 +125,7 @@ def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> 
 
 
 def test_a_folder_outside_of_the_repository_is_an_error(branched: Branched, tmp_path: Path) -> None:
-    """No commit of the repository has it."""
+    """No commit can hold a folder outside the repository, so it is refused."""
     with pytest.raises(InputError) as raised:
         write_tree(AcceptedCommit(branched.base, ""), tmp_path, branched.clone, tmp_path / "into")
     assert (raised.value.field, raised.value.found) == ("baselines", tmp_path)

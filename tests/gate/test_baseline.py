@@ -1,4 +1,4 @@
-"""Baseline files: written whole, numbered once, refused by name when something is wrong."""
+"""Baseline files: complete, numbered uniquely, and refused by name if something is wrong."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DOCUMENT = {
 
 
 def test_a_session_behind_two_benchmarks_is_written_once(tmp_path: Path) -> None:
-    """Benchmarks of the same sessions share them, in the file and when it is read back."""
+    """Benchmarks with the same sessions share them in the file and after reading it back."""
     shared = {"a::load": SESSIONS["perf_tests/test_a.py::test_step"], **SESSIONS}
     path = baseline.save(tmp_path, "first", DOCUMENT, shared)
     assert len(json.loads(path.read_text())["netpipe"]["sessions"]) == 2
@@ -36,7 +36,7 @@ def save(folder: Path, name: str = "first") -> Path:
 
 
 def test_a_baseline_reads_back(tmp_path: Path) -> None:
-    """What was recorded is what is compared with, session by session."""
+    """The sessions that are read back equal the recorded ones."""
     path = save(tmp_path / "h200-x1")
     found = baseline.load(path)
     assert path == tmp_path / "h200-x1" / "0001_first.json"
@@ -46,7 +46,7 @@ def test_a_baseline_reads_back(tmp_path: Path) -> None:
 
 
 def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Path) -> None:
-    """Files from before `cpu_model` was measured hold it among pytest-benchmark's own figures."""
+    """Files from before `cpu_model` take it from pytest-benchmark's own figures."""
     cpu = {"brand_raw": "Intel Xeon", "family": 6, "model": 207, "stepping": 2}
     path = baseline.save(tmp_path, "first", {**DOCUMENT, "machine_info": {"cpu": cpu}}, SESSIONS)
     (found,) = baseline.load(path).sessions.values()
@@ -54,19 +54,19 @@ def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Pa
 
 
 def test_pytest_benchmark_finds_its_own_document(tmp_path: Path) -> None:
-    """What pytest-benchmark wrote stays where its tools look for it."""
+    """pytest-benchmark's figures stay where its tools look for them."""
     written = json.loads(save(tmp_path).read_text())
     assert {name: written[name] for name in DOCUMENT} == DOCUMENT
     assert set(written) == {*DOCUMENT, "netpipe"}
 
 
 def test_anybody_may_read_a_baseline(tmp_path: Path) -> None:
-    """A temporary file's mode is its owner's alone; a file of the repository is everybody's."""
+    """A baseline is readable by everyone, unlike a temporary file."""
     assert save(tmp_path).stat().st_mode & 0o777 == 0o644
 
 
 def test_the_highest_number_is_the_latest(tmp_path: Path) -> None:
-    """Numbers decide, not names and not the order of writing; other files are passed over."""
+    """The number decides, not the name or the order of writing; other files are ignored."""
     folder = tmp_path / "h200-x1"
     for name in ("zebra", "middle", "aardvark"):
         last = save(folder, name)
@@ -78,7 +78,7 @@ def test_the_highest_number_is_the_latest(tmp_path: Path) -> None:
 
 
 def test_the_next_number_fills_no_gap(tmp_path: Path) -> None:
-    """A number that was used and removed is not given to another recording."""
+    """A number that was used and removed is not used again."""
     save(tmp_path).rename(tmp_path / "0041_old.json")
     assert save(tmp_path).name == "0042_first.json"
 
@@ -90,7 +90,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 
 
 def test_one_number_is_one_baseline(tmp_path: Path) -> None:
-    """Two branches that recorded under one number are told, not chosen between."""
+    """Two files with the latest number are an error; neither is chosen."""
     save(tmp_path, "mine").rename(tmp_path / "0007_mine.json")
     (tmp_path / "0007_theirs.json").write_text("{}")
     with pytest.raises(InputError, match=r"0007_mine.*0007_theirs"):
@@ -98,7 +98,7 @@ def test_one_number_is_one_baseline(tmp_path: Path) -> None:
 
 
 def test_an_older_double_number_is_no_trouble(tmp_path: Path) -> None:
-    """Only the number that would be used must be used once."""
+    """Only the latest number must be unique."""
     folder = tmp_path / "h200-x1"
     for name in ("mine", "theirs"):
         save(folder, name).rename(folder / f"0001_{name}.json")
@@ -153,14 +153,14 @@ def _drop_digest(document: dict[str, Any]) -> None:
 
 
 def _name_session(document: dict[str, Any], place: object) -> None:
-    """Replace the sessions of the first benchmark; the digest is that of the new content."""
+    """Replace the sessions of the first benchmark, and update the digest."""
     next(iter(document["netpipe"]["benchmarks"].values()))[:] = [place]
     document["netpipe"]["digest"] = baseline.compute_digest(document)
 
 
 @pytest.mark.parametrize("place", [0.0, 99, 10**18, True, -1], ids=str)
 def test_a_session_that_is_not_there_is_refused(tmp_path: Path, place: object) -> None:
-    """A place beyond the sessions, and a number that Python takes for none, is one line."""
+    """An index beyond the sessions, or one that is not an integer, gives a one-line error."""
     path = save(tmp_path)
     document = json.loads(path.read_text())
     _name_session(document, place)
@@ -191,7 +191,7 @@ def test_a_session_that_is_not_there_is_refused(tmp_path: Path, place: object) -
 def test_a_wrong_baseline_is_refused(
     spoil: Callable[[dict[str, Any]], None], words: str, tmp_path: Path
 ) -> None:
-    """The error is one line that names the file and the field of another schema or absent."""
+    """The error is one line that names the file and the wrong or missing field."""
     path = save(tmp_path)
     document = json.loads(path.read_text())
     spoil(document)
@@ -206,7 +206,7 @@ def test_a_wrong_baseline_is_refused(
 
 @pytest.mark.parametrize("keep", [0, 1, -20])
 def test_a_truncated_baseline_is_refused(keep: int, tmp_path: Path) -> None:
-    """A file that was cut off is named as no JSON, with the way out."""
+    """A truncated file is reported as invalid JSON, with a remedy."""
     path = save(tmp_path)
     path.write_text(path.read_text()[:keep])
     with pytest.raises(InputError, match=rf"{path}: .*JSON"):
@@ -215,7 +215,7 @@ def test_a_truncated_baseline_is_refused(keep: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"[]", b"3"])
 def test_something_else_is_refused(text: bytes, tmp_path: Path) -> None:
-    """A file that is not text, or JSON of another shape, is an error and not a crash."""
+    """A file that is not text, or JSON of another shape, is an error, not a crash."""
     path = tmp_path / "0001_other.json"
     path.write_bytes(text)
     with pytest.raises(InputError, match=str(path)):
@@ -223,13 +223,13 @@ def test_something_else_is_refused(text: bytes, tmp_path: Path) -> None:
 
 
 def test_an_absent_baseline_is_refused(tmp_path: Path) -> None:
-    """A file that is not there is named."""
+    """The error names a file that does not exist."""
     with pytest.raises(InputError, match=r"0001_gone\.json: .*No such"):
         baseline.load(tmp_path / "0001_gone.json")
 
 
 def test_nothing_half_written_is_left(tmp_path: Path) -> None:
-    """After a save the folder holds the baseline alone; what is no JSON is not written at all."""
+    """A save leaves only the baseline; a document that is not valid JSON leaves nothing."""
     save(tmp_path)
     with pytest.raises(ValueError, match="JSON"):
         baseline.save(tmp_path, "nan", {"value": float("nan")}, {})
@@ -237,7 +237,7 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
 
 
 def test_recorders_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
-    """Nobody overwrites what another recorded at the same moment."""
+    """No recorder overwrites a file that another writes at the same moment."""
     with ThreadPoolExecutor(8) as threads:
         paths = list(threads.map(lambda _: save(tmp_path), range(24)))
     assert sorted(path.name[:4] for path in paths) == [f"{n:04}" for n in range(1, 25)]
@@ -247,7 +247,7 @@ def test_recorders_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the folder, and what stood in its place is left alone."""
+    """The error names the folder, and whatever has its place is left untouched."""
     use_temporary_folder(monkeypatch, tmp_path)
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match=r"file/h200-x1: .*Not a dir"):
@@ -256,7 +256,7 @@ def test_a_folder_that_cannot_be_written_is_refused(
 
 
 def test_a_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name with a slash in it writes nothing anywhere."""
+    """A name with a slash in it writes nothing."""
     use_temporary_folder(monkeypatch, tmp_path)
     with pytest.raises(InputError, match="folder"):
         save(tmp_path, "a/b")

@@ -1,4 +1,4 @@
-"""Any measurement comes back as it was saved; no byte of a file can be another unnoticed."""
+"""Any measurement is restored exactly, and any changed byte of a file is noticed."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ findings = st.lists(st.builds(Finding, st.text(), st.text()), max_size=2).map(tu
 
 @st.composite
 def measurements(draw: st.DrawFn) -> Measurement:
-    """Draw a measurement of three rounds, with whatever text a user or a machine puts in."""
+    """Draw a measurement of three rounds, with arbitrary text from users and machines."""
     return make_measurement(
         load_s=draw(times_s),
         step_s=draw(times_s),
@@ -45,7 +45,7 @@ benchmarks = st.dictionaries(
     st.text(), st.lists(measurements(), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2
 )
 
-# Each example has a file of its own number in the one folder.
+# Each example has its own number in one folder.
 in_one_folder = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -56,7 +56,7 @@ in_one_folder = settings(
 def test_what_is_loaded_is_what_was_saved(
     tmp_path: Path, sessions: dict[str, tuple[Measurement, ...]]
 ) -> None:
-    """Every figure to the last bit, every text, and which benchmark has which session."""
+    """Every figure is restored to the last bit, with every text and each benchmark's sessions."""
     path = baseline.save(tmp_path / FOLDER, "drawn", DOCUMENT, sessions)
     assert baseline.load(path).sessions == sessions
     assert baseline.load_latest(path.parent) == baseline.load(path)
@@ -64,7 +64,7 @@ def test_what_is_loaded_is_what_was_saved(
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a baseline."""
+    """The bytes of a valid baseline file."""
     folder = tmp_path_factory.mktemp("baselines") / FOLDER
     return baseline.save(folder, "whole", DOCUMENT, SAVED).read_bytes()
 
@@ -72,7 +72,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @settings(in_one_folder, max_examples=150)
 @given(place=st.integers(0), byte=st.integers(0, 255))
 def test_no_byte_can_be_another(tmp_path: Path, content: bytes, place: int, byte: int) -> None:
-    """With one byte changed a file is refused, or says the same: a space may be a line break."""
+    """A file with one changed byte is refused, or means the same: whitespace may change."""
     place %= len(content)
     path = tmp_path / "0001_changed.json"
     path.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])

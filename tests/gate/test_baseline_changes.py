@@ -32,26 +32,26 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def only(folders: tuple[Path, Path]) -> FileChange:
-    """The one change."""
+    """Return the only change."""
     (found,) = file_changes(*folders)
     return found
 
 
 def ratio(change: FileChange) -> float | None:
-    """By what the load time changes."""
+    """Return the ratio of the load times."""
     assert change.difference is not None
     return change.difference.figures["load_s_per_batch"].ratio
 
 
 def test_the_same_is_no_change(folders: tuple[Path, Path]) -> None:
-    """Nor is what is no baseline."""
+    """Files that are not baselines do not count as changes."""
     (folders[1] / "README.md").write_text("you")
     (folders[1] / "waivers.toml").write_text("")
     assert list(file_changes(*folders)) == []
 
 
 def test_an_added_one_stands_beside_what_was_compared_with(folders: tuple[Path, Path]) -> None:
-    """That is the latest of its device."""
+    """An added file is compared with the latest of its device."""
     put(folders[1], "slow", load_s=0.02)
     change = only(folders)
     assert (change.kind, change.file) == ("added", "h200-x1/0002_slow.json")
@@ -59,7 +59,7 @@ def test_an_added_one_stands_beside_what_was_compared_with(folders: tuple[Path, 
 
 
 def test_a_removed_one_stands_beside_what_would_be_compared_with(tmp_path: Path) -> None:
-    """That is the latest that is left."""
+    """A removed file is compared with the latest remaining one."""
     before, after = tmp_path / "before", tmp_path / "after"
     put(before, "slow", load_s=0.02)
     shutil.copytree(before, after)
@@ -70,7 +70,7 @@ def test_a_removed_one_stands_beside_what_would_be_compared_with(tmp_path: Path)
 
 
 def test_a_replaced_one_stands_beside_itself(folders: tuple[Path, Path]) -> None:
-    """One of the same name and number that holds something else."""
+    """A file that keeps its name is compared with its old content."""
     (folders[1] / "h200-x1" / "0001_a.json").unlink()
     put(folders[1], "a", load_s=0.03)
     change = only(folders)
@@ -79,7 +79,7 @@ def test_a_replaced_one_stands_beside_itself(folders: tuple[Path, Path]) -> None
 
 
 def test_the_first_of_a_device_has_nothing_beside_it(folders: tuple[Path, Path]) -> None:
-    """And the last one that goes neither."""
+    """The first file of a device has no old side, the last removed one no new side."""
     put(folders[1], "a", device="l4-x1")
     shutil.rmtree(folders[1] / "t4-x1")
     first, last = file_changes(*folders)
@@ -90,7 +90,7 @@ def test_the_first_of_a_device_has_nothing_beside_it(folders: tuple[Path, Path])
 
 
 def test_a_damaged_one_may_be_mended(folders: tuple[Path, Path]) -> None:
-    """What was accepted and cannot be read has nothing to show."""
+    """An unreadable accepted file has no figures, and may be replaced."""
     (folders[0] / "h200-x1" / "0001_a.json").write_text("{")
     change = only(folders)
     assert (change.kind, change.before) == ("replaced", None)
@@ -98,14 +98,14 @@ def test_a_damaged_one_may_be_mended(folders: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize(("name", "said"), [("0002_b.json", "JSON"), ("0001_b.json", "one base")])
 def test_a_damaged_one_is_not_proposed(folders: tuple[Path, Path], name: str, said: str) -> None:
-    """Neither what is no baseline, nor a second one of a number."""
+    """A damaged file, or a second one with the same number, is refused."""
     (folders[1] / "h200-x1" / name).write_text("{")
     with pytest.raises(InputError, match=said):
         list(file_changes(*folders))
 
 
 def test_a_folder_need_not_be_there(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    """Where nothing was accepted yet, all is added."""
+    """If nothing was accepted yet, every file counts as added."""
     found = file_changes(tmp_path / "absent", folders[1])
     assert [(change.kind, change.file) for change in found] == [
         ("added", "h200-x1/0001_a.json"),

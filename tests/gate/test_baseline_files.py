@@ -1,4 +1,4 @@
-"""What happens to baseline files: renamed, moved, linked, gone, unreadable. Nothing is guessed."""
+"""Baseline files that are renamed, moved, linked, removed or unreadable. Nothing is guessed."""
 
 import errno
 import os
@@ -26,14 +26,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, words: str) -> None:
-    """Expect that the latest baseline of a folder is refused in such words, on one line."""
+    """Expect that the latest baseline of a folder is refused with a one-line message."""
     with pytest.raises(InputError, match=words) as caught:
         baseline.load_latest(folder)
     assert "\n" not in str(caught.value)
 
 
 def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
-    """A baseline that is removed takes nothing else with it."""
+    """If the latest baseline is removed, the one before it is used."""
     (folder / "0002_second.json").unlink()
     found = baseline.load_latest(folder)
     assert found is not None
@@ -41,7 +41,7 @@ def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
 
 
 def test_the_order_is_that_of_the_numbers(folder: Path) -> None:
-    """A number of five digits is higher than any of four, here and in the list of all."""
+    """Numbers of five digits are above those of four, in the folder and in the list of all."""
     (folder / "0002_second.json").rename(folder / "9999_second.json")
     path = baseline.save(folder, "third", DOCUMENT, SESSIONS)
     assert path.name == "10000_third.json"
@@ -57,7 +57,7 @@ def test_the_order_is_that_of_the_numbers(folder: Path) -> None:
 
 
 def test_another_name_is_no_other_baseline(folder: Path) -> None:
-    """What stands behind the number is for people."""
+    """The text after the number has no meaning for the order."""
     path = (folder / "0002_second.json").rename(folder / "0002_renamed.json")
     found = baseline.load_latest(folder)
     assert found is not None
@@ -66,20 +66,20 @@ def test_another_name_is_no_other_baseline(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["second.json", "second_0002.json", "2_second.json", "0002.json"])
 def test_a_baseline_without_its_number_is_refused(folder: Path, name: str) -> None:
-    """It is not passed over for the one before it."""
+    """A file without its number is refused, instead of using the one before it."""
     (folder / "0002_second.json").rename(folder / name)
     refused(folder, rf"{name}: name must be NNNN_<name>\.json; found {name}\. Give it its number")
 
 
 def test_a_baseline_of_another_device_is_refused(folder: Path) -> None:
-    """A file that was moved to another device's folder is told by what it holds."""
+    """A file that was moved to another device's folder is recognised by its content."""
     other = folder.parent / "h100-pcie-x1"
     folder.rename(other)
     refused(other, r"0002_second\.json: device\.key must be h100-pcie-x1, .*; found h200-x1")
 
 
 def test_links_lead_to_a_baseline(folder: Path) -> None:
-    """A folder, and a file in it, may be links."""
+    """A folder and the files in it may be links."""
     (folder.parent / "stored").mkdir()
     stored = (folder / "0002_second.json").rename(folder.parent / "stored" / "anything.json")
     (folder / "0002_second.json").symlink_to(stored)
@@ -92,7 +92,7 @@ def test_links_lead_to_a_baseline(folder: Path) -> None:
 
 
 def test_a_link_that_leads_nowhere_is_refused(folder: Path) -> None:
-    """It is not passed over for the baseline before it, and its number stays taken."""
+    """A broken link is refused, and its number stays taken."""
     (folder / "0003_third.json").symlink_to(folder / "gone")
     refused(folder, r"0003_third\.json: file must be readable; found No such file")
     assert baseline.save(folder, "fourth", DOCUMENT, SESSIONS).name == "0004_fourth.json"
@@ -101,7 +101,7 @@ def test_a_link_that_leads_nowhere_is_refused(folder: Path) -> None:
 def test_one_that_is_gone_when_it_is_read_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Removed between the listing and the reading, it is an error and no crash."""
+    """A file removed between listing and reading is an error, not a crash."""
     listed = baseline.baseline_paths(folder)
     monkeypatch.setattr(baseline, "baseline_paths", lambda _: listed)
     listed[-1].unlink()
@@ -109,14 +109,14 @@ def test_one_that_is_gone_when_it_is_read_is_named(
 
 
 def test_a_folder_in_place_of_a_baseline_is_refused(folder: Path) -> None:
-    """What cannot be read is named as such."""
+    """The error names a folder that has the place of a baseline."""
     (folder / "0003_third.json").mkdir()
     refused(folder, r"0003_third\.json: file must be readable; found Is a directory")
 
 
 @pytest.mark.parametrize("key", ["h200-x1", "h200-x1/below"])
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, key: str) -> None:
-    """That there is no baseline is only said where one could be."""
+    """A file in place of the folder is an error; only a missing folder means no baseline."""
     (tmp_path / "h200-x1").write_text("not a folder")
     refused(tmp_path / key, f"{key}: folder must be readable; found Not a directory")
 
@@ -124,7 +124,7 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, key: str) -> N
 def test_a_folder_that_must_not_be_read_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the permission nobody knows whether there is a baseline."""
+    """Without permission, it is unknown whether a baseline exists, so this is an error."""
 
     def closed(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
@@ -135,7 +135,7 @@ def test_a_folder_that_must_not_be_read_is_refused(
 
 @pytest.mark.parametrize("version", ["2", "10", "37"])
 def test_a_newer_version_asks_for_an_upgrade(folder: Path, version: str) -> None:
-    """What a newer netpipe recorded is not to be recorded again."""
+    """A baseline of a newer version asks for an upgrade, not for a new recording."""
     path = folder / "0002_second.json"
     path.write_text(path.read_text().replace("netpipe.baseline/1", f"netpipe.baseline/{version}"))
     refused(folder, rf"found 'netpipe\.baseline/{version}'\. A newer netpipe wrote it: upgrade")
@@ -143,7 +143,7 @@ def test_a_newer_version_asks_for_an_upgrade(folder: Path, version: str) -> None
 
 @pytest.mark.parametrize("version", ["0", "01", "1.5", "two"])
 def test_no_version_is_recorded_again(folder: Path, version: str) -> None:
-    """Where no upgrade helps, none is asked for."""
+    """If an upgrade would not help, the message does not ask for one."""
     path = folder / "0002_second.json"
     path.write_text(path.read_text().replace("netpipe.baseline/1", f"netpipe.baseline/{version}"))
     refused(folder, rf"found 'netpipe\.baseline/{version}'\. Record it again")
@@ -152,7 +152,7 @@ def test_no_version_is_recorded_again(folder: Path, version: str) -> None:
 def test_a_full_disk_keeps_the_baseline_elsewhere(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What took minutes is whole where the message says, and works once it is copied."""
+    """The recording is kept whole where the message says, and works once copied back."""
     fill(monkeypatch, folder)
     use_temporary_folder(monkeypatch, tmp_path)
     with pytest.raises(InputError, match="No space left") as full:

@@ -1,4 +1,4 @@
-"""Which metrics can be compared between two hosts, devices and sets of data, and how strictly."""
+"""Comparability of metrics between hosts, devices and data, and their bounds."""
 
 from dataclasses import replace
 from math import exp, inf
@@ -38,9 +38,9 @@ from tests.measurements import CPU, EMULATED, GPU, HOST
 def test_a_busy_machine_explains_wall_times_of_its_cores(
     device: Device, explained: set[str]
 ) -> None:
-    """Who is left half of the CPU time may take twice as long, but cost little more.
+    """With half of the CPU time, a load may take twice as long, but may cost little more.
 
-    A GPU's step knows nothing of it.
+    A GPU's step does not depend on the host's load.
     """
     calm: dict[str, Any] = {"device": device, "busy_elsewhere_fraction": 0.0}
     strict = bounds_of(calm, calm)
@@ -64,7 +64,7 @@ def test_a_busy_machine_explains_wall_times_of_its_cores(
 def test_only_what_is_busier_than_then_explains(
     busy_now: float, busy_then: float, slower: float, outcome: Outcome
 ) -> None:
-    """A machine as busy as the baseline's explains nothing, and a calmer one does not accuse."""
+    """A machine as busy as the baseline's explains nothing, and a calmer one accuses nobody."""
     load = {"load_s_per_batch": 0.010 * slower}
     now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
     then = [session(busy_elsewhere_fraction=busy_then)] * 10
@@ -84,7 +84,7 @@ def test_only_what_is_busier_than_then_explains(
     ],
 )
 def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Host) -> None:
-    """Times and CPU costs of another machine say nothing; how long its device waits does."""
+    """Times and CPU costs of another host class are not compared; the device's waits are."""
     bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
     for quantity, metrics in GATED.items():
         every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
@@ -103,7 +103,7 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
 
 
 def test_another_host_is_named_before_another_reference() -> None:
-    """A cost from another host says so, by whatever reference it was calibrated."""
+    """A cost from another host is not compared for that reason, even if calibrated otherwise."""
     elsewhere = session(host=replace(HOST, cores=64), calibration="clock/1")
     cost = of_metric(
         compared_cost(1.0, baseline=BaselineSessions(WHERE, [elsewhere])), "load_cpu_ratio"
@@ -115,7 +115,7 @@ def test_another_host_is_named_before_another_reference() -> None:
     ("now", "then"), [("another", "this one"), ("", "this one"), ("this one", ""), ("", "")]
 )
 def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
-    """What is not surely the same machine may cost and take 10% more, but wait no longer."""
+    """On a possibly different machine, costs and times may rise by 10%, but waits may not."""
     strict = bounds_of({}, {})
     allowed = bounds_of(*({"host": replace(HOST, machine=machine)} for machine in (now, then)))
     portable = {"accelerator_utilisation", "sync_probe_fraction"}
@@ -128,7 +128,7 @@ def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
 
 @pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
 def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
-    """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
+    """Hosts with nearly equal memory are of one class, even across a whole GiB."""
     now, then = (replace(HOST, memory_bytes=int(size * 2**30)) for size in (gib, 16.6))
     slow = stepping(2.0, 2.0, host=now)
     baseline = BaselineSessions(WHERE, [session(host=then)] * 10)
@@ -137,7 +137,7 @@ def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
 
 @pytest.mark.parametrize(("calibration", "words"), [("clock/1", "clock/1"), ("", "another")])
 def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str) -> None:
-    """Of two costs that were calibrated by different loaders nothing follows; times still count."""
+    """Costs calibrated by different loaders are not judged; times still are."""
     baseline = BaselineSessions(WHERE, [session(calibration=calibration)] * 10)
     costly = compare("load_s_per_batch", costing(3.0), baseline)
     cost = of_metric(costly, "load_cpu_ratio")
@@ -160,7 +160,7 @@ def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str)
 def test_a_device_that_shares_its_cores_proves_less(
     changed: dict[str, float], outcome: Outcome
 ) -> None:
-    """A CPU device that waits may wait for its own cores; what forces a sync still counts."""
+    """On a CPU device, waits prove nothing, but a forced sync still counts."""
     then = [session(device=CPU)] * 10
     now = [session(changed, device=CPU)] * 2
     comparison = compare("train_s_per_step", now, BaselineSessions(WHERE, then))
@@ -172,7 +172,7 @@ def test_a_device_that_shares_its_cores_proves_less(
 
 
 def test_what_is_reported_only_keeps_its_figure() -> None:
-    """A metric that is never judged on this kind of device still says how it changed."""
+    """A metric that is only reported still has its change."""
     then = BaselineSessions(WHERE, [session(device=CPU)] * 10)
     now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
     (utilisation, *_) = compare("train_s_per_step", now, then).metrics
@@ -185,7 +185,7 @@ def test_what_is_reported_only_keeps_its_figure() -> None:
 @pytest.mark.parametrize("metric", ["peak_pss_bytes", "growth_bytes_per_batch"])
 @pytest.mark.parametrize(("is_new", "whose"), [(True, "the baseline"), (False, "this run")])
 def test_what_only_one_side_has_is_not_compared(metric: str, *, is_new: bool, whose: str) -> None:
-    """A metric that older sessions lack is no PASS and no failure; the others decide."""
+    """A metric that older sessions lack is neither PASS nor a failure; the others decide."""
     missing: dict[str, Any] = {metric: None}
     has = [replace(session(), **missing)] * 3
     now, then = ([session()] * 2, has) if is_new else (has, [session()] * 3)
@@ -199,7 +199,7 @@ def test_what_only_one_side_has_is_not_compared(metric: str, *, is_new: bool, wh
 
 @pytest.mark.parametrize("is_now", [True, False])
 def test_a_figure_that_one_of_several_sessions_lacks_is_not_judged(*, is_now: bool) -> None:
-    """Growth of too few rounds does not count as none."""
+    """Growth that is unknown after too few rounds does not count as zero."""
     unknown = replace(session(), growth_bytes_per_batch=Interval(9e6, -inf, inf, 3))
     usual, lacking = [session()] * 3, [session(), unknown, session()]
     now, then = (lacking, usual) if is_now else (usual, lacking)
@@ -210,7 +210,7 @@ def test_a_figure_that_one_of_several_sessions_lacks_is_not_judged(*, is_now: bo
 
 @pytest.mark.parametrize("quantity", GATED)
 def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
-    """A baseline that does not hold the benchmark is NO_BASELINE."""
+    """A benchmark that the baseline lacks is NO_BASELINE."""
     slow = session({quantity: 0.090})
     comparison = compare(quantity, [session(), slow], BaselineSessions(WHERE, ()))
     assert comparison.outcome is Outcome.NO_BASELINE
@@ -222,7 +222,7 @@ def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
 
 @pytest.mark.parametrize("quantity", GATED)
 def test_other_data_are_not_compared(quantity: str) -> None:
-    """Other data or another configuration leave no metric that was judged."""
+    """With other data or another configuration, no metric is judged."""
     baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
     comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
     assert {found.outcome for found in comparison.metrics} == {Outcome.NOT_COMPARED}

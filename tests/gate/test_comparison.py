@@ -52,7 +52,7 @@ def test_every_metric_has_its_direction_and_its_bound(
 @pytest.mark.parametrize("is_now", [False, True])
 @pytest.mark.parametrize("metric", USUAL)
 def test_what_is_no_number_never_passes(metric: str, is_now: bool) -> None:
-    """NaN, of this run or of the baseline, is INCONCLUSIVE: no bound is above or below it."""
+    """NaN in this run or in the baseline is INCONCLUSIVE, because no bound applies to it."""
     odd, usual = [session({metric: nan})] * 3, [session()] * 3
     now, then = (odd, usual) if is_now else (usual, odd)
     comparison = compare(QUANTITY[metric], now, BaselineSessions(WHERE, then))
@@ -60,7 +60,7 @@ def test_what_is_no_number_never_passes(metric: str, is_now: bool) -> None:
 
 
 def test_sessions_of_any_spread_can_be_compared() -> None:
-    """The interval of a ratio stays finite where the sessions have nothing in common."""
+    """The interval of a ratio stays finite even if the sessions differ arbitrarily."""
     baseline = BaselineSessions(WHERE, stepping(1e-9, 1, 1e9))
     assert isfinite(worse_of(compare("step_s", stepping(1), baseline)).high)
 
@@ -130,7 +130,7 @@ def test_medians_over_sessions_are_compared() -> None:
 
 @pytest.mark.parametrize("factor", [1.04, 1.5, 100.0])
 def test_one_session_is_never_enough(factor: float) -> None:
-    """However much worse it is, one session only leads to a second one."""
+    """One bad session, however bad, only leads to a second one."""
     alone, twice = compared_cost(factor), compared_cost(factor, factor)
     assert (alone.outcome, alone.is_open) == (Outcome.INCONCLUSIVE, True)
     assert (twice.outcome, twice.is_open) == (Outcome.REGRESSED, False)
@@ -145,7 +145,7 @@ def test_one_session_is_never_enough(factor: float) -> None:
     ],
 )
 def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: int) -> None:
-    """Sessions are measured only until they decide; each is given the open comparison."""
+    """Sessions are measured only until they decide; `measure_again` gets the open comparison."""
     remaining, given = costing(*later), []
 
     def measure_again(comparison: Comparison) -> Measurement:
@@ -162,7 +162,7 @@ def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: in
 
 
 def test_a_clear_comparison_needs_no_other_session() -> None:
-    """An unchanged loader is not measured again, nor is a loader that costs half."""
+    """An unchanged loader is not measured again, and neither is one that costs half."""
 
     def measure_again(_: Comparison) -> Measurement:
         raise AssertionError("the comparison is not open")
@@ -176,7 +176,7 @@ def test_a_clear_comparison_needs_no_other_session() -> None:
 
 
 def test_spread_sessions_stay_open_until_the_last() -> None:
-    """Sessions that contradict each other are INCONCLUSIVE, and after the fifth not open."""
+    """Sessions that contradict each other are INCONCLUSIVE, and final after the fifth."""
     factors = [3.0, 0.5, 3.0, 0.5, 1.2]
     for sessions in range(1, MAX_SESSIONS + 1):
         comparison = compared_cost(*factors[:sessions])
@@ -186,7 +186,7 @@ def test_spread_sessions_stay_open_until_the_last() -> None:
 
 
 def test_an_early_alarm_needs_more_evidence_than_the_last() -> None:
-    """A change that is REGRESSED at the fifth session is not at the fourth, though above 1."""
+    """A change that is REGRESSED at the fifth session is still open at the fourth."""
     baseline = BaselineSessions(WHERE, costing(*[exp(0.02), exp(-0.02)] * 5))
     early, last = (compared_cost(*[exp(0.04)] * n, baseline=baseline) for n in (4, 5))
     assert (early.outcome, early.is_open) == (Outcome.INCONCLUSIVE, True)
@@ -234,13 +234,13 @@ def test_the_baselines_own_spread_is_no_change() -> None:
 def test_a_baseline_of_one_or_two_sessions_proves_little(
     recorded: int, factor: float, outcome: Outcome
 ) -> None:
-    """The spread of so few sessions is assumed, and only a large change exceeds it."""
+    """The spread of one or two sessions is assumed, and only a large change exceeds it."""
     baseline = BaselineSessions(WHERE, costing(*[1.0] * recorded))
     assert compared_cost(*[factor] * 5, baseline=baseline).outcome is outcome
 
 
 def test_identical_sessions_have_an_interval() -> None:
-    """The change of sessions without any spread has a narrow interval, not an empty one."""
+    """Sessions without any spread give a narrow interval, not an empty one."""
     worse = worse_of(of_metric(compared_cost(*[1.5] * 5), "load_cpu_ratio"))
     assert worse.median == pytest.approx(1.5)
     assert 1.49 < worse.low < 1.499 < 1.501 < worse.high < 1.51
@@ -277,7 +277,7 @@ def compare_slower_steps(device: Device) -> dict[str, Comparison]:
 
 
 def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
-    """Step times on a CPU that are twice as long do not fail; their ratio is reported."""
+    """Step times on a CPU may double without a failure; their ratio is reported."""
     compared = compare_slower_steps(CPU)
     for name, factor in (("step_s", 2.02), ("train_s_per_step", 1.79)):
         assert compared[name].outcome is Outcome.NOT_COMPARED
@@ -289,7 +289,7 @@ def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
 
 @pytest.mark.parametrize("now", [{"fingerprint": "others"}, {"host": replace(HOST, cores=64)}])
 def test_reported_step_times_of_other_data_or_hosts_have_no_ratio(now: dict[str, Any]) -> None:
-    """Step times on other data or on another host have no ratio, and do not fail either."""
+    """Step times on other data or another host have no ratio, and do not fail."""
     baseline = BaselineSessions(WHERE, stepping(1.0, device=CPU))
     comparison = compare("step_s", stepping(2.0, **{"device": CPU, **now}), baseline)
     assert comparison.outcome is Outcome.NOT_COMPARED
@@ -315,7 +315,7 @@ def test_a_baseline_of_one_session_detects_a_large_change(slower: float, outcome
 
 
 def test_a_proven_regression_is_not_measured_again() -> None:
-    """A regression that two sessions prove is not open, even if another metric is."""
+    """A proven regression is final, even if another metric is open."""
     waiting = session({"sync_probe_fraction": 1.0, "accelerator_utilisation": 0.727})
     comparison = compare(
         "train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [session()] * 10)
@@ -326,7 +326,7 @@ def test_a_proven_regression_is_not_measured_again() -> None:
 
 @pytest.mark.parametrize(("slower", "again"), [(1.09, False), (1.11, True)])
 def test_a_wall_time_of_the_host_is_suspicious_beyond_its_bound(slower: float, again: bool) -> None:
-    """The host's own load often causes half the bound, so that is not measured again."""
+    """The host's load often causes half the bound, so such a change is not measured again."""
     now = [session({"load_s_per_batch": 0.010 * slower})]
     assert (
         compare("load_s_per_batch", now, BaselineSessions(WHERE, [session()] * 10)).is_open is again

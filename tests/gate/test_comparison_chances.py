@@ -1,4 +1,4 @@
-"""How often the gate is wrong, over what sessions may bring; nothing is timed, all is drawn."""
+"""How often the gate is wrong, from randomly drawn sessions; nothing is timed."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ recorded = st.lists(costs, min_size=1, max_size=12)
 
 
 def costing(cost: float) -> Measurement:
-    """Make a session whose loader costs so many times the reference."""
+    """Make a session whose loader costs `factor` times the reference."""
     return replace(USUAL, load_cpu_ratio=Interval(cost, cost, cost, 9))
 
 
 def held(now: Sequence[float], then: Sequence[float]) -> Outcome:
-    """Compare sessions of such costs."""
+    """Compare sessions with these costs."""
     baseline = BaselineSessions("a", [costing(cost) for cost in then])
     return compare("load_s_per_batch", [costing(cost) for cost in now], baseline).outcome
 
@@ -41,7 +41,7 @@ def held(now: Sequence[float], then: Sequence[float]) -> Outcome:
 def test_what_is_as_good_as_the_baseline_never_regresses(
     then: list[float], data: st.DataObject
 ) -> None:
-    """Sessions that the baseline holds, none of them worse than its median, raise no alarm."""
+    """Sessions of the baseline that are not worse than its median raise no alarm."""
     good = [cost for cost in then if cost <= median(then)]
     now = data.draw(st.lists(st.sampled_from(good), min_size=1, max_size=MAX_SESSIONS))
     assert held(now, then) in {Outcome.PASS, Outcome.IMPROVED}
@@ -50,14 +50,14 @@ def test_what_is_as_good_as_the_baseline_never_regresses(
 @given(st.lists(costs, min_size=1, max_size=MAX_SESSIONS))
 @settings(deadline=None)
 def test_the_baselines_own_sessions_pass(then: list[float]) -> None:
-    """The very sessions that were recorded are neither better nor worse than themselves."""
+    """The recorded sessions themselves are neither better nor worse."""
     assert held(then, then) is Outcome.PASS
 
 
 @given(several, recorded, st.floats(1.0, 3.0))
 @settings(deadline=None)
 def test_worse_never_counts_as_better(now: list[float], then: list[float], factor: float) -> None:
-    """If every session costs more by one factor, the outcome is as bad as before, or worse."""
+    """If every session costs more by one factor, the outcome is never better."""
     before, after = held(now, then), held([cost * factor for cost in now], then)
     assert BEST_FIRST.index(after) >= BEST_FIRST.index(before)
 
@@ -67,7 +67,7 @@ def test_worse_never_counts_as_better(now: list[float], then: list[float], facto
 def test_the_order_of_sessions_is_nothing(
     now: list[float], then: list[float], order: list[int]
 ) -> None:
-    """The same sessions come to the same, in whatever order they were measured."""
+    """The outcome does not depend on the order of the sessions."""
     shuffled = [now[place] for place in order if place < len(now)]
     assert held(shuffled, then) is held(now, then)
 
@@ -96,7 +96,7 @@ def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -
 
 
 def test_a_whole_run_keeps_the_level() -> None:
-    """Looking after each session raises no more false alarms than the level of one interval."""
+    """Looking after each session raises no more false alarms than a single look."""
     draw = np.random.default_rng(20_260)
     alarms = 0
     for _ in range(DRAWS):
@@ -116,9 +116,9 @@ DECISIONS = 2_000
 
 @cache
 def outcomes(slowdown: float) -> Counter[Outcome]:
-    """Draw baselines of ten sessions and runs that go on until they are sure; count outcomes.
+    """Draw baselines of ten sessions and runs that go on until decided; count the outcomes.
 
-    Sessions spread by 1.5%, and those of the runs cost more by a factor.
+    Sessions spread by 1.5%; the runs' sessions cost more by a factor.
     """
     draw = np.random.default_rng(20_260)
 
@@ -139,7 +139,7 @@ def outcomes(slowdown: float) -> Counter[Outcome]:
 
 
 def test_false_alarms_are_rare() -> None:
-    """Of runs that did not change at most 1% are REGRESSED, and few stay open."""
+    """At most 1% of unchanged runs are REGRESSED, and few stay open."""
     found = outcomes(1.0)
     assert found[Outcome.REGRESSED] <= 0.01 * DECISIONS
     assert found[Outcome.INCONCLUSIVE] <= 0.02 * DECISIONS
@@ -147,5 +147,5 @@ def test_false_alarms_are_rare() -> None:
 
 @pytest.mark.parametrize(("slowdown", "share"), [(1.05, 0.80), (1.10, 0.95), (1.20, 0.99)])
 def test_slowdowns_are_found(slowdown: float, share: float) -> None:
-    """A loader that costs a tenth more is found in nearly all runs, by a twentieth in most."""
+    """A 10% higher cost is found in nearly all runs, a 5% higher one in most."""
     assert outcomes(slowdown)[Outcome.REGRESSED] >= share * DECISIONS

@@ -42,7 +42,7 @@ OTHER_HOST = stepping(*[1.0] * 3, host=replace(HOST, cores=64))
 def test_drift_needs_a_comparable_baseline_and_a_large_change(
     earlier: list[BaselineSessions], oldest: str
 ) -> None:
-    """A first baseline of other data or another host, or less than 10% in sum, is no drift."""
+    """Other data, another host, or less than 10% in total do not count as drift."""
     comparison = compare(
         "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
@@ -69,14 +69,14 @@ def test_drift_is_judged_from_the_oldest_comparable_baseline(
 
 
 def test_drift_takes_more_than_one_session_too() -> None:
-    """One session that exceeds the bound of drift only leads to a second one."""
+    """One session beyond the drift bound only leads to a second one."""
     latest, oldest = (BaselineSessions(WHERE, stepping(*[factor] * 3)) for factor in (1.08, 1.0))
     comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
 
 def test_drift_is_allowed_up_to_the_bound_of_one_change() -> None:
-    """If one change may exceed 10%, as loading on a CPU device may, so may their sum."""
+    """If a single change may exceed 10%, as for loading on a CPU device, so may the sum."""
 
     def loading(factor: float) -> list[Measurement]:
         return [session({"load_s_per_batch": 0.010 * factor}, device=CPU)] * 3

@@ -1,4 +1,4 @@
-"""What duets decide: in each direction, at each number of duets, and how often that is wrong."""
+"""Decisions of duets: in each direction, at each number of duets, and their error rate."""
 
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +18,7 @@ USUAL = recorded()
 
 
 def decided(*ratios: float) -> Comparison:
-    """Decide on duets in which a step of this version takes so many times as long."""
+    """Decide on duets whose steps take the given factor times as long in this version."""
     steps = [recorded(step_s=0.030 * factor, train_s=0.030 * factor) for factor in ratios]
     return decide("step_s", [make_duet("step_s", USUAL, step) for step in steps])
 
@@ -49,19 +49,19 @@ def test_three_duets_that_agree_decide(
 
 
 def test_one_duet_never_decides() -> None:
-    """A single one leaves any answer open."""
+    """A single duet leaves every outcome open."""
     assert decided(1.0).is_open
     assert decided(1.5).is_open
 
 
 def test_two_duets_fail_no_run() -> None:
-    """Both processes of a version may have started badly: a third duet is measured."""
+    """Two duets may both have started badly, so a third one is measured."""
     assert outcome(1.0, 1.0) == (Outcome.PASS, False)
     assert outcome(1.5, 1.5) == (Outcome.INCONCLUSIVE, True)
 
 
 def test_a_suspicion_is_followed_up() -> None:
-    """A change above the bound that is not proven stays open, and in the end inconclusive."""
+    """An unproven change above the bound stays open, and is INCONCLUSIVE at the end."""
     spread = [1.20, 0.95, 1.18, 1.15, 0.90]
     for count in range(MIN_DUETS, MAX_DUETS):
         assert outcome(*spread[:count]) == (Outcome.INCONCLUSIVE, True)
@@ -69,21 +69,21 @@ def test_a_suspicion_is_followed_up() -> None:
 
 
 def test_an_interval_that_includes_the_bound_is_followed_up() -> None:
-    """A change below the bound that is not certain stays open, and in the end passes."""
+    """An uncertain change below the bound stays open, and passes at the end."""
     spread = [1.00, 1.08, 0.95, 1.01, 0.99]
     assert outcome(*spread[:3]) == (Outcome.PASS, True)
     assert outcome(*spread) == (Outcome.PASS, False)
 
 
 def test_what_may_hide_a_slowdown_is_no_pass() -> None:
-    """Duets about 1 that do not exclude 10% are inconclusive in the end, not equal."""
+    """Equal duets that do not exclude a 10% change are INCONCLUSIVE at the end."""
     spread = [1.00, 1.20, 0.85, 1.05, 0.90]
     assert outcome(*spread[:3]) == (Outcome.PASS, True)
     assert outcome(*spread) == (Outcome.INCONCLUSIVE, False)
 
 
 def test_duets_are_run_until_they_decide() -> None:
-    """Those already there count too, and an equal pair of versions needs two."""
+    """Earlier duets count too, and an equal pair of versions needs two."""
     equal = make_duet("step_s", USUAL, USUAL)
     for already in range(MIN_DUETS):
         duets = [equal] * already
@@ -92,7 +92,7 @@ def test_duets_are_run_until_they_decide() -> None:
 
 
 def test_what_is_open_without_time_is_no_pass() -> None:
-    """Where no further duet fits in, what was measured is INCONCLUSIVE; nothing at all an error."""
+    """If no further duet fits, the result is INCONCLUSIVE; with no duet at all it is an error."""
 
     def no_time() -> Duet:
         raise OutOfTimeError("no more sessions")
@@ -105,7 +105,7 @@ def test_what_is_open_without_time_is_no_pass() -> None:
 
 
 def test_the_reason_has_the_ratio_and_its_interval() -> None:
-    """The metric, by what factor it is worse, the interval, the number of duets and the bound."""
+    """The reason has the metric, the factor, its interval, the number of duets and the bound."""
     comparison = decided(1.11, 1.12, 1.13)
     for value in ("step_s", "1.12 x", "1.08 to 1.16", "3 duets", "1.05"):
         assert value in comparison.reason
@@ -123,13 +123,13 @@ def test_the_reason_has_the_ratio_and_its_interval() -> None:
     ids=["CPU time", "waiting"],
 )
 def test_loading_is_held_tightly(slower: Measurement, metric: str) -> None:
-    """CPU time counts from 3% on, and waiting from 5% on, for both versions wait side by side."""
+    """CPU time counts from 3% on, and wall time from 5%, because both versions wait alike."""
     comparison = decide("load_s_per_batch", [make_duet("load_s_per_batch", USUAL, slower)] * 3)
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, metric)
 
 
 def test_less_utilisation_is_worse() -> None:
-    """A figure of which more is better regresses when it falls, and improves when it grows."""
+    """Utilisation regresses when it falls, and improves when it rises."""
     fine, waiting = recorded(device=H200), recorded(train_s=0.036, device=H200)
     worse, better = (
         decide("train_s_per_step", [make_duet("train_s_per_step", *sides)] * 3)
@@ -140,7 +140,7 @@ def test_less_utilisation_is_worse() -> None:
 
 
 def test_other_data_are_not_compared() -> None:
-    """No further duet is measured for them."""
+    """Versions with other data need no further duet."""
     other = replace(USUAL, fingerprint="other data")
     decision = decide("step_s", [make_duet("step_s", other, USUAL)])
     assert (decision.outcome, decision.is_open) == (Outcome.NOT_COMPARED, False)
@@ -148,7 +148,7 @@ def test_other_data_are_not_compared() -> None:
 
 
 def test_too_few_slices_are_inconclusive() -> None:
-    """Steps of many seconds, and epochs shorter than a block, are not judged and do not pass."""
+    """Steps of many seconds, or epochs shorter than a block, are neither judged nor PASS."""
     for slices in (0, 3):
         duet = make_duet("step_s", USUAL, USUAL, slices)
         assert decide("step_s", [duet]).is_open
@@ -158,7 +158,7 @@ def test_too_few_slices_are_inconclusive() -> None:
 
 
 def test_a_short_duet_does_not_hide_a_slowdown() -> None:
-    """One that was disturbed does not count; the others decide."""
+    """A disturbed duet with few slices does not count; the others decide."""
     short = make_duet("step_s", USUAL, USUAL, 2)
     slow = make_duet("step_s", USUAL, recorded(step_s=0.036))
     assert decide("step_s", [slow, short, slow]).is_open
@@ -166,7 +166,7 @@ def test_a_short_duet_does_not_hide_a_slowdown() -> None:
 
 
 def test_a_duet_shows_what_is_reported_only() -> None:
-    """On a device that shares its cores, utilisation is listed and not judged."""
+    """On a device that shares its cores, utilisation is reported but not judged."""
     comparison = decide("train_s_per_step", [make_duet("train_s_per_step", USUAL, USUAL)] * 3)
     (utilisation, *_) = comparison.metrics
     assert utilisation.is_reported_only
@@ -174,7 +174,7 @@ def test_a_duet_shows_what_is_reported_only() -> None:
 
 
 def test_nothing_is_divided_by_zero() -> None:
-    """From a figure of 0 to any other is a change without end, in its direction."""
+    """A change from 0 is infinite, in the metric's direction."""
     idle, some = recorded(load_cpu_ratio=0.0), recorded()
     for sides, outcome in (((idle, some), Outcome.REGRESSED), ((some, idle), Outcome.IMPROVED)):
         comparison = decide("load_s_per_batch", [make_duet("load_s_per_batch", *sides)] * 3)
@@ -182,18 +182,18 @@ def test_nothing_is_divided_by_zero() -> None:
 
 
 def test_a_few_wild_slices_move_little() -> None:
-    """One slice in ten that took five times as long is not the change of a duet."""
+    """One slice in ten that took five times as long does not change the outcome."""
     changes = [0.01] * 18 + [1.6, 1.6]
     change, variance = estimate_change(changes)
     assert change == pytest.approx(0.01)
     assert variance < 0.01**2
 
 
-# ---- How often it is wrong: all is drawn
+# ---- How often it is wrong: all duets are drawn
 
 
 def draw(rng: np.random.Generator, change: float, process: float, slice_: float) -> Duet:
-    """Draw a duet whose slices are correlated by 0.5 with the ones before, as under a load."""
+    """Draw a duet whose slices are correlated by 0.5, as under a load."""
     noise = rng.normal(0.0, slice_, 24)
     for index in range(1, len(noise)):
         noise[index] = 0.5 * noise[index - 1] + 0.75**0.5 * noise[index]
@@ -203,7 +203,7 @@ def draw(rng: np.random.Generator, change: float, process: float, slice_: float)
 
 
 def chances(slowdown: float, process: float, slice_: float, decisions: int) -> Counter[Outcome]:
-    """Decide on duets that are drawn, as many as it takes."""
+    """Draw duets until they decide."""
     rng = np.random.default_rng([round(1000 * x) for x in (slowdown, process, slice_)])
     found: Counter[Outcome] = Counter()
     for _ in range(decisions):
@@ -215,19 +215,19 @@ def chances(slowdown: float, process: float, slice_: float, decisions: int) -> C
 @pytest.mark.parametrize("process", [0.0, 0.006, 0.02])
 @pytest.mark.parametrize("slice_", [0.02, 0.08])
 def test_identical_code_seldom_regresses(process: float, slice_: float) -> None:
-    """However far processes and slices spread, at most 1% of the decisions are alarms."""
+    """Whatever the spread of processes and slices, at most 1% of the decisions are alarms."""
     assert chances(1.0, process, slice_, 300)[Outcome.REGRESSED] <= 3
 
 
 @pytest.mark.parametrize(("slowdown", "slice_", "least"), [(1.08, 0.05, 0.95), (1.10, 0.08, 0.95)])
 def test_slowdowns_are_found(slowdown: float, slice_: float, least: float) -> None:
-    """Of a step with a bound of 5%: 8% where slices spread by 5%, 10% where they do by 8%."""
+    """With a bound of 5%, 8% is found if slices spread by 5%, and 10% if they spread by 8%."""
     assert chances(slowdown, 0.006, slice_, 200)[Outcome.REGRESSED] >= least * 200
 
 
 @pytest.mark.parametrize("count", range(MIN_DUETS, MAX_DUETS + 1))
 def test_intervals_keep_their_level_at_every_number_of_duets(count: int) -> None:
-    """Intervals of identical code, at 99.5% on each side, seldom exclude a change of zero."""
+    """Intervals of identical code, at 99.5% on each side, seldom exclude zero change."""
     rng, draws = np.random.default_rng(count), 1000
     alarms = 0
     for _ in range(draws):
@@ -238,7 +238,7 @@ def test_intervals_keep_their_level_at_every_number_of_duets(count: int) -> None
 
 
 def test_what_a_session_has_once_is_left_to_baselines() -> None:
-    """Start and memory are NOT_COMPARED in duets, with the reason; the times decide."""
+    """Start and memory are NOT_COMPARED in duets, with a reason; the times decide."""
     found = decide("load_s_per_batch", [make_duet("load_s_per_batch", USUAL, USUAL)] * 3)
     assert (found.outcome, found.is_open) == (Outcome.PASS, False)
     once = [each for each in found.metrics if each.outcome is Outcome.NOT_COMPARED]

@@ -1,4 +1,4 @@
-"""Baselines beside each other."""
+"""The list of baselines, and comparisons of two of them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,19 +15,19 @@ DOCUMENT = {"datetime": "2026-11-21T14:00:00+00:00", "commit_info": {}, "benchma
 
 
 def held(*sessions: Measurement) -> Baseline:
-    """A baseline of these sessions, behind two benchmarks."""
+    """Return a baseline of these sessions, with two benchmarks."""
     return Baseline(Path("0001_a.json"), "", "", {"a::b": sessions, "a::c": sessions})
 
 
 def entries(folder: Path) -> list[history.Entry]:
-    """Every entry of all devices."""
+    """Return every entry of all devices."""
     return [
         entry for device in history.device_folders(folder) for entry in history.read_entries(device)
     ]
 
 
 def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
-    """By device and number, the latest of each as the one that is compared with."""
+    """Entries are ordered by device and number, and the latest of each device is in use."""
     for device, name in (("t4-x1", "a"), ("h200-x1", "a"), ("h200-x1", "b")):
         baseline.save(tmp_path / device, name, DOCUMENT, {"a::b": (make_measurement(),)})
     (tmp_path / "README.md").write_text("who may write here")
@@ -39,7 +39,7 @@ def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
 
 
 def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) -> None:
-    """A recording of some benchmarks leaves the others to the file before it."""
+    """A recording of some benchmarks leaves the others to the previous file."""
     some = (make_measurement(),)
     for name, held_by in (("a", {"a::b": some, "a::c": some}), ("b", {"a::b": some})):
         baseline.save(tmp_path / "t4-x1", name, DOCUMENT, held_by)
@@ -49,7 +49,7 @@ def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) 
 
 
 def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
-    """It is told of, and hides none of the others."""
+    """A damaged file is listed with its error, and hides none of the others."""
     path = baseline.save(tmp_path / "t4-x1", "a", DOCUMENT, {"a::b": (make_measurement(),)})
     (path.parent / "0002_b.json").write_text("{}")
     good, bad = entries(tmp_path)
@@ -58,26 +58,26 @@ def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
 
 
 def test_a_session_counts_once() -> None:
-    """Two benchmarks may share it."""
+    """A session that two benchmarks share counts once."""
     first, other = make_measurement(), make_measurement(load_s=0.02)
     assert held(first, other).all_sessions == (first, other)
 
 
 def test_equal_sessions_of_a_benchmark_count_each() -> None:
-    """They are of two processes, which happened to measure the same."""
+    """Equal sessions come from different processes, so each counts."""
     session = make_measurement()
     assert held(session, session).all_sessions == (session, session)
 
 
 def test_the_spread_is_over_sessions() -> None:
-    """Each has one median, and the lowest and highest of those are told."""
+    """A spread has the lowest, middle and highest of the session medians."""
     measured = [make_measurement(load_s=load_s) for load_s in (0.03, 0.01, 0.02, 0.021)]
     spreads = compute_spreads(held(*measured))
     assert spreads["load_s_per_batch"] == Spread(0.01, 0.0205, 0.03)
 
 
 def test_two_baselines_are_put_side_by_side() -> None:
-    """Every figure with its ratio, and what else is not alike."""
+    """The comparison has every figure with its ratio, and the other differences."""
     before = make_measurement(load_s=0.010)
     after = replace(make_measurement(load_s=0.012), versions={**before.versions, "jax": "0.99"})
     found = compare_baselines(held(before), held(after))
@@ -88,7 +88,7 @@ def test_two_baselines_are_put_side_by_side() -> None:
 
 
 def test_no_ratio_to_nothing() -> None:
-    """What was 0 has no ratio."""
+    """A figure that was 0 has no ratio."""
     assert make_measurement().stall_fraction.median == 0
     found = compare_baselines(held(make_measurement()), held(make_measurement(train_s=0.04)))
     assert found.figures["stall_fraction"].ratio is None
@@ -108,7 +108,7 @@ def test_no_ratio_to_nothing() -> None:
     ],
 )
 def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int, gone: str) -> None:
-    """What lies between may go, and what the latest cannot be compared with."""
+    """Files in between may be removed, and so may those not comparable with the latest."""
     baselines = [
         replace(held(replace(make_measurement(), fingerprint=data)), path=Path(name))
         for name, data in zip("abcde", fingerprints, strict=False)
@@ -117,7 +117,7 @@ def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int,
 
 
 def test_the_newest_of_each_class_of_host_stays() -> None:
-    """Runs on every class are compared with it."""
+    """The newest baseline of each class of host is kept, because runs use it."""
     first = make_measurement()
     other = replace(first, host=replace(first.host, cpu_model="family 6, model 167"))
     baselines = [
@@ -128,7 +128,7 @@ def test_the_newest_of_each_class_of_host_stays() -> None:
 
 
 def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) -> None:
-    """A recording on another CPU leaves the file before it in use."""
+    """A recording on another CPU leaves the previous file in use."""
     first = make_measurement()
     other = replace(first, host=replace(first.host, cpu_model="family 6, model 167"))
     for name, session in zip("abc", (first, first, other), strict=True):
@@ -137,7 +137,7 @@ def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) ->
 
 
 def test_a_test_that_came_back_is_compared_as_runs_compare_it(tmp_path: Path) -> None:
-    """On another class of host, runs go back to the file before the test was removed."""
+    """On another class of host, runs use the file from before the test was removed."""
     first = make_measurement()
     other = replace(first, host=replace(first.host, cpu_model="family 6, model 167"))
     for name, sessions in (("a", (first,)), ("b", ()), ("c", (other,))):
@@ -155,7 +155,7 @@ def test_a_test_that_came_back_is_compared_as_runs_compare_it(tmp_path: Path) ->
 
 
 def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
-    """One that was not recorded again, and one whose test was gone by then, are named."""
+    """A benchmark that was not recorded again, or whose test was removed, is named."""
     before = held(make_measurement())
     sessions = before.sessions["a::b"]
     left_out = replace(before, sessions={"a::b": sessions})
@@ -167,7 +167,7 @@ def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
 
 
 def test_the_only_one_that_holds_a_benchmark_stays() -> None:
-    """A baseline that lacks a benchmark does not let go the newest that has it."""
+    """The newest baseline that holds a benchmark is kept, even if later files lack it."""
     full = held(make_measurement())
     partial = replace(full, sessions={"a::b": full.sessions["a::b"]})
     baselines = [

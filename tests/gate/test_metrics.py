@@ -1,4 +1,4 @@
-"""What is held against a baseline: values, directions, and what a change is worth."""
+"""The gated metrics: values, directions, and the bounds of changes."""
 
 from dataclasses import fields, replace
 from math import exp, inf, isfinite, log, log1p
@@ -21,7 +21,7 @@ from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
 EVERY = [metric for metrics in GATED.values() for metric in metrics]
-WORTH = [  # the bound on the same machine, where cores are shared, and on another of the class
+WORTH = [  # the bound on the same machine, with shared cores, and on another of the class
     ("load_cpu_ratio", 1.03, 1.03, 1.10),
     ("load_s_per_batch", 1.10, 1.30, 1.10),
     ("first_batch_s", 1.50, 1.50, 1.50),
@@ -37,7 +37,7 @@ by_name = pytest.mark.parametrize("metric", EVERY, ids=[metric.name for metric i
 
 @by_name
 def test_a_metric_is_a_field_of_a_measurement(metric: Metric) -> None:
-    """Its value is what a session holds under its name: of an interval, the median."""
+    """A metric's value is the session's field of that name, or the median of its interval."""
     measured = make_measurement(train_s=0.040, sync_probe_fraction=0.25)
     found = getattr(measured, metric.name)
     if isinstance(found, Interval):
@@ -48,7 +48,7 @@ def test_a_metric_is_a_field_of_a_measurement(metric: Metric) -> None:
 
 
 def test_a_quantity_is_a_duration_with_rounds() -> None:
-    """What a benchmark may be of has an interval, and a series of rounds under the same name."""
+    """A benchmark's quantity has an interval, and a series of rounds under the same name."""
     measured = make_measurement()
     for quantity in GATED:
         assert isinstance(getattr(measured, quantity), Interval)
@@ -57,13 +57,13 @@ def test_a_quantity_is_a_duration_with_rounds() -> None:
 
 
 def test_a_metric_decides_on_one_quantity() -> None:
-    """None is held twice, so that a change is told of once."""
+    """No metric belongs to two quantities, so a change is reported once."""
     names = [metric.name for metric in EVERY]
     assert sorted(names) == sorted(set(names))
 
 
 def test_a_level_rises_as_a_figure_gets_worse() -> None:
-    """More time is worse; less utilisation is; more forced waits are."""
+    """More time, less utilisation and more forced waits are worse."""
     good = make_measurement(train_s=0.033, sync_probe_fraction=0.0)
     bad = make_measurement(step_s=0.045, train_s=0.090, sync_probe_fraction=0.5)
     assert STEP.level(bad) - STEP.level(good) == pytest.approx(log(0.045 / 0.030))
@@ -74,7 +74,7 @@ def test_a_level_rises_as_a_figure_gets_worse() -> None:
 
 @by_name
 def test_nothing_has_a_level_too(metric: Metric) -> None:
-    """A figure of 0, as a step without time, is far from others and no error."""
+    """A value of 0, such as a step without time, is far from others but not an error."""
     nothing = Interval(0.0, 0.0, 0.0, 9)
     value = 0.0 if metric.is_share else nothing
     changed: dict[str, Any] = {metric.name: value}
@@ -83,7 +83,7 @@ def test_nothing_has_a_level_too(metric: Metric) -> None:
 
 @by_name
 def test_a_change_is_read_as_a_factor_or_a_difference(metric: Metric) -> None:
-    """No change is a factor of 1, of a share a difference of 0; worse is more."""
+    """No change is a factor of 1, or a difference of 0 for a share; above that is worse."""
     assert metric.to_factor(0.0) == (0.0 if metric.is_share else 1.0)
     assert metric.to_factor(0.3) == (0.3 if metric.is_share else exp(0.3))
 
@@ -92,9 +92,9 @@ def test_a_change_is_read_as_a_factor_or_a_difference(metric: Metric) -> None:
 def test_what_a_change_must_be_worth(
     name: str, alone: float, shared: float, elsewhere: float
 ) -> None:
-    """Wall times are worth less on shared cores, and all that is of a host on another of its class.
+    """Bounds of wall times are wider on shared cores, and host metrics' on another machine.
 
-    The largest of these counts.
+    The widest of these counts.
     """
     (metric,) = (metric for metric in EVERY if metric.name == name)
 
@@ -110,25 +110,25 @@ def test_what_a_change_must_be_worth(
 
 
 def test_the_bounds_above_are_of_every_metric() -> None:
-    """A metric that is gated has what a change of it is worth tested above."""
+    """The table above has every gated metric."""
     assert [name for name, *_ in WORTH] == [metric.name for metric in EVERY]
 
 
 def test_a_least_change_is_a_logarithm() -> None:
-    """It is held against differences of levels."""
+    """A bound is compared with differences of levels, so it is a logarithm too."""
     least = LOAD_CPU.bound_change(shared_cores=False, same_machine=True)
     assert least == pytest.approx(log1p(0.03))
 
 
 def test_small_values_count_as_the_floor() -> None:
-    """A start below a second and growth of a few bytes have no logarithm of their own."""
+    """A start below a second and growth of a few bytes count as the floor."""
     assert START.to_level(0.001) == START.to_level(1.0) < START.to_level(1.1)
     assert GROWTH.to_level(-5e6) == GROWTH.to_level(0.0) == GROWTH.to_level(100e3)
 
 
 @pytest.mark.parametrize(("low", "counted"), [(7.0, 7.0), (-7.0, 0.0)])
 def test_only_sure_growth_counts(low: float, counted: float) -> None:
-    """Of an interval of growth, the low end counts, as far as it is above 0."""
+    """For growth, the low end of the interval counts, if it is above 0."""
     found = make_measurement(growth_bytes_per_batch=Interval(500.0, low, 900.0, 9))
     assert GROWTH.value(found) == counted
 
@@ -142,7 +142,7 @@ def test_only_sure_growth_counts(low: float, counted: float) -> None:
     ],
 )
 def test_a_session_may_lack_a_metric(metric: Metric, found: Any) -> None:
-    """An older session has no memory, and one of few rounds no growth that is known."""
+    """Older sessions have no memory figures, and short ones no bounded growth."""
     lacking: dict[str, Any] = {metric.name: found}
     assert metric.is_in(make_measurement())
     assert not metric.is_in(make_measurement(**lacking))
@@ -150,6 +150,6 @@ def test_a_session_may_lack_a_metric(metric: Metric, found: Any) -> None:
 
 
 def test_what_is_of_the_device_alone_travels() -> None:
-    """Shares of the device's own time can be compared between hosts; costs and times cannot."""
+    """Shares of the device's time are comparable between hosts; costs and times are not."""
     portable = {metric.name for metric in EVERY if not metric.depends_on_host}
     assert portable == {"accelerator_utilisation", "sync_probe_fraction"}

@@ -1,4 +1,4 @@
-"""Files with numbers: written whole or not at all, whoever else writes and however full it is."""
+"""Numbered files: complete or absent, with concurrent writers and full disks."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ for turn in range({_EACH}):
     write_numbered(folder, name, f"{{name}} {{turn}}")
 """
 
-# The limit holds wherever the process writes: in the folder and among the temporary files.
+# The limit applies both in the folder and among the temporary files.
 _TOO_LARGE = """
 import resource, sys
 from pathlib import Path
@@ -43,7 +43,7 @@ for write in (write_numbered, write_to_temporary):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that holds one file with a number."""
+    """A folder that holds one numbered file."""
     assert write_numbered(tmp_path / "folder", "early", "early").name == "0001_early.json"
     return tmp_path / "folder"
 
@@ -58,13 +58,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def holds_only_the_early(folder: Path) -> bool:
-    """Tell whether a folder is as it was."""
+    """Return whether a folder is unchanged."""
     (path,) = folder.iterdir()
     return path.name == "0001_early.json" and path.read_text() == "early"
 
 
 def test_two_processes_lose_nothing(folder: Path) -> None:
-    """Two processes that write at the same time get numbers of their own, without a gap."""
+    """Two processes that write at the same time get distinct numbers without a gap."""
     recorders = [
         subprocess.Popen(
             (sys.executable, "-c", _RECORDER, str(folder), name),
@@ -93,7 +93,7 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
 def test_another_that_writes_meanwhile_keeps_its_number(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without locks another may take the number between the listing and the link."""
+    """Without locks, another process may take the number between the listing and the link."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -112,7 +112,7 @@ def test_another_that_writes_meanwhile_keeps_its_number(
 
 
 def test_what_is_recorded_last_has_the_highest_number(folder: Path) -> None:
-    """A number that others left out stays unused."""
+    """A gap in the numbers stays unused."""
     (folder / "0004_theirs.json").write_text("theirs")
     assert write_numbered(folder, "mine", "mine").name == "0005_mine.json"
 
@@ -131,7 +131,7 @@ numbered_files.write_numbered(Path(sys.argv[1]), "killed", "killed")
 
 
 def test_a_killed_recorder_blocks_nothing_and_leaves_nothing(folder: Path) -> None:
-    """The next one takes its number and removes its file; a user's own `.part` stays."""
+    """The next recorder takes the number and removes the stale file; a user's `.part` stays."""
     (folder / "0002.part").write_text("a user's own")
     command = (sys.executable, "-c", _KILLED, str(folder))
     assert subprocess.run(command, check=False).returncode == -9
@@ -142,7 +142,7 @@ def test_a_killed_recorder_blocks_nothing_and_leaves_nothing(folder: Path) -> No
 
 
 def test_after_9999_a_number_has_five_digits(folder: Path) -> None:
-    """It is found again, and is higher than those of four digits."""
+    """A five-digit number is found again, and is above the four-digit ones."""
     (folder / "9999_theirs.json").write_text("theirs")
     written = [write_numbered(folder, "mine", "mine") for _ in range(2)]
     assert [path.name for path in written] == ["10000_mine.json", "10001_mine.json"]
@@ -150,7 +150,7 @@ def test_after_9999_a_number_has_five_digits(folder: Path) -> None:
 
 
 def test_the_last_number_is_an_error(folder: Path) -> None:
-    """A sixth digit would not be found again."""
+    """A number of six digits would not be found again, so it is refused."""
     (folder / "99999_theirs.json").write_text("theirs")
     with pytest.raises(OSError, match="99999"):
         write_numbered(folder, "mine", "mine")
@@ -159,14 +159,14 @@ def test_the_last_number_is_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["001_a.json", "00001_a.json", "20240101_a.json", "0001_.json"])
 def test_another_name_has_no_number(name: str) -> None:
-    """With fewer or more digits, or without a name behind them."""
+    """A name with fewer or more digits, or without text after them, has no number."""
     assert read_number(Path(name)) == 0
 
 
 def test_a_file_that_others_may_read_survives_a_loss_of_power(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its content is on the disk before it has its name, and its name before it is returned."""
+    """The content is on the disk before its name is, and the name before the call returns."""
     events = note_syncs(monkeypatch)
     path = write_numbered(folder, "mine", "mine")
     assert events == ["part", "folder"]
@@ -174,7 +174,7 @@ def test_a_file_that_others_may_read_survives_a_loss_of_power(
 
 
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel has no space: earlier files are untouched and no part of the new one is left."""
+    """If the disk is full, earlier files are untouched and no part of the new one is left."""
     fill(monkeypatch, folder)
     with pytest.raises(OSError, match="No space left"):
         write_numbered(folder, "late", "x" * 100_000)
@@ -182,7 +182,7 @@ def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Path) -> None:
-    """A write that ends in the middle, in the folder and elsewhere, leaves nothing in either."""
+    """A write that fails midway leaves nothing in the folder and among the temporary files."""
     command = (sys.executable, "-c", _TOO_LARGE, str(folder))
     said = subprocess.run(
         command, env={"TMPDIR": str(temporary)}, check=True, capture_output=True, text=True
@@ -193,7 +193,7 @@ def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Pat
 
 
 def test_a_read_only_folder_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's own words come out, and the folder is as it was."""
+    """The error has the system's own words, and the folder is unchanged."""
     make_read_only(monkeypatch, folder)
     with pytest.raises(OSError, match="Read-only"):
         write_numbered(folder, "late", "late")
@@ -201,16 +201,16 @@ def test_a_read_only_folder_is_an_error(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
-    """Below a file, and where not even root makes a folder, it is an error and no loop."""
+    """A folder that cannot be made, even by root, is an error, not an endless loop."""
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
-        with pytest.raises(OSError) as raised:  # noqa: PT011  # which one depends on the system
+        with pytest.raises(OSError) as raised:  # noqa: PT011  # the type depends on the system
             write_numbered(folder, "late", "late")
         assert raised.value.errno
 
 
 def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:
-    """It lies in a folder of its own, under the name that it only has to be copied with."""
+    """The file is kept in a new folder, under the name that it needs when copied back."""
     first, second = (write_to_temporary(folder, "late", "kept") for _ in range(2))
     assert first.parent != second.parent
     assert {first.parent.parent, second.parent.parent} == {temporary}

@@ -1,4 +1,4 @@
-"""Waivers: what they cover, and how their file is read."""
+"""Waivers: their scope, and how their file is read."""
 
 from datetime import date
 from pathlib import Path
@@ -43,7 +43,7 @@ def covered(
 
 
 def written(folder: Path, text: str) -> Path:
-    """Write a file of waivers."""
+    """Write a waivers file."""
     path = folder / "waivers.toml"
     path.write_text(text, encoding="utf-8")
     return path
@@ -51,24 +51,24 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("ratio", "is_covered"), [(1.12, True), (1.15, True), (1.16, False)])
 def test_a_regression_is_covered_up_to_the_bound(ratio: float, is_covered: bool) -> None:
-    """The bound itself is within it."""
+    """A waiver covers a regression up to and including its bound."""
     assert covered(compared(ratio), WAIVER) is is_covered
 
 
 def test_only_what_the_waiver_names_is_covered() -> None:
-    """Another metric and another benchmark fail as before."""
+    """Another metric or another benchmark fails as before."""
     assert not covered(compared(metric="load_s_per_batch"), WAIVER)
     assert not covered(compared(), WAIVER, name="perf_tests/test_loading.py::test_other")
 
 
 @pytest.mark.parametrize("outcome", [kind for kind in Outcome if kind is not Outcome.REGRESSED])
 def test_what_did_not_regress_needs_no_waiver(outcome: Outcome) -> None:
-    """It keeps its outcome."""
+    """Other outcomes than REGRESSED stay as they are."""
     assert not covered(compared(outcome=outcome), WAIVER)
 
 
 def test_the_last_day_is_covered_and_the_next_is_not() -> None:
-    """A waiver expires when its day is over."""
+    """A waiver expires at the end of its last day."""
     assert covered(compared(), WAIVER, day=LAST_DAY)
     assert not covered(compared(), WAIVER, day=date(2027, 1, 1))
 
@@ -78,13 +78,13 @@ def test_the_last_day_is_covered_and_the_next_is_not() -> None:
     [("", True), ("a100", True), ("a100-sxm-80gb-x1", True), ("h100", False), ("a10", False)],
 )
 def test_a_device_is_a_key_or_a_family(device: str, is_covered: bool) -> None:
-    """Without one, every device is meant."""
+    """A waiver without a device applies to every device."""
     waiver = Waiver(NAME, "load_cpu_ratio", 1.15, "why", LAST_DAY, device)
     assert covered(compared(), waiver) is is_covered
 
 
 def test_the_file_is_read(tmp_path: Path) -> None:
-    """Every field of it."""
+    """Every field of the file is read."""
     path = written(tmp_path, TEXT + TEXT.replace("test_load_time", "test_b") + 'device = "a100"\n')
     other = Waiver(
         NAME.replace("test_load_time", "test_b"), "load_cpu_ratio", 1.15, WAIVER.reason, LAST_DAY,
@@ -94,7 +94,7 @@ def test_the_file_is_read(tmp_path: Path) -> None:
 
 
 def test_no_file_is_no_waiver(tmp_path: Path) -> None:
-    """An empty one neither."""
+    """A missing file and an empty one hold no waivers."""
     assert load(tmp_path / "waivers.toml") == ()
     assert load(written(tmp_path, "# none yet\n")) == ()
 
@@ -126,7 +126,7 @@ def test_no_file_is_no_waiver(tmp_path: Path) -> None:
 def test_what_is_no_waiver_is_named(
     tmp_path: Path, old: str, new: str, field: str, wanted: str, found: str
 ) -> None:
-    """File, field, constraint and value are in the error."""
+    """The error names file, field, constraint and value."""
     assert old in TEXT
     path = written(tmp_path, TEXT.replace(old, new))
     with pytest.raises(InputError) as raised:
@@ -142,7 +142,7 @@ def test_what_is_no_waiver_is_named(
     [("", ""), ("", "a100"), ("a100", "a100"), ("a100", "a100-sxm"), ("a100-sxm-80gb-x1", "a100")],
 )
 def test_two_for_the_same_thing_are_refused(tmp_path: Path, first: str, second: str) -> None:
-    """Also where one is for a family that the other's device is of."""
+    """A waiver for a device conflicts with one for the device's family."""
     devices = [f'device = "{name}"\n' if name else "" for name in (first, second)]
     path = written(tmp_path, "".join(TEXT + device for device in devices))
     with pytest.raises(InputError, match=r"waivers\.toml.*two: load_cpu_ratio"):
@@ -150,20 +150,20 @@ def test_two_for_the_same_thing_are_refused(tmp_path: Path, first: str, second: 
 
 
 def test_two_devices_may_have_one_each(tmp_path: Path) -> None:
-    """With a bound of its own."""
+    """Each device may have a waiver with its own bound."""
     path = written(tmp_path, f'{TEXT}device = "a100"\n{TEXT}device = "h100"\n')
     assert [waiver.device for waiver in load(path)] == ["a100", "h100"]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A folder of that name is no file of waivers."""
+    """A folder in place of the file is an error."""
     (tmp_path / "waivers.toml").mkdir()
     with pytest.raises(InputError, match=r"waivers\.toml: file .*readable"):
         load(tmp_path / "waivers.toml")
 
 
 def test_a_waiver_of_work_names_no_device(tmp_path: Path) -> None:
-    """Work is the same on every device, so that such a waiver would never apply."""
+    """Work is the same on every device, so a waiver for one device would never apply."""
     of_work = TEXT.replace("load_cpu_ratio", "sent_bytes")
     assert load(written(tmp_path, of_work))[0].metric == "sent_bytes"
     with pytest.raises(InputError, match="device of waiver 1 must be left out for sent_bytes"):

@@ -1,4 +1,4 @@
-"""Baselines of work: where they lie, what they hold, and which one counts."""
+"""Baselines of work: their folders and contents, and which one is compared."""
 
 import json
 from pathlib import Path
@@ -21,14 +21,14 @@ TEST = "perf_tests/test_work.py::test_work"
 
 
 def test_the_key_names_what_does_the_work() -> None:
-    """Every package that is there, with its version; others do not matter."""
+    """The key has every installed package of the list with its version, and no others."""
     assert work_key({**VERSIONS, "scipy": "1.0"}) == (
         "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
     )
 
 
 def test_a_baseline_is_read_back(tmp_path: Path) -> None:
-    """The newest comes last, and is called by its key and file."""
+    """The newest baseline comes last; its name has the key and the file."""
     save_work(tmp_path / "work" / "key", "first", tmp_path, {TEST: PROFILE})
     path = save_work(tmp_path / "work" / "key", "second", tmp_path, {TEST: make_profile(batches=3)})
     first, second = load_work_baselines(tmp_path / "work" / "key")
@@ -39,7 +39,7 @@ def test_a_baseline_is_read_back(tmp_path: Path) -> None:
 
 
 def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:
-    """Versions that were never recorded have none."""
+    """Versions without a recording have no baselines."""
     assert load_work_baselines(tmp_path / "key") == ()
 
 
@@ -69,7 +69,7 @@ def test_a_changed_baseline_is_refused(tmp_path: Path, edit: object, field: str)
 
 
 def test_the_newest_baseline_decides_on_the_loader(tmp_path: Path) -> None:
-    """The step is compared with the newest one of its own backend."""
+    """The step is compared with the newest baseline of its own backend."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
     now = make_profile(counts=counts, step_backend="cpu")
     save_work(tmp_path, "cpu", tmp_path, {TEST: now})
@@ -86,7 +86,7 @@ def test_the_newest_baseline_decides_on_the_loader(tmp_path: Path) -> None:
 
 
 def test_a_step_of_another_backend_is_not_compared(tmp_path: Path) -> None:
-    """Where no baseline has its backend, that is said."""
+    """If no baseline has the step's backend, the reason says so."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
     save_work(tmp_path, "gpu", tmp_path, {TEST: make_profile(counts=counts, step_backend="gpu")})
     now = make_profile(counts=counts, step_backend="cpu")
@@ -97,14 +97,14 @@ def test_a_step_of_another_backend_is_not_compared(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_no_device(tmp_path: Path) -> None:
-    """Lists of devices leave the baselines of work out."""
+    """The list of devices leaves out the baselines of work."""
     (tmp_path / "work" / "key").mkdir(parents=True)
     (tmp_path / "l4-x1").mkdir()
     assert [folder.name for folder in device_folders(tmp_path)] == ["l4-x1"]
 
 
 def test_a_change_of_a_work_baseline_is_seen(tmp_path: Path) -> None:
-    """A new recording is reported, as those of devices are."""
+    """A new recording of work is reported like one of a device."""
     (tmp_path / "before").mkdir()
     save_work(tmp_path / "after" / "work" / "key", "first", tmp_path, {TEST: PROFILE})
     (change,) = file_changes(tmp_path / "before", tmp_path / "after")

@@ -1,4 +1,4 @@
-"""Work against what it was before: what is more, and what causes it."""
+"""Comparison of work profiles: which counts rose, and their causes."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def find(now: WorkProfile, kind: str, then: WorkProfile = PROFILE) -> Comparison
 
 
 def test_equal_work_passes() -> None:
-    """Every kind that is counted is compared, and none is more."""
+    """Every counted kind is compared, and none has risen."""
     compared = compare_work(PROFILE, PROFILE)
     assert {found.metric for found in compared} == set(PROFILE.counts)
     assert {found.outcome for found in compared} == {Outcome.PASS}
 
 
 def test_one_more_call_names_the_function_that_is_called_more() -> None:
-    """What it calls in turn is called more only because of it, and is not named."""
+    """Functions below the cause are also called more, but are not named."""
     doubled = {
         **CALLERS,
         "rows.encode": {"rows.batch": 256.0},
@@ -35,7 +35,7 @@ def test_one_more_call_names_the_function_that_is_called_more() -> None:
 
 
 def test_a_cause_with_more_calls_below_it_comes_first() -> None:
-    """Of two causes, the larger one comes first, although it is called less often itself."""
+    """The cause with more calls below it comes first, even if it is called less often."""
     grown = {
         **CALLERS,
         "rows.log": {"rows.encode": 128.0},
@@ -48,7 +48,7 @@ def test_a_cause_with_more_calls_below_it_comes_first() -> None:
 
 
 def test_one_call_of_thousands_is_seen() -> None:
-    """A function that is called twice instead of once regresses, however small its share is."""
+    """A function that is called twice instead of once regresses, however small its share."""
     then = with_calls({"rows.batch": {"": 1.0}, "builtins.len": {"rows.batch": 5_200.0}})
     now = with_calls({"rows.batch": {"": 2.0}, "builtins.len": {"rows.batch": 5_200.0}})
     found = find(now, "calls", then)
@@ -58,7 +58,7 @@ def test_one_call_of_thousands_is_seen() -> None:
 
 
 def test_a_rise_below_three_digits_is_no_rise_of_the_total() -> None:
-    """Figures that would read the same twice are not set against each other."""
+    """Two totals that print the same digits are not shown as a change."""
     then = with_count("allocated_bytes", a=80_000_000.0, b=1_000.0)
     now = with_count("allocated_bytes", a=80_000_000.0, b=2_000.0)
     assert (
@@ -67,14 +67,14 @@ def test_a_rise_below_three_digits_is_no_rise_of_the_total() -> None:
 
 
 def test_a_rise_within_the_bound_passes() -> None:
-    """Up to 1% more passes."""
+    """A rise of up to 1% passes."""
     assert find(with_count("sent_bytes", total=262_500.0), "sent_bytes").outcome is Outcome.PASS
     found = find(with_count("sent_bytes", total=263_000.0), "sent_bytes")
     assert found.outcome is Outcome.REGRESSED
 
 
 def test_a_renamed_function_passes() -> None:
-    """The same work under another name is no more work."""
+    """The same work under another name passes."""
     renamed = {
         "rows.batch": {"": 1.0},
         "rows.tokenize": {"rows.batch": 128.0},
@@ -84,19 +84,19 @@ def test_a_renamed_function_passes() -> None:
 
 
 def test_work_that_moved_passes() -> None:
-    """What one function allocates more, another one less, also when a few bytes are left over."""
+    """Allocations may move from one function to another, except for a few bytes."""
     moved = with_count("allocated_bytes", rows__batch=2_000_004.0, rows__encode=1_000_000.0)
     assert find(moved, "allocated_bytes").outcome is Outcome.PASS
 
 
 def test_less_work_improves_whatever_part_rose() -> None:
-    """One call with three times the calls of its own instead of 128 is an improvement."""
+    """Fewer calls in total are an improvement, even if the calls of one function tripled."""
     now = {"rows.batch": {"": 1.0}, "rows.encode": {"rows.batch": 1.0}, "np.add": {"": 3.0}}
     assert find(with_calls(now), "calls").outcome is Outcome.IMPROVED
 
 
 def test_another_dtype_is_named() -> None:
-    """The array that grew is named with both shapes."""
+    """The message names the array that grew, with both shapes."""
     wider = make_profile(
         counts={**PROFILE.counts, "batch_bytes": {"tokens": 1_048_576.0}},
         arrays={"tokens": "int64[128,1024]"},
@@ -107,7 +107,7 @@ def test_another_dtype_is_named() -> None:
 
 
 def test_work_where_there_was_none_regresses() -> None:
-    """From nothing to something is a rise, which has no finite factor."""
+    """A rise from zero has no finite factor."""
     then = with_count("sent_bytes", total=0.0)
     found = find(PROFILE, "sent_bytes", then)
     assert found.outcome is Outcome.REGRESSED
@@ -126,7 +126,7 @@ def test_work_where_there_was_none_regresses() -> None:
 def test_a_part_that_is_not_reproducible_has_a_range(
     range_now: tuple[float, float], range_before: tuple[float, float], outcome: Outcome
 ) -> None:
-    """It has risen or fallen if its whole range has, and is equal where both ranges overlap."""
+    """A range has risen or fallen if all of it has; overlapping ranges are equal."""
     now, then = (
         make_profile(
             counts={**PROFILE.counts, "allocated_bytes": {"rows.encode": 2_000_000.0}},
@@ -138,7 +138,7 @@ def test_a_part_that_is_not_reproducible_has_a_range(
 
 
 def test_what_became_unstable_and_doubled_regresses() -> None:
-    """A part that was exact before is compared with the lowest of its counts now."""
+    """A part that was exact before is compared with the low end of its new range."""
     now = make_profile(
         counts={**PROFILE.counts, "calls": {"rows.batch": 1.0, "builtins.len": 258.0}},
         dropped={"calls": {"rows.encode": (256.0, 260.0)}},
@@ -178,7 +178,7 @@ def test_what_became_unstable_and_doubled_regresses() -> None:
     ],
 )
 def test_what_cannot_be_compared_says_why(now: WorkProfile, kind: str, why_not: str) -> None:
-    """It is an outcome of its own, and never PASS."""
+    """A kind that cannot be compared is NOT_COMPARED, never PASS."""
     found = find(now, kind)
     assert found.outcome is Outcome.NOT_COMPARED
     assert found.why_not == why_not
@@ -186,7 +186,7 @@ def test_what_cannot_be_compared_says_why(now: WorkProfile, kind: str, why_not: 
 
 
 def test_many_causes_are_counted() -> None:
-    """Five are named, of the others only their number."""
+    """Five causes are named, and the rest are counted."""
     now = {**CALLERS, **{f"rows.f{n}": {"rows.batch": 1.0 + n} for n in range(8)}}
     reason = find(with_calls(now), "calls").reason
     assert "rows.f7: 8 calls" in reason
@@ -195,13 +195,13 @@ def test_many_causes_are_counted() -> None:
 
 
 def test_a_few_bytes_more_pass() -> None:
-    """From 7 to 60 bytes a batch is no rise."""
+    """A rise from 7 to 60 bytes per batch passes."""
     then, now = with_count("read_bytes", total=7.0), with_count("read_bytes", total=60.0)
     assert find(now, "read_bytes", then).outcome is Outcome.PASS
 
 
 def test_a_small_array_that_doubles_regresses() -> None:
-    """Eight labels in a wider dtype are more bytes."""
+    """Eight labels in a wider dtype take more bytes."""
     then, now = with_count("batch_bytes", labels=32.0), with_count("batch_bytes", labels=64.0)
     assert find(now, "batch_bytes", then).outcome is Outcome.REGRESSED
 

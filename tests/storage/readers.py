@@ -1,4 +1,4 @@
-"""Readers on a virtual clock: nothing here sleeps, and what they see is the same on any machine."""
+"""Readers on a virtual clock: nothing sleeps, and results are the same on any machine."""
 
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from netpipe.storage.service import Service
 
 
 class Reads(NamedTuple):
-    """What readers saw: how long each read took, how often one was refused or failed, the end."""
+    """The readers' results: the time of each read, failed or refused attempts, and the end."""
 
     took_s: list[float]
     refused: int
@@ -20,12 +20,12 @@ class Reads(NamedTuple):
         return len(self.took_s) / self.over_s
 
     def percentile(self, percent: int) -> float:
-        """Return the seconds below which so many percent of the reads are."""
+        """Return the given percentile of the read times, in seconds."""
         return sorted(self.took_s)[percent * len(self.took_s) // 100]
 
 
 def read(service: Service, reads: int, readers: int = 1, size: int = 0) -> Reads:
-    """Let readers read one record after the other, and again whatever was refused."""
+    """Make each reader read one record after the other, and repeat unsuccessful reads."""
     waiting, took_s, refused, over_s = [(0.0, 0.0, 0)] * readers, list[float](), 0, 0.0
     heapify(waiting)
     while len(took_s) < reads:
@@ -46,5 +46,5 @@ def storage(**settings: float) -> Service:
 
 
 def preset(name: str) -> Service:
-    """Return a storage of its own, as a preset describes it."""
+    """Return a new storage with the profile of a preset."""
     return Service(PRESETS[name])

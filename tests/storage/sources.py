@@ -22,19 +22,19 @@ class Rows:
         return np.full(1000, self.first + index)
 
     def named(self, index: int) -> str:
-        """Return what no storage holds."""
+        """Return a value that no storage holds."""
         return f"row {index}"
 
 
 class TorchRows(Rows):
-    """Rows that torch's DataLoader reads several of at once."""
+    """Rows of which torch's DataLoader reads several at once."""
 
     def __getitems__(self, indices: Sequence[int]) -> list["np.ndarray[Any, Any]"]:
         return list(map(self.__getitem__, indices))
 
 
 class GrainRows(Rows):
-    """Rows that Grain's batches read several of at once."""
+    """Rows of which Grain's batches read several at once."""
 
     def _getitems(self, indices: Sequence[int]) -> list["np.ndarray[Any, Any]"]:
         return list(map(self.__getitem__, indices))
@@ -71,23 +71,23 @@ SHARED = grain.MapDataset.source(Rows())
 
 
 def shared() -> grain.MapDataset[Any]:
-    """Return the same pipeline each time."""
+    """Return the same pipeline in each call."""
     return SHARED
 
 
 def plain(workers: int = 0) -> Iterator[Any]:
-    """Return an iterator that is not Grain's, whose source is wrapped."""
+    """Return an iterator that is not Grain's, with a wrapped source."""
     rows = stand_in(Rows(workers))
     return (rows[index] for index in range(100))
 
 
 def stream(workers: int = 0) -> Iterator[Any]:
-    """Yield records in the order in which a shard has them, as webdataset does."""
+    """Yield records in the order of a shard, like webdataset."""
     yield from map(Rows().__getitem__, range(workers, 100))
 
 
 class OwnDataset(grain.MapDataset[Any]):  # type: ignore[misc]  # grain has no types
-    """A user's own dataset that reads."""
+    """A user's own dataset that reads by itself."""
 
     def __len__(self) -> int:
         return 100
@@ -102,7 +102,7 @@ def half_own() -> grain.MapDataset[Any]:
 
 
 def of_names() -> grain.MapDataset[Any]:
-    """Return a pipeline whose map reads what a list names."""
+    """Return a pipeline whose map reads the names in a list."""
     return grain.MapDataset.source(list(range(100))).map(Rows().__getitem__)
 
 

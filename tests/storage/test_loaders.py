@@ -1,4 +1,4 @@
-"""Loaders in a storage: which ones can be placed, and what the others are told."""
+"""Loaders in a storage: which ones can be placed, and the messages for the others."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -29,7 +29,7 @@ FAST = "local-nvme,latency=1us,tail=0s"
 
 
 def sources_of(made: Any) -> list[Any]:
-    """Return what the sources of a Grain pipeline read from."""
+    """Return the wrapped sources of a Grain pipeline."""
     datasets = collect_datasets(made)
     return [datasets[node.id]._source for node in read_graph(made).of_kind("Source")]  # type: ignore[attr-defined]
 
@@ -40,7 +40,7 @@ def sources_of(made: Any) -> list[Any]:
      sources.shared],
 )  # fmt: skip
 def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any]) -> None:
-    """All of them, and each time the factory is called, once only."""
+    """All sources are replaced, once per call of the factory."""
     make = place(loader, FAST)
     for _ in range(2):
         found = sources_of(make())
@@ -53,7 +53,7 @@ def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any])
 
 @pytest.mark.parametrize("loader", [sources.batches, sources.data_loader, sources.in_workers])
 def test_batches_stay_the_same(loader: Callable[[], Any]) -> None:
-    """In a storage a loader gives what it gave, worker processes included."""
+    """A loader in a storage yields the same batches, also with worker processes."""
     let_grain_start_workers()
     placed, original = (list(make()) for make in (place(loader, FAST), loader))
     assert len(placed) == len(original) > 0
@@ -62,14 +62,14 @@ def test_batches_stay_the_same(loader: Callable[[], Any]) -> None:
 
 
 def test_sources_of_grain_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that Grain provides is read as any other."""
+    """A source that Grain provides is replaced like any other."""
     monkeypatch.setattr(sources.Rows, "__module__", "grain.sources")
     (source,) = sources_of(place(sources.batches, FAST)())
     assert type(source) is StandIn
 
 
 def test_workers_share_the_storage_of_their_loader() -> None:
-    """The cache of the training process has what both workers have read."""
+    """Both workers read into one cache, which the training process sees."""
     let_grain_start_workers()
     made = place(sources.in_workers, f"{FAST},cache=1GB")()
     (source,) = sources_of(made)
@@ -78,7 +78,7 @@ def test_workers_share_the_storage_of_their_loader() -> None:
 
 
 def test_a_loader_that_wraps_its_source_has_placed_it() -> None:
-    """Any iterable will do, and it keeps its parameter `workers`."""
+    """A factory that wraps its source may return any iterable, and keeps `workers`."""
     make = place(sources.plain, FAST)
     assert takes_workers(make)
     assert signature(make).parameters["workers"].default == 0
@@ -100,7 +100,7 @@ def test_a_loader_that_wraps_its_source_has_placed_it() -> None:
     ],
 )
 def test_other_loaders_are_told_what_to_wrap(loader: Callable[[], Any], found: str) -> None:
-    """A loader of which some reads would stay as they are is refused, with the call that helps."""
+    """A loader with reads that cannot be placed is refused, with the call that helps."""
     with pytest.raises(MisuseError) as refused:
         place(loader, FAST)()
     assert f"found {found}. " in str(refused.value)
@@ -109,13 +109,13 @@ def test_other_loaders_are_told_what_to_wrap(loader: Callable[[], Any], found: s
 
 
 def test_an_unknown_storage_is_refused_at_once() -> None:
-    """Before the loader is made."""
+    """An unknown storage is refused before the loader is made."""
     with pytest.raises(MisuseError, match="storage must be one of"):
         place(sources.batches, "bucket")
 
 
 def test_a_target_is_placed_in_its_storage() -> None:
-    """A target with an unknown storage is refused."""
+    """A target is placed in its storage, and an unknown storage is refused."""
     target = Target("tests.storage.sources", "plain", storage=FAST)
     assert make_factory(target).__wrapped__ is sources.plain  # type: ignore[attr-defined]
     with pytest.raises(MisuseError, match=r"storage must be one of .*; found 'x'"):
@@ -123,7 +123,7 @@ def test_a_target_is_placed_in_its_storage() -> None:
 
 
 def test_this_repositorys_pipeline_is_placed(tmp_path: Path) -> None:
-    """The rows that it reads, several at once, are read from the storage."""
+    """The rows, which are read several at once, come from the storage."""
     generate(tmp_path / "data", probes=30)
     pipeline = replace(Config().pipeline, workers=0)
     cached = f"{FAST},cache=1GB"

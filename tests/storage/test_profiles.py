@@ -1,4 +1,4 @@
-"""Storages by name: presets, settings that replace theirs, and which values are refused."""
+"""Names of storages: presets, settings that override them, and refused values."""
 
 import re
 from dataclasses import fields
@@ -13,12 +13,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "storage.md"
 
 
 def test_a_preset_is_known_by_its_name() -> None:
-    """A name alone is a preset as it is."""
+    """A name alone gives the unchanged preset."""
     assert parse_storage("object-store") == PRESETS["object-store"]
 
 
 def test_settings_replace_those_of_a_preset() -> None:
-    """Each setting is in SI units, and the others stay as they are."""
+    """Settings are converted to SI units, and the other figures stay as they are."""
     text = (
         "object-store,latency=50.5ms,tail=1s,connection=20kB/s,bandwidth=2GB/s,concurrent=8,"
         "rate=200/s,retry=500us,failures=0.02,cache=3MB,warm=0.25"
@@ -62,20 +62,20 @@ def test_settings_replace_those_of_a_preset() -> None:
     ],
 )
 def test_a_bad_setting_is_named(text: str, message: str) -> None:
-    """The message has the setting, its constraint and the value that was found."""
+    """The message has the setting, its constraint and the value found."""
     with pytest.raises(MisuseError, match=message) as refused:
         parse_storage(text)
     assert "\n" not in str(refused.value)
 
 
 def test_every_example_of_a_message_can_be_used() -> None:
-    """What a message suggests is a value that is taken."""
+    """Every example in a message is accepted as a value."""
     examples = (f"{key}={setting.example}" for key, setting in _SETTINGS.items())
     assert parse_storage(",".join(("local-nvme", *examples)))
 
 
 def test_every_field_can_be_set() -> None:
-    """No limit of a storage is out of the user's reach."""
+    """Every field of a profile has a setting."""
     settable = {setting.field for setting in _SETTINGS.values()}
     assert settable == {field.name for field in fields(StorageProfile)} - {"name"}
 

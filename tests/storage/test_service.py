@@ -1,4 +1,4 @@
-"""When a storage answers: latencies, bandwidths and limits, in one process and in several."""
+"""The times at which a storage answers, in one process and in several."""
 
 import fcntl
 import multiprocessing
@@ -20,7 +20,7 @@ from netpipe.storage.profiles import parse_storage
 from netpipe.storage.service import Service, share
 from tests.storage.readers import preset, read, storage
 
-# An earlier test of the same process may have imported jax, which warns about every fork.
+# Earlier tests of this process may have imported jax, which warns about every fork.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
 MB = 1_000_000
@@ -28,14 +28,14 @@ LIMITED = "object-store,concurrent=1,latency=1s,tail=0s,connection=1GB/s,rate=10
 
 
 def test_half_of_the_latencies_are_below_the_median() -> None:
-    """And one in a hundred is above the tail."""
+    """One latency in a hundred is above the tail."""
     seen = read(storage(latency_s=0.03, tail_latency_s=0.2), 20_000)
     assert seen.percentile(50) == pytest.approx(0.03, rel=0.05)
     assert seen.percentile(99) == pytest.approx(0.2, rel=0.1)
 
 
 def test_without_a_tail_all_latencies_are_the_median() -> None:
-    """A storage whose tail is 0 has no spread."""
+    """Without a tail, latencies do not spread."""
     assert set(read(storage(latency_s=0.25), 8).took_s) == {0.25}
 
 
@@ -46,14 +46,14 @@ def test_a_mount_has_its_published_mean() -> None:
 
 
 def test_a_connection_has_its_bandwidth() -> None:
-    """A large read takes its latency and then its bytes, however many others there are."""
+    """A large read takes its latency plus the time of its bytes, whatever other reads do."""
     one = storage(latency_s=0.5, connection_bytes_per_s=50 * MB)
     seen = read(one, 64, readers=8, size=100 * MB)
     assert seen.took_s == pytest.approx([2.5] * 64)
 
 
 def test_all_reads_together_have_the_total_bandwidth() -> None:
-    """Many readers get no more than the total, and one reader no more than a connection."""
+    """Many readers share the total bandwidth, and one reader gets that of a connection."""
     limits = {"connection_bytes_per_s": 50e6, "total_bytes_per_s": 200e6}
     for readers, bytes_per_s in ((1, 50e6), (2, 100e6), (4, 200e6), (16, 200e6)):
         seen = read(storage(**limits), 400, readers, size=MB)
@@ -61,7 +61,7 @@ def test_all_reads_together_have_the_total_bandwidth() -> None:
 
 
 def test_further_reads_wait_for_a_connection() -> None:
-    """Sixteen readers of four connections are as fast as four."""
+    """Sixteen readers with four connections are as fast as four."""
     for readers, per_s in ((1, 10), (4, 40), (16, 40)):
         seen = read(storage(latency_s=0.1, max_concurrent_reads=4), 400, readers)
         assert seen.per_s == pytest.approx(per_s, rel=0.05)
@@ -69,14 +69,14 @@ def test_further_reads_wait_for_a_connection() -> None:
 
 
 def test_a_rate_without_retries_lets_reads_wait_their_turn() -> None:
-    """Nothing is refused; the reads come one after the other at the rate."""
+    """No read is refused; reads follow each other at the rate."""
     seen = read(storage(latency_s=0.1, reads_per_s=50), 500, readers=20)
     assert seen.refused == 0
     assert seen.per_s == pytest.approx(50, rel=0.05)
 
 
 def test_a_rate_with_retries_refuses_and_costs_more() -> None:
-    """Refused reads back off; the storage gives its rate at most, and some reads take long."""
+    """Refused reads back off; the rate is an upper limit, and some reads take long."""
     limits = {"latency_s": 0.01, "reads_per_s": 50.0}
     patient = read(storage(**limits), 2000, readers=20)
     refused = read(storage(**limits, retry_s=0.1), 2000, readers=20)
@@ -86,7 +86,7 @@ def test_a_rate_with_retries_refuses_and_costs_more() -> None:
 
 
 def test_a_backoff_is_drawn_and_doubles() -> None:
-    """Below the longest, which doubles five times; reads refused together come back apart."""
+    """The limit of the backoff doubles five times, and refused reads do not return together."""
     one = storage(failure_fraction=0.9, retry_s=1.0)
     for attempt, longest_s in ((0, 1), (1, 2), (3, 8), (5, 32), (9, 32)):
         drawn = [one.request(0, 0.0, attempt) for _ in range(400)]
@@ -97,28 +97,28 @@ def test_a_backoff_is_drawn_and_doubles() -> None:
 
 
 def test_a_rate_that_is_not_reached_costs_nothing() -> None:
-    """One reader below the rate is never refused."""
+    """A single reader below the rate is never refused."""
     seen = read(storage(latency_s=0.1, reads_per_s=50, retry_s=1), 200)
     assert seen.refused == 0
     assert seen.took_s == pytest.approx([0.1] * 200)
 
 
 def test_a_failed_read_is_requested_again() -> None:
-    """A share of the requests fails after their latency."""
+    """The given share of the requests fails, each after its latency."""
     seen = read(storage(latency_s=0.1, failure_fraction=0.25), 4000)
     assert seen.refused / (seen.refused + 4000) == pytest.approx(0.25, abs=0.03)
     assert seen.over_s == pytest.approx(0.1 * (4000 + seen.refused))
 
 
 def test_a_cold_cache_holds_what_was_read_first() -> None:
-    """Records are held once they were read, as many as fit; others are always read."""
+    """The cache holds the first records read, as many as fit; others are always read."""
     cold = storage(cache_bytes=10)
     assert [cold.read_cached(str(record), 4) for record in range(4)] == [False] * 4
     assert [cold.read_cached(str(record), 4) for record in range(4)] == [True, True, False, False]
 
 
 def test_a_warm_cache_holds_a_share_from_the_start() -> None:
-    """The same records are held each time."""
+    """The warm records are always the same."""
     warm = storage(warm_fraction=0.3)
     held = [record for record in range(5000) if warm.read_cached(str(record), 1)]
     assert len(held) / 5000 == pytest.approx(0.3, abs=0.03)
@@ -126,7 +126,7 @@ def test_a_warm_cache_holds_a_share_from_the_start() -> None:
 
 
 def test_a_name_is_one_storage() -> None:
-    """A process has one storage of each name, and a copy of it has the same limits."""
+    """A process has one storage per name, and its copies have the same limits."""
     one = share(LIMITED)
     copy = pickle.loads(pickle.dumps(one))
     assert one is share(LIMITED)
@@ -136,14 +136,14 @@ def test_a_name_is_one_storage() -> None:
 
 
 def test_a_storage_whose_process_has_ended_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stale name in the environment leads to a new storage."""
+    """A stale entry in the environment leads to a new storage."""
     monkeypatch.setenv("NETPIPE_STORAGES", f"{LIMITED} /proc/0/fd/3")
     assert list_shared_storages() == {}
     assert share(LIMITED).request(0, 0.0) == (1.0, True)
 
 
 def test_a_copy_whose_process_has_ended_is_refused() -> None:
-    """The error names the storage, and what to do."""
+    """The error names the storage and the remedy."""
     with pytest.raises(SessionError, match=rf"{LIMITED}: .* found /proc/0/fd/3: No such file .*"):
         Service(parse_storage(LIMITED), "/proc/0/fd/3")
 
@@ -154,7 +154,7 @@ def _request(one: Service | None, pipe: "Connection[Any, Any]") -> None:
 
 @pytest.mark.parametrize("is_sent", [True, False])
 def test_spawned_and_forked_processes_share_the_limits(is_sent: bool) -> None:
-    """A storage is the same one where it is sent, and where its name is used again."""
+    """A storage is shared if it is sent to a process, or if its name is used again there."""
     one = share(LIMITED)
     seen = [one.request(0, 0.0)[0]]
     for method in ("spawn", "spawn", "fork"):
@@ -170,7 +170,7 @@ def test_spawned_and_forked_processes_share_the_limits(is_sent: bool) -> None:
 
 
 def test_threads_share_the_limits() -> None:
-    """Each request of several threads takes its own turn."""
+    """Each request gets its own turn, also with several threads."""
     one, seen = storage(latency_s=1.0, max_concurrent_reads=1), list[float]()
     threads = [
         threading.Thread(target=lambda: seen.extend(one.request(0, 0.0)[0] for _ in range(200)))
@@ -188,14 +188,14 @@ def test_threads_share_the_limits() -> None:
 def _in_a_fork(run: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
-        signal.alarm(60)  # rather than hang
+        signal.alarm(60)  # fail instead of hanging
         run()
         os._exit(0)
     return child
 
 
 def test_a_killed_process_leaves_no_lock() -> None:
-    """A worker that is killed while it has the lock does not stop the others."""
+    """A worker that is killed while it holds the lock does not block the others."""
     one = storage(latency_s=1.0, max_concurrent_reads=1)
     is_locked, told = os.pipe()
 
@@ -214,7 +214,7 @@ def test_a_killed_process_leaves_no_lock() -> None:
 
 
 def test_forked_processes_draw_latencies_of_their_own() -> None:
-    """Two workers do not see the same latencies."""
+    """Two workers draw different latencies."""
     one = storage(latency_s=0.03, tail_latency_s=0.2)
     ends = [os.pipe() for _ in range(2)]
     for _, write in ends:
@@ -223,8 +223,8 @@ def test_forked_processes_draw_latencies_of_their_own() -> None:
 
 
 def test_a_process_that_is_forked_under_the_lock_goes_on() -> None:
-    """A thread that reads while another one forks leaves the child no lock of its own."""
+    """A thread that holds the lock during a fork does not leave the child's lock held."""
     one = storage(latency_s=1.0)
     with service_module._LOCK:
-        child = _in_a_fork(lambda: print(one.request(0, 0.0)))  # noqa: T201  # it would hang
+        child = _in_a_fork(lambda: print(one.request(0, 0.0)))  # noqa: T201  # else it hangs
     assert os.waitpid(child, 0)[1] == 0

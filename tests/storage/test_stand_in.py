@@ -1,4 +1,4 @@
-"""A wrapped source: what it returns, how long it takes on a virtual clock, and what it leaves."""
+"""A wrapped source: its results, its times on a virtual clock, and its attributes."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ PLAIN = "network-disk,latency=1s,tail=0s,bandwidth=1000GB/s,rate=100000/s"
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], float]:
-    """Return a function that returns how long another one takes; all time is virtual."""
+    """Return a function that returns how long another one takes in virtual time."""
     clock = FakeClock()
     fake_time = SimpleNamespace(monotonic=clock, sleep=clock.sleep)
     monkeypatch.setattr(sys.modules[StandIn.__module__], "time", fake_time)
@@ -39,14 +39,14 @@ Timed = Callable[[Callable[[], Any]], float]
 
 
 def test_a_read_takes_its_time(timed: Timed) -> None:
-    """The records stay the same, and each read takes the latency and its bytes."""
+    """Records are unchanged, and each read takes the latency plus the time of its bytes."""
     rows = stand_in(Rows(), f"{PLAIN},connection=8kB/s")
     assert timed(lambda: rows[3]) == pytest.approx(2.0, rel=0.05)
     assert (rows[3] == Rows()[3]).all()
 
 
 def test_the_local_read_comes_on_top(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reading costs here, as decoding does, would cost the same there."""
+    """The local cost of a read, such as decoding, is added."""
     clock = sys.modules[StandIn.__module__].time
     monkeypatch.setattr(Rows, "__getitem__", lambda *_: clock.sleep(0.5))
     rows = stand_in(Rows(), PLAIN)
@@ -66,7 +66,7 @@ def test_several_at_once_are_requested_together(timed: Timed, read: Callable[[],
 
 
 def test_only_what_a_source_offers_is_offered() -> None:
-    """A source that reads one element at a time does not read several in a storage."""
+    """A source that reads one element at a time still does so in a storage."""
     offers = [
         (hasattr(rows, "__getitems__"), hasattr(rows, "_getitems"))
         for source in (Rows(), TorchRows(), GrainRows())
@@ -76,14 +76,14 @@ def test_only_what_a_source_offers_is_offered() -> None:
 
 
 def test_each_of_several_is_a_read(timed: Timed) -> None:
-    """Records that are requested together still share the limits."""
+    """Records that are requested together share the limits."""
     rows = stand_in(TorchRows(), f"{PLAIN},concurrent=2")
     assert timed(lambda: rows.__getitems__(range(10))) == pytest.approx(5.0, rel=0.001)
     assert timed(lambda: rows.__getitems__([])) == 0.0
 
 
 def test_slices_and_keys_are_reads(timed: Timed) -> None:
-    """A source may take a slice, which is several reads, or any key, which is one."""
+    """A slice counts as several reads, and any other key as one."""
     records = SimpleNamespace(__getitem__=str)
 
     class Keyed(Rows):
@@ -99,19 +99,19 @@ def test_slices_and_keys_are_reads(timed: Timed) -> None:
 
 
 def test_a_cached_record_is_there_at_once(timed: Timed) -> None:
-    """The second read of a record takes no time, by whatever number it is called."""
+    """The second read of a record takes no time, whatever type its number has."""
     rows = stand_in(Rows(), f"{PLAIN},cache=1GB")
     assert timed(lambda: rows[3]) == pytest.approx(1.0)
     assert timed(lambda: rows[np.int64(3)]) == 0.0
 
 
 def test_sources_do_not_share_records_of_a_cache(timed: Timed) -> None:
-    """Record 3 of a second source is another one; made again, the sources are the same."""
+    """Record 3 of another source is a different record; a rebuilt source is the same one."""
     for expected_s in (1.0, 0.0):
         with Placement(f"{PLAIN},cache=1GB").entered():
             rows, others = stand_in(Rows()), stand_in(Rows())
         assert timed(lambda: rows[3]) == pytest.approx(expected_s)  # noqa: B023  # called at once
-        assert timed(lambda: others[3]) == pytest.approx(expected_s)  # noqa: B023  # as above
+        assert timed(lambda: others[3]) == pytest.approx(expected_s)  # noqa: B023  # called at once
 
 
 def test_a_failed_read_is_repeated(timed: Timed) -> None:
@@ -124,20 +124,20 @@ def test_a_failed_read_is_repeated(timed: Timed) -> None:
 
 
 def test_refused_reads_are_repeated(timed: Timed) -> None:
-    """Reads beyond the rate come after their backoff, and all of them come."""
+    """Reads beyond the rate are repeated after their backoff until all succeed."""
     rows = stand_in(TorchRows(), f"{PLAIN},rate=100/s,retry=1s")
     took_s = timed(lambda: rows.__getitems__(range(100)))
     assert 2.0 <= took_s <= 20.0
 
 
 def test_without_a_storage_the_source_itself_is_returned() -> None:
-    """A loader may wrap its source for good."""
+    """A loader may keep the call of `stand_in` permanently."""
     rows = Rows()
     assert stand_in(rows) is rows
 
 
 def test_the_storage_of_the_command_line_comes_first() -> None:
-    """`--storage` takes the place of a storage that the loader names, wrapped or not."""
+    """`--storage` overrides the storage that the loader names, whether wrapped or not."""
     plain_and_wrapped = (Rows(), stand_in(Rows(), "local-nvme"))
     with Placement("network-disk").entered():
         for source in plain_and_wrapped:
@@ -147,7 +147,7 @@ def test_the_storage_of_the_command_line_comes_first() -> None:
 
 
 def test_it_has_the_attributes_of_its_source() -> None:
-    """Also of what is no read; a diagnosis names it as the source."""
+    """All attributes of the source are visible, and a diagnosis names the source."""
     rows = stand_in(Rows(7), PLAIN)
     assert (rows.first, rows.named(2), len(rows)) == (7, "row 2", 100)
     assert bool(stand_in(object(), PLAIN))
@@ -160,7 +160,7 @@ def test_it_has_the_attributes_of_its_source() -> None:
 
 
 def test_further_methods_can_read(timed: Timed) -> None:
-    """A method that is named as a read takes as long as one."""
+    """A method that `reads` names takes as long as a read."""
     rows = stand_in(Rows(), PLAIN, reads=["named"])
     assert timed(lambda: rows.named(2)) == pytest.approx(1.0)
     assert rows.named(2) == "row 2"
@@ -172,7 +172,7 @@ def test_further_methods_can_read(timed: Timed) -> None:
 def test_a_copy_is_in_the_same_storage(
     source: type[Rows], duplicate: Callable[[StandIn], StandIn]
 ) -> None:
-    """Copied or pickled, a source has the limits of the first."""
+    """A copied or pickled source has the limits of the original."""
     rows = stand_in(source(5), f"{PLAIN},concurrent=1")
     copies = [duplicate(rows), pickle.loads(pickle.dumps(rows))]
     starts = [each._service.request(0, 0.0)[0] for each in (rows, *copies)]
@@ -193,12 +193,12 @@ def test_a_copy_is_in_the_same_storage(
     ],
 )
 def test_a_record_has_the_bytes_of_its_arrays_and_strings(record: Any, size: int) -> None:
-    """Besides at most some hundred that say what they are."""
+    """The size is that of the content, plus at most some hundred bytes of description."""
     assert size <= count_bytes(record) <= size + 600
 
 
 def test_a_record_that_cannot_be_pickled_has_a_size() -> None:
-    """Reading it does not fail because of the stand-in."""
+    """A record that cannot be pickled does not make the read fail."""
     assert count_bytes({"file": lambda: 3}) > 0
     loop: list[Any] = []
     loop.append(loop)

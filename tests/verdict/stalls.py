@@ -5,7 +5,7 @@ from typing import Any
 from netpipe.results.measurement import Waits
 
 SYNCED: dict[str, Any] = {"sync_probe_fraction": 1.0}
-# L = 10 ms, S0 = 30 ms, so E = 8 ms, more than half of the smaller.
+# L = 10 ms and S0 = 30 ms, so E = 8 ms is more than half of the smaller.
 SERIAL: dict[str, Any] = {"train_s": 0.038}
 
 

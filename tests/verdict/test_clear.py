@@ -10,7 +10,7 @@ from tests.measurements import CPU, make_measurement, spread
 
 
 def is_clear(steps: int = 84, **measured: Any) -> bool:
-    """Tell whether a fast loader is clearly healthy, with such other figures."""
+    """Return whether a fast loader with these other figures is clearly healthy."""
     times = Distributions((0.03,) * 101, (0.0,) * 101, steps)
     return is_clearly_healthy(
         make_measurement(**{"load_s": 0.004, "distributions": times, **measured})
@@ -18,7 +18,7 @@ def is_clear(steps: int = 84, **measured: Any) -> bool:
 
 
 def test_a_fast_loader_is_clearly_healthy() -> None:
-    """Its intervals are far from every limit, also where they are not narrow."""
+    """Intervals far from every limit are clear, even if they are wide."""
     assert is_clear()
     assert is_clear(load_s=spread(0.003, 0.004, 0.010))
 
@@ -42,5 +42,5 @@ def test_a_fast_loader_is_clearly_healthy() -> None:
     ids=lambda measured: "-".join(measured),
 )
 def test_anything_near_a_limit_takes_more_rounds(measured: dict[str, Any]) -> None:
-    """A slower loader, a stall, a sync, a compilation, too few steps to see a rare pause."""
+    """A figure near a limit, or too few steps to see a rare pause, is not clear."""
     assert not is_clear(**measured)

@@ -1,4 +1,4 @@
-"""Every verdict, the limit beside it, and the order in which the rules decide."""
+"""Every verdict, its limits, and the order of the rules."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,17 +25,17 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
         ({"load_s": 0.040, "train_s": 0.0549}, "loader-bound"),
         ({"load_s": 0.040, "train_s": 0.0551}, "no-overlap"),
         ({"load_s": 0.040, "train_s": 0.0700}, "no-overlap"),
-        # A loader far slower than the step is not at risk, it is too slow.
+        # A loader far slower than the step is too slow, not at risk.
         ({"load_s": 0.040, "step_s": 0.001, "train_s": 0.041}, "loader-bound"),
         ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0627}, "loader-bound"),
         ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0640}, "no-overlap"),
         ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0651, **SYNCED}, "forced-sync"),
-        # Stalls, from the smallest that is worth naming.
+        # Stalls, from the smallest that counts.
         ({"train_s": 0.0314}, "healthy"),
         ({"train_s": 0.0316}, "unexplained"),
         ({"train_s": 0.0349}, "unexplained"),
         ({"train_s": 0.0351}, "no-overlap"),
-        # Copies are to blame for at least half of it, or it is something else.
+        # Copies must explain at least half of the stall.
         ({"train_s": 0.0330, "transfer_s": 0.0314}, "unexplained"),
         ({"train_s": 0.0330, "transfer_s": 0.0316}, "transfer-bound"),
         ({"train_s": 0.036, "transfer_s": 0.0329}, "no-overlap"),
@@ -45,24 +45,24 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
         ({"train_s": 0.036, "worst_tenth_fraction": 0.49}, "no-overlap"),
         ({"train_s": 0.036, "worst_tenth_fraction": 0.50}, "jitter"),
         ({"train_s": 0.0302, "worst_tenth_fraction": 0.9}, "healthy"),
-        # Forced syncs: seen often enough, costly enough, and by a probe that can be trusted.
+        # Forced syncs: frequent and costly enough, and seen by a probe that can be trusted.
         ({**SERIAL, **SYNCED}, "forced-sync"),
         ({**SERIAL, "sync_probe_fraction": 0.41}, "forced-sync"),
         ({**SERIAL, "sync_probe_fraction": 0.39}, "no-overlap"),
         ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.20}, "forced-sync"),
         ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.21}, "no-overlap"),
         ({**SYNCED, "train_s": 0.0314}, "healthy"),
-        # A sync exposes the loop's own work too; longer than a step, that work is the cause.
+        # A sync also exposes the loop's own work. If it is longer than a step, it is the cause.
         ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0029}, "no-overlap"),
         ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0031}, "forced-sync"),
         ({"train_s": 0.031, **SYNCED, "host_s": 0.031}, "healthy"),
         ({"train_s": 0.050, **SYNCED, "host_s": 0.0299}, "forced-sync"),
         ({"train_s": 0.050, **SYNCED, "host_s": 0.0301}, "host-bound"),
         ({"train_s": 0.058, **SYNCED, "host_s": 0.036, "synced_s": 0.037}, "forced-sync"),
-        # It also costs waking up for the next step.
+        # A sync also costs the time to wake up for the next step.
         ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0317}, "no-overlap"),
         ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0321}, "forced-sync"),
-        # Where loading and that work explain all of R, nothing waits for the device.
+        # If loading and the loop's own work explain all of R, nothing waits for the device.
         ({"train_s": 0.040, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "host-bound"),
         ({"train_s": 0.044, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "forced-sync"),
         ({"train_s": 0.044, **SYNCED, "host_s": 0.028, "wait_s": waits(0.002)}, "host-bound"),
@@ -76,7 +76,7 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
             },
             "forced-sync",
         ),
-        # Without a sync it takes what loading leaves of the host's time, and half of the stall.
+        # The loop's work is the cause if work and waits exceed the step, and work is half of E.
         ({"train_s": 0.042, "host_s": 0.032, "wait_s": waits(0.0)}, "host-bound"),
         ({"train_s": 0.042, "host_s": 0.031, "wait_s": waits(0.0)}, "no-overlap"),
         ({"train_s": 0.042, "host_s": 0.022, "wait_s": waits(0.010)}, "host-bound"),
@@ -86,11 +86,11 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
         ({"train_s": 0.031, "host_s": 0.040}, "healthy"),
         ({"train_s": 0.036, "host_s": 0.004, "shadow_s": 0.036}, "contention"),
         ({"train_s": 0.036, "host_s": 0.004, "transfer_s": 0.036}, "transfer-bound"),
-        # Compilations count where they do not stop.
+        # Compilations count if they do not stop.
         ({"compiled": (3, 1, 1, 1, 0, 0, 0, 0, 1)}, "recompiling"),
         ({"compiled": (3, 1, 1, 0, 0, 0, 0, 0, 1)}, "healthy"),
         ({"compiled": (3, 1, 1, 1, 1, 1, 1, 1, 0)}, "healthy"),
-        # Too little to tell.
+        # Too little evidence.
         ({"rounds": 3}, "healthy"),
         ({"rounds": 2}, "inconclusive"),
         ({"drained": False}, "inconclusive"),
@@ -100,14 +100,14 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
         ({"load_s": spread(0.0245, 0.0246, 0.0247)}, "at-risk"),
         ({"load_s": spread(0.0305, 0.0312, 0.0320)}, "inconclusive"),
         ({"load_s": spread(0.0250, 0.0275, 0.0304)}, "at-risk"),
-        # However spread, all of it is between the limits.
+        # The interval is wide, but lies between the limits.
         ({"load_s": spread(0.0250, 0.0275, 0.0312)}, "at-risk"),
         ({"load_s": spread(0.0250, 0.0275, 0.0316)}, "inconclusive"),
         ({"load_s": spread(0.0080, 0.0100, 0.0200)}, "healthy"),
-        # Nor is R, where the loader is surely too slow.
+        # R is not in doubt if the loader is certainly too slow.
         ({"load_s": 0.040, "train_s": spread(0.039, 0.044, 0.050)}, "loader-bound"),
         ({"load_s": 0.040, "train_s": spread(0.039, 0.056, 0.060)}, "inconclusive"),
-        # Whether a loader is at risk is no question where training stalls for another reason.
+        # The at-risk limit does not matter if training stalls for another reason.
         ({"load_s": spread(0.0200, 0.0240, 0.0310), "train_s": 0.045}, "no-overlap"),
         ({"load_s": spread(0.0200, 0.0240, 0.0320), "train_s": 0.045}, "inconclusive"),
         (
@@ -118,7 +118,7 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
             },
             "jitter",
         ),
-        # Pauses are, however uncertain the load time is, whose mean depends on them.
+        # Pauses change the mean of R, however uncertain the load time is.
         (
             {
                 "load_s": spread(0.0200, 0.0240, 0.0320),
@@ -134,7 +134,7 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
     ],
 )
 def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> None:
-    """Every kind is reached, and just beside each limit it is another."""
+    """Every kind is reached, and beside each limit the verdict is another one."""
     verdict = judge(make_measurement(**changed))
     assert verdict.kind == kind
     assert verdict.message.startswith(f"{kind}: ")
@@ -161,14 +161,14 @@ def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> No
         ({**SERIAL, "transfer_s": 0.040}, "transfer-bound"),
         ({"load_s": 0.027, "train_s": 0.045}, "no-overlap"),
         ({"load_s": 0.027, "train_s": 0.032}, "unexplained"),
-        # A median beyond a limit is no proof while the interval reaches below it.
+        # A median beyond a limit proves nothing while the interval reaches below it.
         ({"load_s": spread(0.0313, 0.0316, 0.0318), "train_s": 0.0318}, "inconclusive"),
         ({"train_s": 0.036, "shadow_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
         ({"train_s": 0.036, "transfer_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
     ],
 )
 def test_the_first_rule_that_holds_decides(changed: dict[str, Any], kind: str) -> None:
-    """Where two kinds hold, the one that the protocol lists first is the verdict."""
+    """If two kinds apply, the first in the protocol's order is the verdict."""
     assert judge(make_measurement(**changed)).kind == kind
 
 
@@ -183,7 +183,7 @@ def test_the_first_rule_that_holds_decides(changed: dict[str, Any], kind: str) -
     ],
 )
 def test_pauses_in_a_few_rounds_are_not_healthy(changed: dict[str, Any], kind: str) -> None:
-    """The median of R does not show them, its mean does."""
+    """Rare pauses show in the mean of R, not in its median."""
     pauses = (Finding(PAUSES, "3 of 200 batches came after a pause"),)
     paused = {"train_s": (*[0.030] * 6, *[0.045] * 3), "findings": pauses, **changed}
     verdict = judge(make_measurement(**paused))
@@ -193,12 +193,12 @@ def test_pauses_in_a_few_rounds_are_not_healthy(changed: dict[str, Any], kind: s
 
 @pytest.mark.parametrize(("batches", "end"), [(1234, ", over 1,234 batches"), (0, "3.00")])
 def test_health_says_how_much_was_watched(batches: int, end: str) -> None:
-    """A document without the number says nothing of it."""
+    """The message has the number of batches only if the document has it."""
     assert judge(make_measurement(watched_batches=batches)).message.endswith(end)
 
 
 def test_ratios_are_taken_within_rounds() -> None:
-    """A machine that halves its speed for some rounds changes no verdict."""
+    """A machine at half speed for some rounds does not change the verdict."""
     slow = (1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 2.0, 1.0)
     measurement = make_measurement(
         load_s=[0.010 * factor for factor in slow],
@@ -210,7 +210,7 @@ def test_ratios_are_taken_within_rounds() -> None:
 
 @pytest.mark.parametrize("device", [CPU, GPU, EMULATED])
 def test_contention_is_fine_where_the_cores_are_shared(device: Any) -> None:
-    """On a CPU device contention is reported and passes; anywhere else it fails."""
+    """On a CPU device contention is reported and passes; on other devices it fails."""
     measurement = make_measurement(device=device, train_s=0.036, shadow_s=0.040)
     verdict = judge(measurement)
     assert verdict.kind == "contention"
@@ -218,7 +218,7 @@ def test_contention_is_fine_where_the_cores_are_shared(device: Any) -> None:
 
 
 def test_a_stall_on_shared_cores_is_contention_without_more_proof() -> None:
-    """What nothing else explains on a CPU device is the loader and the step sharing its cores."""
+    """An unexplained stall on a CPU device means that the loader and the step share cores."""
     changed: dict[str, Any] = {"train_s": 0.036, "device": CPU}
     assert judge(make_measurement(**changed)).kind == "contention"
     assert judge(make_measurement(**{**changed, "device": GPU})).kind == "no-overlap"
@@ -227,17 +227,17 @@ def test_a_stall_on_shared_cores_is_contention_without_more_proof() -> None:
 @pytest.mark.parametrize(
     ("changed", "apart", "shared"),
     [
-        # An R that leaves it open is not judged there: whatever else runs makes steps late.
+        # A wide R decides nothing there, because any other program can delay steps.
         ({"train_s": spread(0.0305, 0.036, 0.036)}, "inconclusive", "healthy"),
         ({"train_s": 0.036, "worst_tenth_fraction": 0.9}, "jitter", "contention"),
-        # A loader slower than the step is no contention, however much they take turns.
+        # A loader slower than the step is not contention, even if they take turns.
         ({"load_s": 0.040, "train_s": 0.070}, "no-overlap", "loader-bound"),
     ],
 )
 def test_shared_cores_have_their_own_verdicts(
     changed: dict[str, Any], apart: str, shared: str
 ) -> None:
-    """What proves something on a device of its own may prove nothing on a CPU device."""
+    """Evidence that decides on a separate device may prove nothing on a CPU device."""
     for device, kind in ((GPU, apart), (EMULATED, apart), (CPU, shared)):
         assert judge(make_measurement(**changed, device=device)).kind == kind
 
@@ -273,7 +273,7 @@ TIME, NAMED = "a larger budget", "what the message names"
 def test_an_inconclusive_verdict_has_its_reason(
     changed: dict[str, Any], reason: str, way_out: str
 ) -> None:
-    """It gives its reason with the figures, and advises more time only where that helps."""
+    """The reason has the figures, and more time is advised only if it helps."""
     verdict = judge(make_measurement(**changed))
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert reason in verdict.message
@@ -294,20 +294,20 @@ def test_an_inconclusive_verdict_has_its_reason(
     ],
 )
 def test_only_fine_verdicts_pass(changed: dict[str, Any], passes: bool) -> None:
-    """Healthy and at-risk runs pass on every device; the others fail, an open one too."""
+    """Healthy and at-risk runs pass on every device; all others fail, inconclusive ones too."""
     for device in (GPU, CPU, EMULATED):
         measurement = make_measurement(**changed, device=device)
         assert judge(measurement).passes(measurement) is passes
 
 
 def test_a_healthy_gpu_is_no_doubt() -> None:
-    """Clocks and temperatures are recorded; without throttling or others they are no doubt."""
+    """Clocks and temperatures alone raise no doubt; throttling and other processes do."""
     gpu = GpuHealth((1980.0,) * 9, (60.0,) * 9, 0, (), ())
     assert judge(make_measurement(gpu=gpu)).kind == "healthy"
 
 
 def test_a_hidden_slow_loader_says_when_it_would_show() -> None:
-    """With B batches behind it, a loader falls back by 1 - S0/L a step: n0 = B / (1 - S0/L)."""
+    """With B buffered batches, a loader falls back by 1 - S0/L a step: n0 = B / (1 - S0/L)."""
     hidden = make_measurement(load_s=0.040, train_s=0.030, buffered_batches=1000.0)
     assert judge(hidden).kind == "masked-loader-bound"
     assert "step 4000" in judge(hidden).message
@@ -316,7 +316,7 @@ def test_a_hidden_slow_loader_says_when_it_would_show() -> None:
 
 
 def test_a_stall_without_variations_is_still_named() -> None:
-    """A measurement that has no S_sync, S1 and S2 says so in its evidence."""
+    """The evidence says which of S_sync, S1 and S2 were not measured."""
     full = make_measurement(
         train_s=0.036, step_synced_s=None, step_shadow_s=None, step_transfer_s=None
     )
@@ -325,11 +325,11 @@ def test_a_stall_without_variations_is_still_named() -> None:
     verdict = judge(bare)
     assert verdict.kind == "no-overlap"
     missing = [figure.split()[0] for figure in verdict.evidence if "not measured" in figure]
-    assert missing == ["S_sync", "S1", "S2", "by"]  # the profiler
+    assert missing == ["S_sync", "S1", "S2", "by"]  # "by" begins the profiler's line
 
 
 def test_compilations_that_stop_are_remarked_on() -> None:
-    """A few are a remark, not a verdict; where they are the verdict, there is no remark."""
+    """A few compilations are a remark; if they are the verdict, there is no remark."""
     few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))
     assert [remark.name for remark in find_remarks(few, judge(few))] == ["compilations"]
     all_along = make_measurement(compiled=2)
@@ -337,7 +337,7 @@ def test_compilations_that_stop_are_remarked_on() -> None:
 
 
 def test_work_of_the_loop_is_contention_where_cores_are_shared() -> None:
-    """On a CPU device a stall that no sync explains is the cores', whatever the loop does."""
+    """On a CPU device a stall without a sync is contention, whatever the loop does."""
     changed: dict[str, Any] = {"train_s": 0.042, "host_s": 0.036}
     assert judge(make_measurement(**changed, device=CPU)).kind == "contention"
     assert judge(make_measurement(**changed, device=GPU)).kind == "host-bound"
@@ -352,7 +352,7 @@ def test_cheap_syncs_are_remarked_on_only_when_healthy() -> None:
 
 
 def test_syncs_that_cost_little_are_remarked_on() -> None:
-    """A fine loop that waits for results is healthy, with a remark; a named one has none."""
+    """A healthy loop with cheap syncs has a remark; a forced-sync verdict has none."""
     healthy = make_measurement(**SYNCED)
     stalled = make_measurement(**SERIAL, **SYNCED)
     assert [remark.name for remark in find_remarks(healthy, judge(healthy))] == ["forced-sync"]
@@ -361,7 +361,7 @@ def test_syncs_that_cost_little_are_remarked_on() -> None:
 
 @pytest.mark.parametrize("load_s", [0.008, 0.060])
 def test_an_undecided_stall_is_in_the_evidence(load_s: float) -> None:
-    """On a CPU device a verdict that leaves R open says so in its evidence; a clear R does not."""
+    """On a CPU device the evidence says if R was not judged."""
     wide: dict[str, Any] = {"load_s": load_s, "step_s": 0.070, "device": CPU}
 
     def not_judged(train_s: Any) -> list[str]:

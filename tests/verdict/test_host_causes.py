@@ -19,7 +19,7 @@ LINES = (
 
 @pytest.mark.parametrize("host_s", [0.0001, 0.031])
 def test_the_line_that_blocks_is_named(host_s: float) -> None:
-    """The message has the worst line, the evidence all of them with their shares."""
+    """The message names the worst line; the evidence has all lines with their shares."""
     measurement = make_measurement(**SERIAL, **SYNCED, host_s=host_s, blocking_lines=LINES)
     verdict = judge(measurement)
     assert verdict.kind == ("forced-sync" if host_s < 0.03 else "host-bound")
@@ -42,11 +42,11 @@ def test_the_line_that_blocks_is_named(host_s: float) -> None:
 def test_work_that_the_loader_slows_is_no_sync(
     waiting: tuple[float, float], working: tuple[float, float], kind: str
 ) -> None:
-    """Steps are done at each request also where the loop works on, for it lacks the interpreter."""
+    """Steps are also done early if the loop works but lacks Python's lock."""
     lines = tuple(BlockingLine("a.py", 1, "", *shares) for shares in (waiting, working))
     slowed: dict[str, Any] = {"train_s": 0.042, "host_s": 0.020, "blocking_lines": lines, **SYNCED}
     assert judge(make_measurement(**slowed)).kind == kind
-    # Little work, workers that do not hold the lock, or loading in the loop's own thread: no.
+    # Little work, worker processes, or loading in the loop's own thread do not count.
     for other in ({"host_s": 0.0059}, {"loader_processes": 2}, {"wait_s": waits(0.0106)}):
         assert judge(make_measurement(**{**slowed, **other})).kind != "contention"
 
@@ -65,12 +65,12 @@ def test_work_that_the_loader_slows_is_no_sync(
     ],
 )
 def test_a_step_that_syncs_itself_is_found_by_its_line(changed: dict[str, Any], kind: str) -> None:
-    """Where every step is done when it returns, a line of the trainer's that blocks decides."""
+    """If every step is done when it returns, a blocking line in the trainer decides."""
     void = {**SERIAL, "sync_probe_fraction": 1.0, "sync_probe_idle_fraction": 1.0}
     assert judge(make_measurement(**{**void, "blocking_lines": LINES, **changed})).kind == kind
 
 
-# A loader of 8 ms in the trainer's thread, a CPU step of 70 ms that spreads, float(loss) each step.
+# An 8 ms loader in the trainer's thread, a noisy CPU step of 70 ms, and float(loss) each step.
 COSTLY: dict[str, Any] = {
     "load_s": 0.008,
     "step_s": spread(0.066, 0.070, 0.078),
@@ -84,7 +84,7 @@ COSTLY: dict[str, Any] = {
 
 
 def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
-    """What a sync exposes decides where a step that spreads leaves R open."""
+    """If the step is too noisy to judge R, the time that a sync exposes decides."""
     measurement = make_measurement(**COSTLY)
     verdict = judge(measurement)
     assert verdict.kind == "forced-sync"
@@ -101,17 +101,17 @@ def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
         ({"exposed_s": 0.0038}, "healthy"),
         ({"exposed_s": spread(0.0030, 0.0082, 0.0085)}, "healthy"),
         ({"exposed_s": 0.0001}, "healthy"),
-        # Without a sync, or with a probe that sees one anyway, there is nothing to blame.
+        # Without a sync, or with a probe that always sees one, nothing is blamed.
         ({"sync_probe_fraction": 0.02}, "healthy"),
         ({"sync_probe_idle_fraction": 0.3}, "healthy"),
-        # The loop's own work is the cause where it outlasts the step.
+        # The loop's own work is the cause if it outlasts the step.
         ({"host_s": 0.079}, "host-bound"),
-        # Without a sync the loader, not the step, would set the pace: the shorter of both is lost.
+        # A sync loses the shorter of loading and computing, which would otherwise overlap.
         (
             {"load_s": 0.300, "step_s": 0.010, "train_s": 0.312, "exposed_s": 0.300},
             "loader-bound",
         ),
-        # A thread that asks ahead for a slow loader's batches finds each step done, and waits.
+        # A thread that requests a slow loader's batches early finds each step done, and waits.
         *(
             (
                 {"load_s": 0.020, "step_s": 0.015, "train_s": 0.0203, "exposed_s": 0.015, **device},
@@ -135,7 +135,7 @@ def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
             },
             "healthy",
         ),
-        # Batches that are ready expose nothing, and cores that both want are no sync.
+        # Ready batches expose nothing, and competition for cores is not a sync.
         ({"load_s": 0.001, "step_s": 0.005, "train_s": 0.0052, "exposed_s": 0.0001}, "healthy"),
         ({"train_s": 0.090, "exposed_s": 0.0, "sync_probe_fraction": 0.0}, "contention"),
         ({"device": EMULATED, "exposed_s": 0.0001}, "inconclusive"),
@@ -143,7 +143,7 @@ def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
     ],
 )
 def test_what_a_sync_exposes_is_held_against_the_limit(changed: dict[str, Any], kind: str) -> None:
-    """Its interval must exceed the limit, and a sync must be seen that the loop is to blame for."""
+    """The interval must exceed the limit, and the loop itself must cause a sync."""
     assert judge(make_measurement(**{**COSTLY, **changed})).kind == kind
 
 
@@ -155,7 +155,7 @@ def test_what_a_sync_exposes_is_held_against_the_limit(changed: dict[str, Any], 
     ],
 )
 def test_a_cheap_sync_has_its_figure(exposed_s: Any, words: str) -> None:
-    """The remark says what the sync was seen to cost, and claims nothing that was not measured."""
+    """The remark has the measured cost of a sync, and says if it was not measured."""
     measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s})
     verdict = judge(measurement)
     (remark,) = find_remarks(measurement, verdict)

@@ -1,4 +1,4 @@
-"""Every kind of verdict is known wherever kinds are listed."""
+"""Every kind of verdict is listed wherever kinds are listed."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ KINDS = {kind.value for kind in VerdictKind}
 
 
 def test_the_page_has_a_tone_for_each_kind() -> None:
-    """A kind that was added without a tone would fail on the page."""
+    """Every kind has a tone, without which the page would fail."""
     assert set(BY_VERDICT) == KINDS
 
 
 def test_the_docs_describe_exactly_the_kinds() -> None:
-    """The first column of the table in docs/verdicts.md names each kind and no other."""
+    """The table in docs/verdicts.md names every kind and no other."""
     text = (DOCS / "verdicts.md").read_text()
     table = re.search(r"^\| verdict \|.*?\n\n", text, re.MULTILINE | re.DOTALL)
     assert table is not None

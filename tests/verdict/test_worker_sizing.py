@@ -1,4 +1,4 @@
-"""How many workers and cores would keep a step fed."""
+"""How many workers and cores keep a step fed."""
 
 from dataclasses import replace
 
@@ -24,13 +24,13 @@ from tests.measurements import HOST, make_measurement
 def test_workers_follow_from_littles_law(
     load_s: float, step_s: float, processes: int, needed: int
 ) -> None:
-    """A batch occupies a worker for L times the workers; each is used to 80%, and one is least."""
+    """A batch occupies a worker for L times the workers; use is 80%, the minimum one worker."""
     measurement = make_measurement(load_s=load_s, step_s=step_s, loader_processes=processes)
     assert workers_needed(measurement) == needed
 
 
 def test_workers_that_wait_for_cores_count_their_cpu_time() -> None:
-    """With more workers than cores, what a batch costs is its CPU time."""
+    """If workers outnumber the cores and saturate them, a batch takes its CPU time."""
     many = make_measurement(load_s=0.020, step_s=0.030, load_cpu_s=0.040, loader_processes=8)
     assert workers_needed(many) == 2
     at_home = replace(many, host=replace(HOST, cores=8))
@@ -38,19 +38,19 @@ def test_workers_that_wait_for_cores_count_their_cpu_time() -> None:
 
 
 def test_workers_that_wait_for_storage_count_their_waits() -> None:
-    """More workers than cores, which leave the cores idle: what a batch costs is its latency."""
+    """If workers outnumber the cores but leave them idle, a batch takes its latency."""
     waiting = make_measurement(load_s=0.010, step_s=0.008, load_cpu_s=0.005, loader_processes=64)
     waiting = replace(waiting, host=replace(HOST, cores=8))
     assert workers_needed(waiting) == 100
 
 
 def test_cores_are_cpu_time_over_step_time() -> None:
-    """Loading 90 ms of CPU time in steps of 30 ms keeps three cores busy."""
+    """Loading with 90 ms of CPU time per step of 30 ms keeps three cores busy."""
     assert cores_needed(make_measurement(load_cpu_s=0.090, step_s=0.030)) == pytest.approx(3)
 
 
 def test_without_cpu_times_cores_are_unknown() -> None:
-    """Then the workers follow from L, however many there are."""
+    """Without a CPU time, L alone gives the workers, however many there are."""
     bare = make_measurement(load_s=0.020, step_s=0.030, loader_processes=8, rounds=1)
     bare = replace(bare, rounds=Rounds())
     assert cores_needed(bare) is None
@@ -61,5 +61,5 @@ def test_without_cpu_times_cores_are_unknown() -> None:
     ("occupied_s", "step_s", "workers"), [(0.040, 0.010, 5), (0.040, 0.050, 1), (0.0, 0.010, 1)]
 )
 def test_workers_by_littles_law(occupied_s: float, step_s: float, workers: int) -> None:
-    """Four steps for a batch need four workers, five at four fifths of their time."""
+    """A batch that takes four steps needs four workers, or five at 80% use."""
     assert enough_workers(occupied_s, step_s) == workers

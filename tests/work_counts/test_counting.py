@@ -1,4 +1,4 @@
-"""Counting in two processes."""
+"""Counts of work in two processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +20,14 @@ FILE = work_targets.__file__
 
 
 def count(loader: str, step: str | None = None, **settings: Any) -> WorkProfile:
-    """Count the work of a loader, and of a step, of `work_targets`."""
+    """Count the work of a loader and a step in `work_targets`."""
     targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
     request = WorkRequest(**{"targets": targets, "batches": 4, **settings})
     return count_work(CHILD_COMMAND, request)
 
 
 def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
-    """Everything of a predictable loader and step is reproducible."""
+    """All counts of a predictable loader and step are reproducible."""
     profile = count("loader", "step")
     assert not profile.dropped
     assert not profile.not_counted
@@ -42,7 +42,7 @@ def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
 
 
 def list_own_parts(profile: WorkProfile) -> list[str]:
-    """Return the functions of the harness, and of what only it uses, among the counts."""
+    """Return the functions of the harness and its own dependencies among the counts."""
     return [
         part
         for kind in ("calls", "allocations", "allocated_bytes")
@@ -52,7 +52,7 @@ def list_own_parts(profile: WorkProfile) -> list[str]:
 
 
 def test_the_harness_counts_nothing_of_its_own() -> None:
-    """Its watchdog and its loop are not the loader's work, of which there is none."""
+    """The watchdog and the loop of the harness do not appear in the counts."""
     profile = count("list_of_batches")
     assert not list_own_parts(profile)
     assert profile.counts.get("calls", {}) == {}
@@ -60,7 +60,7 @@ def test_the_harness_counts_nothing_of_its_own() -> None:
 
 
 def test_what_depends_on_the_hash_seed_is_dropped() -> None:
-    """Calls whose number depends on a hash are named and left out."""
+    """Calls whose number depends on a hash are reported and left out."""
     profile = count("unpredictable_loader")
     assert "list.append" in profile.dropped["calls"]
     assert "list.append" not in profile.counts["calls"]
@@ -70,7 +70,7 @@ def test_what_depends_on_the_hash_seed_is_dropped() -> None:
 def test_both_processes_count_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each waits for the other, which would not come if they ran one after the other."""
+    """Each process waits for the other, so neither would end if they ran in sequence."""
     monkeypatch.setenv("MEETING_PLACE", str(tmp_path))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     assert count("list_made_by_two", batches=1).arrays
@@ -83,7 +83,7 @@ def test_both_processes_count_at_the_same_time(
 def test_two_processes_do_not_share_an_accelerator(
     monkeypatch: pytest.MonkeyPatch, platforms: str | None, accelerator: str, most: int
 ) -> None:
-    """Each takes most of a GPU's memory, so they run at the same time only on the CPU."""
+    """Each process takes most of a GPU's memory, so they run together only on the CPU."""
     running, seen = list[str](), list[int]()
 
     @contextmanager
@@ -108,25 +108,25 @@ def test_two_processes_do_not_share_an_accelerator(
 
 
 def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
-    """The user's step, which may take minutes on a CPU, is not run."""
+    """The user's step, which may take minutes on a CPU, does not run."""
     profile = count("loader", "step", batches=1, accelerator="emulated:30ms")
     assert not profile.step_backend
     assert not any(kind.startswith("step_") for kind in profile.counts)
 
 
 def test_a_failing_loader_is_an_error() -> None:
-    """The error says what the loader raised."""
+    """The message has the loader's own error."""
     with pytest.raises(SessionError, match="the disk is gone"):
         count("failing_loader")
 
 
 def test_one_batch_is_enough_for_a_step() -> None:
-    """A step needs two batches, which may be the same."""
+    """A step needs two batches, which may be the same one."""
     profile = count("loader", "step", batches=1)
     assert profile.counts["step_kept_state_bytes"] == {"": 0.0}
 
 
 def test_no_batches_are_refused() -> None:
-    """Nothing can be counted over none."""
+    """A count over zero batches is refused."""
     with pytest.raises(MisuseError, match="number of batches must be above 0; found 0"):
         WorkRequest(batches=0)

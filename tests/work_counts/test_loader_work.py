@@ -1,4 +1,4 @@
-"""What a loader does for a batch: each kind of work, counted on small loaders."""
+"""The work of a loader per batch: each kind, counted on small loaders."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def per_batch(work: LoaderWork, kind: str, part: str) -> float:
 
 
 def test_python_and_c_calls_are_counted_by_function_and_caller() -> None:
-    """Each row is doubled once, and a batch stacked once, by numpy's C code too."""
+    """Each row is doubled once, and each batch stacked once, including numpy's C functions."""
     work = count(targets.loader)
     assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
     assert per_batch(work, "calls", f"{THIS}.stack") == 1
@@ -40,7 +40,7 @@ def test_python_and_c_calls_are_counted_by_function_and_caller() -> None:
 
 
 def test_the_harness_is_not_counted() -> None:
-    """No function of the harness is among the calls, nor among what allocates."""
+    """No function of the harness is among the calls and allocations."""
     work = count(targets.loader)
     for kind in ("calls", "allocations"):
         ours = [part for part in work.totals[kind] if part.startswith("netpipe")]
@@ -49,10 +49,10 @@ def test_the_harness_is_not_counted() -> None:
 
 
 def test_the_garbage_collector_is_not_counted() -> None:
-    """It runs when it is due, not for a batch, and calls back whoever asked for it."""
+    """A collection, which runs at any time and has callbacks, is not counted."""
 
     def called_back(phase: str, _: dict[str, int]) -> None:
-        """Be called before and after a collection."""
+        """Do nothing before and after a collection."""
 
     def loader() -> Iterator[list[Any]]:
         for _ in range(100):
@@ -75,7 +75,7 @@ def test_one_more_call_for_each_row_is_counted() -> None:
 
 
 def test_allocations_count_also_what_is_freed_again() -> None:
-    """A copy of every batch allocates its bytes, although the first copy is gone at once."""
+    """A copy of every batch counts, although the first copy is freed at once."""
     before, after = count(targets.loader), count(targets.copying_loader)
     copied = per_batch(after, "allocated_bytes", f"{THIS}.<dictcomp>") + per_batch(
         after, "allocated_bytes", f"{THIS}.copy_batch"
@@ -86,7 +86,7 @@ def test_allocations_count_also_what_is_freed_again() -> None:
 
 
 def test_allocations_of_grains_metrics_are_not_counted() -> None:
-    """How many there are depends on how long an element took."""
+    """The number of these allocations depends on the time of an element, so they are left out."""
     metrics: dict[str, Any] = {}
     code = "def observe(): return bytes(100_000)"
     exec(compile(code, "site-packages/prometheus_client/metrics.py", "exec"), metrics)
@@ -117,7 +117,7 @@ def test_elements_and_their_bytes_are_counted_by_stage() -> None:
     ],
 )
 def test_what_would_cross_processes_is_counted(loader: Callable[[], Any], sent_bytes: int) -> None:
-    """The batch as the worker would send it, not as the trainer sees it; no worker starts."""
+    """The batch counts as the worker would send it, and no worker starts."""
     work = count(loader)
     assert per_batch(work, "sent_bytes", "") == pytest.approx(sent_bytes, rel=0.05)
 
@@ -128,7 +128,7 @@ def test_nothing_crosses_processes_without_workers() -> None:
 
 
 def test_arrays_are_described() -> None:
-    """Bytes, padding, dtype and shape of each array of a batch."""
+    """Each array of a batch has its bytes, padding, dtype and shape."""
     work = count(targets.wide_loader)
     assert work.arrays == {"tokens": "int64[8,1024]", "lengths": "int64[8]"}
     assert per_batch(work, "batch_bytes", "tokens") == 2 * TOKENS_BYTES
@@ -149,7 +149,7 @@ def test_bytes_that_are_read_are_counted(tmp_path: Any) -> None:
 
 
 def test_a_kernel_that_does_not_say_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is given, and everything else is counted."""
+    """The reason is reported, and everything else is counted."""
 
     def refuse(_: object) -> None:
         raise PermissionError("/proc/self/io: Permission denied")
@@ -162,7 +162,7 @@ def test_a_kernel_that_does_not_say_what_is_read(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_loader_that_is_not_grains_is_counted_whole() -> None:
-    """Calls and allocations are counted; stages, which it has none of, are said to be missing."""
+    """Calls and allocations are counted; the missing stages are reported."""
     work = count(targets.plain_loader)
     assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
     assert set(work.not_counted) == {"elements", "element_bytes", "sent_bytes"}
@@ -170,7 +170,7 @@ def test_a_loader_that_is_not_grains_is_counted_whole() -> None:
 
 
 def test_a_short_epoch_is_counted_as_far_as_it_goes() -> None:
-    """Of three batches one is left after the first two; starting the loader again is not work."""
+    """Only one of three batches is left after the warm-up; restarting the loader is not work."""
     work = count(targets.loader_of_one_epoch)
     assert work.batches == 1
     assert work.totals["calls"][f"{THIS}.stack"] == 1
@@ -189,7 +189,7 @@ def test_a_short_epoch_is_counted_as_far_as_it_goes() -> None:
 def test_odd_leaves_of_a_batch_are_described_or_left_out(
     leaf: object, arrays: dict[str, str]
 ) -> None:
-    """An empty array, a random key, a buffer and a text: none has padding."""
+    """An empty array, a random key, a buffer and a text have no padding."""
 
     def loader() -> Any:
         while True:
@@ -201,7 +201,7 @@ def test_odd_leaves_of_a_batch_are_described_or_left_out(
 
 
 def test_batches_are_kept_for_a_step() -> None:
-    """The last two, which a step is run on."""
+    """The last two batches are kept to run a step."""
     assert [batch["tokens"].shape for batch in count(targets.loader).step_batches] == [
         (8, 1024)
     ] * 2
@@ -218,13 +218,13 @@ def test_batches_are_kept_for_a_step() -> None:
 def test_an_unsuitable_loader_is_refused(
     loader: Callable[[], Any], error: type[Exception], message: str
 ) -> None:
-    """The error says what it did."""
+    """The error says how the loader is unsuitable."""
     with pytest.raises(error, match=message):
         count(loader)
 
 
 def test_other_variables_of_the_context_change_no_count() -> None:
-    """Only NumPy's settings reach the loader: the allocations of `np.errstate` depend on others."""
+    """Only NumPy's settings reach the loader; other variables would change its allocations."""
     seen: list[tuple[int, str]] = []
 
     def loader() -> Any:

@@ -1,4 +1,4 @@
-"""What a step does for a batch."""
+"""The work of a step per batch."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ BATCHES = [targets.stack([np.ones(targets.LENGTH, np.int32)] * targets.ROWS)] * 
 
 
 def test_a_step_is_counted() -> None:
-    """Its FLOPs are those it knows; the state that it donates is not kept."""
+    """FLOPs that the step knows are used, and a donated state is not kept."""
     counts, not_counted = count_step_work(targets.step, BATCHES, None, 12e9)
     assert counts["step_flops"] == 12e9
     assert counts["step_accessed_bytes"] >= STATE_BYTES
@@ -21,19 +21,19 @@ def test_a_step_is_counted() -> None:
 
 
 def test_xla_counts_the_flops_of_a_step_that_knows_none() -> None:
-    """An addition and two sums of a million numbers take at least as many FLOPs."""
+    """One addition and two sums of a million numbers take at least that many FLOPs."""
     counts, _ = count_step_work(targets.step, BATCHES, None, None)
     assert counts["step_flops"] >= 1 << 20
 
 
 def test_a_state_that_is_not_donated_is_kept() -> None:
-    """Its bytes stay allocated after a step."""
+    """The bytes of a state that is not donated stay allocated."""
     counts, _ = count_step_work(targets.keeping_step, BATCHES, None, None)
     assert counts["step_kept_state_bytes"] == STATE_BYTES
 
 
 def test_a_step_that_xla_cannot_analyse_says_why() -> None:
-    """What needs no analysis is counted all the same."""
+    """Counts that need no analysis are still there."""
     counts, not_counted = count_step_work(targets.impure_step, BATCHES, None, 5.0)
     assert counts["step_flops"] == 5.0
     assert set(not_counted) == {"step_accessed_bytes", "step_temporary_bytes"}
@@ -43,5 +43,5 @@ def test_a_step_that_xla_cannot_analyse_says_why() -> None:
 
 @pytest.mark.parametrize("part", ["jaxlib", "cpu"])
 def test_the_backend_is_named(part: str) -> None:
-    """XLA's analysis depends on jaxlib and on the device."""
+    """The backend has the version of jaxlib and the device."""
     assert part in describe_backend().lower()

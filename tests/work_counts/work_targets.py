@@ -1,4 +1,4 @@
-"""Loaders and steps whose work is counted: here, and as the targets of other processes."""
+"""Loaders and steps whose work is counted, here and in child processes."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def log_and_double(row: np.ndarray) -> np.ndarray:
 
 
 def stack(rows: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """Make a batch of rows, the last quarter of each of which is padding."""
+    """Return a batch of rows, the last quarter of each of which is padding."""
     tokens = np.stack(rows)
     tokens[:, -LENGTH // 4 :] = 0
     return {"tokens": tokens, "lengths": np.full(ROWS, LENGTH, np.int64)}
@@ -92,17 +92,17 @@ def list_of_batches() -> list[np.ndarray]:
 
 
 def plain_loader() -> Iterator[dict[str, np.ndarray]]:
-    """Yield batches of a loader that is not Grain's."""
+    """Yield batches from a loader that is not Grain's."""
     while True:
         yield stack([double(np.ones(LENGTH, np.int32)) for _ in range(ROWS)])
 
 
 def unpredictable_loader() -> Iterator[dict[str, np.ndarray]]:
-    """Yield batches, calling `list.append` as often as a hash says, which has a seed."""
+    """Yield batches, and call `list.append` as often as a hash with a random seed says."""
     kept: list[int] = []
     while True:
         for _ in range(hash("netpipe") % 97):
-            kept.append(1)  # noqa: PERF401  # each is a call
+            kept.append(1)  # noqa: PERF401  # each append is a call
         yield stack([double(np.ones(LENGTH, np.int32)) for _ in range(ROWS)])
 
 
@@ -128,7 +128,7 @@ def keeping_step() -> tuple[Any, Any]:
 
 
 def impure_step() -> tuple[Any, Any]:
-    """Return a step that reads its loss, which XLA cannot analyse as a whole."""
+    """Return a step that reads its loss, so XLA cannot analyse it as a whole."""
     state, advance = step()
 
     def read(state: jax.Array, batch: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
@@ -143,7 +143,7 @@ step.flops_per_step = 12e9  # type: ignore[attr-defined]
 
 
 def list_made_by_two() -> list[dict[str, np.ndarray]]:
-    """Return batches once two processes with different hash seeds are here at the same time."""
+    """Return batches once two processes with different hash seeds are running."""
     folder = Path(os.environ["MEETING_PLACE"])
     (folder / os.environ["PYTHONHASHSEED"]).touch()
     ends_s = time.monotonic() + 60
