@@ -1,4 +1,4 @@
-"""The loaders, steps and loops of test_endings.py, as a file that a user has."""
+"""The loaders, steps and loops of test_endings.py, as in a user's file."""
 
 PIPELINES = """
 import itertools, os, queue, signal, subprocess, sys, threading, time
