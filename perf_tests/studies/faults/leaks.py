@@ -10,7 +10,7 @@ import numpy as np
 from perf_tests.studies.faults.batches import Array, Batch
 
 Change: TypeAlias = Callable[[int, Batch], Batch]
-"""What is done to a batch, by its number."""
+"""A change of a batch, which gets its number."""
 
 # Memory that a process never frees.
 _kept: list[Array] = []

@@ -24,7 +24,7 @@ _FAULTS: Final = {
     "donation": ("donation-missing",),
     "recompiling": ("recompiling",),
 }
-"""What is planted in `targets.py`, and the verdicts or the finding that are right."""
+"""The faults planted in `targets.py`, and the right verdicts or findings."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Step:
         limit_s: Seconds that it may take of the stage's `STAGE_S`.
         least_s: Seconds below which it is not worth starting.
         needs: A module without which it cannot run.
-        expects: Required verdicts or findings of the measurement that it
-            prints; empty when its exit code decides.
+        expects: Accepted verdicts or findings of the measurement that it prints; empty if its
+            exit code decides.
     """
 
     name: str
