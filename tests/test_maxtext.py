@@ -50,7 +50,7 @@ def test_a_target_names_a_configuration(config: str) -> None:
 
 
 def test_a_measurement_leaves_a_training_alone(config: str) -> None:
-    """Checkpoints and other hosts are off, whatever the user sets."""
+    """Checkpoints and other hosts are off, regardless of the user's settings."""
     settings, _ = maxtext._configure(
         config, "enable_checkpointing=true", "skip_jax_distributed_system=false", "eval_interval=5"
     )

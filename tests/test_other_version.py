@@ -53,7 +53,7 @@ def before(repository: Path, said: list[str]) -> AbstractContextManager[Version]
 
 
 def versions_loaded(version: Version) -> list[str]:
-    """Import both packages in a session's place, with nothing found in its folder by itself."""
+    """Import both packages as a session would, without its folder on the path."""
     place = version.place(version.checkout.commit.repository)
     code = "import flat, inner; print(flat.VERSION, inner.VERSION)"
     done = subprocess.run(

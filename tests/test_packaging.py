@@ -40,7 +40,7 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
 
 @pytest.mark.parametrize("script", [".ci/run", ".ci/foreign"])
 def test_the_scripts_are_executable_bash(script: str) -> None:
-    """A fresh clone can run its scripts as they are, and bash can read them."""
+    """The scripts of a fresh clone are executable and valid bash."""
     assert (ROOT / script).stat().st_mode & 0o111
     subprocess.run(["bash", "-n", ROOT / script], check=True)
 

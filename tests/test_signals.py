@@ -47,7 +47,7 @@ def test_two_signals_at_once_are_one_error() -> None:
 
 
 def test_nohup_is_respected() -> None:
-    """An ignored signal stays ignored, and the other one is an error."""
+    """An ignored signal stays ignored, and the other signal is an error."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with pytest.raises(SystemExit), signals_as_errors(SystemExit):  # noqa: PT012
         os.kill(os.getpid(), signal.SIGHUP)

@@ -24,7 +24,7 @@ _TURN_S: Final = 0.5
 
 
 class Subject(Protocol):
-    """A loader with some settings, which is measured in a session of its own."""
+    """A loader with some settings, measured in its own session."""
 
     @property
     def label(self) -> str:

@@ -57,7 +57,7 @@ def format_matrix_markdown(trials: Sequence[Trial]) -> str:
 
 
 def format_rates(counted: Rates) -> Iterable[str]:
-    """Return the rates, each beside its goal."""
+    """Return the rates with their goals."""
     decided = counted.faults - counted.inconclusive_faults
     trials = counted.faults + counted.controls
     most_open = format_percent(MAX_INCONCLUSIVE_FRACTION)

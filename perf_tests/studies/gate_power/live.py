@@ -1,4 +1,4 @@
-"""Sessions of the pipeline as it is and slowed down, taken in turns and kept in a file."""
+"""Sessions of the original and the slowed pipeline, taken in turns and kept in a file."""
 
 import gzip
 import json

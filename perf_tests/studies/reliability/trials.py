@@ -244,7 +244,7 @@ def _find_bad_codes(codes: Sequence[int], sent: signal.Signals | None) -> Iterat
 
 
 def _find_left(command: Command, place: _Place) -> Iterator[str]:
-    """Yield every file, folder and worktree that should not be there any more."""
+    """Yield every leftover file, folder and worktree."""
     expected = {"conftest.py", "test_load.py", ".gitignore", ".git", "parquet", "out"}
     expected |= {*command.outputs, *_CACHES}
     yield from (

@@ -113,7 +113,7 @@ def test_text_from_outside_is_escaped() -> None:
 
 
 def test_findings_are_listed_without_a_graph() -> None:
-    """The description says that there is none."""
+    """Findings without a graph are listed, and the description says so."""
     finding, *_ = findings_of_all_severities()
     drawing = draw_svg(report_on([1, 2], {finding: ()}))
     assert "There is no Grain graph" in drawing
