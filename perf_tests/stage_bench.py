@@ -21,7 +21,7 @@ class Bench:
     Attributes:
         source: The source of the rows.
         rows: The rows, read.
-        likely: The number of contexts that are likely to fill the batch.
+        likely: Number of contexts that probably fill the batch.
     """
 
     source: RowSource
@@ -33,7 +33,7 @@ class Bench:
         return read_block(self.source, self.rows.block)
 
     def draw(self) -> Contexts:
-        """Draw the contexts that are likely to fill the batch."""
+        """Draw `likely` contexts."""
         return ContextDraws(self.rows, seed=SEED, target=TARGET).take(self.likely)
 
     def pack(self) -> Sequences:
@@ -49,7 +49,7 @@ class Bench:
 
 
 def benches(data: Path) -> Iterator[Bench]:
-    """Yield successive blocks of the train split of some data, without end."""
+    """Yield successive blocks of a train split forever."""
     source = open_source(data, "train")
     sizes = source.row_measurements
     likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)

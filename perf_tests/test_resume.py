@@ -1,4 +1,4 @@
-"""A restored training goes on with the right batches, also with other numbers of workers."""
+"""A restored training continues with the right batches, with any number of workers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +23,6 @@ def netpipe_loader(data_directory: Path, config: Config) -> Callable[..., Resuma
 
 
 def test_training_goes_on_exactly(netpipe_resume: ResumeReport) -> None:
-    """States of two workers go on with the same batches with none, one, two and four."""
+    """States saved with two workers give the same batches with none, one, two and four."""
     assert {state.workers for state in netpipe_resume.restored} == {0, 1, 2, 4}
     expect_exact_resume(netpipe_resume)

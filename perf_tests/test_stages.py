@@ -156,9 +156,9 @@ def _drawn(pings: list[reference.Ping], place: tuple[int, int, int]) -> list[ref
 
 
 def _times_as_fast(stage: Callable[[], int], plain: Callable[[], int]) -> float:
-    """Return the work of `stage` per CPU second over that of `plain`, the median of turns.
+    """Return the median ratio of the work per CPU second of `stage` and of `plain`.
 
-    Both return the amount of their work.
+    Both functions return the amount of their work.
     """
     stage()
     plain()

@@ -1,4 +1,4 @@
-"""The generated part of docs/commands.md; `python -m tests.commands_document` writes it anew."""
+"""The generated part of docs/commands.md; `python -m tests.commands_document` writes it."""
 
 import re
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def write_tables() -> str:
 
 
 def describe_argument(argument: click.Argument) -> str:
-    """Return the word that stands for an argument: `PATH`, or `[FOLDER]` if it may be left out."""
+    """Return the placeholder of an argument: `PATH`, or `[FOLDER]` if it is optional."""
     if argument.metavar:
         return argument.metavar
     name = f"{argument.name}".upper()
@@ -67,7 +67,7 @@ def describe_value(option: click.Option) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape the signs that have a meaning in a table."""
+    """Escape characters that have a meaning in a table."""
     return text.replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""What all tests share: a clock that they control, and the command."""
+"""Fixtures for all tests: a fake clock, the command, and checks for leftover processes."""
 
 import ctypes
 import signal
@@ -17,8 +17,8 @@ from netpipe.jobs.processes import ProcessTree
 from tests.command import Netpipe
 from tests.fakes import FakeClock
 
-# The same examples every time, however slow the machine; an example overwrites the files of the one
-# before. `tox -e fuzz` uses the other profile.
+# The same examples every time, without a deadline; each example overwrites the last one's files.
+# `tox -e fuzz` uses the other profile.
 _CHECKS = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large)
 settings.register_profile("netpipe", deadline=None, derandomize=True, suppress_health_check=_CHECKS)
 settings.register_profile(
@@ -31,21 +31,21 @@ _prctl = ctypes.CDLL(None).prctl  # some tests replace the loading of libraries
 _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _ENDING_S: Final = 30.0
 
-# A job in the background, or under nohup, ignores these signals, and so would the processes that
-# tests start and then end with them.
+# A job in the background or under nohup ignores these signals, and the processes that tests start
+# would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Run one worker more than there are cores: a third of the time, tests wait for processes."""
+    """Run one worker more than there are cores, because tests wait a third of the time."""
     return (yield) + 1
 
 
 @pytest.fixture(autouse=True)
 def _no_pull_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pull request tests this project, the projects within its tests are not it."""
+    """Hide the pull request that runs these tests from the projects within them."""
     for name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_DIFF_BASE_SHA"):
         monkeypatch.delenv(name, raising=False)
 
@@ -59,7 +59,7 @@ def netpipe(monkeypatch: pytest.MonkeyPatch) -> Netpipe:
 
 @pytest.fixture(autouse=True)
 def _sessions_change_no_other_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a session that is served in this process changes in it."""
+    """Undo the changes that a session served in this process makes to it."""
     monkeypatch.setitem(current_process()._config, "tempdir", None)  # type: ignore[attr-defined]
     yield
     _prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(0))
@@ -67,7 +67,7 @@ def _sessions_change_no_other_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture(autouse=True)
 def _no_process_stays() -> Iterator[None]:
-    """Fail where a test leaves a process behind: it counts as a worker of the loaders after it."""
+    """Fail if a test leaves a process behind, which would count as a worker in later tests."""
     before = ProcessTree().worker_pids
     yield
     _, alive = psutil.wait_procs(_started_since(before), timeout=_ENDING_S)
@@ -78,7 +78,7 @@ def _no_process_stays() -> Iterator[None]:
 
 
 def _started_since(before: Collection[int]) -> list[psutil.Process]:
-    """Return the children, also of children, that were started after the `before` ones."""
+    """Return the descendants that were started after the `before` ones."""
     found = []
     for pid in set(ProcessTree().worker_pids).difference(before):
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Disks that take no file: a full one, and one that is read only. They stop root too."""
+"""Full and read-only disks, which also stop root."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ import pytest
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let the kernel say that there is no space when a new file below a folder is written."""
+    """Make writing a new file below a folder fail for lack of space."""
     opened = os.open
 
     def made(path: Any, flags: int, *mode: int) -> int:
@@ -25,7 +25,7 @@ def fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let no file or folder be made below a folder: its mode would not stop root."""
+    """Make a folder read-only; its mode alone would not stop root."""
     mkdir = os.mkdir
 
     def refuse(path: Any, *_: int) -> int:
@@ -54,7 +54,7 @@ def _when_made_below(
 
 
 def use_temporary_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let a folder be the system's for temporary files."""
+    """Use a folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
 

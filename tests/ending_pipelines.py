@@ -1,4 +1,4 @@
-"""The loaders, steps and loops of test_endings.py, as a file that a user has."""
+"""The loaders, steps and loops of test_endings.py, as in a user's file."""
 
 PIPELINES = """
 import itertools, os, queue, signal, subprocess, sys, threading, time
@@ -7,7 +7,7 @@ import grain
 import jax, jax.numpy as jnp
 import numpy as np
 
-# What this session leaves in /dev/shm is told from what others have there, by its name.
+# The name tells this session's files in /dev/shm from those of other programs.
 shared_memory._SHM_NAME_PREFIX = "/MARK"
 current_process()._config["semprefix"] = "/MARK"
 assert shared_memory._make_filename().startswith("/MARK")

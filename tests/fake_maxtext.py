@@ -1,6 +1,6 @@
-"""Stands for MaxText where it is not installed: the names that netpipe's loader takes from it.
+"""A stand-in for MaxText, with the names that netpipe's loader imports from it.
 
-Of its configurations it knows `key=value` alone. `install` writes it as a package.
+Its configurations know only `key=value`. `install` writes it as a package.
 """
 
 from pathlib import Path
@@ -72,5 +72,5 @@ _module("utils.train_utils")
 
 
 def install(folder: Path, source: str = _SOURCE) -> None:
-    """Write the package into a folder."""
+    """Write the stand-in package into a folder."""
     (folder / "maxtext.py").write_text(source)

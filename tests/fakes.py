@@ -1,4 +1,4 @@
-"""A clock that tests hold, and processes that follow a script."""
+"""A fake clock, and fake processes that follow a script."""
 
 from collections.abc import Iterable
 

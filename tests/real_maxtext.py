@@ -1,4 +1,4 @@
-"""A tiny model for tests with MaxText itself, which `tox -e maxtext` installs."""
+"""A tiny model for tests with the real MaxText, which `tox -e maxtext` installs."""
 
 import re
 import subprocess
@@ -33,7 +33,7 @@ jax_cache_dir: ""
 
 
 def write_config(folder: Path, settings: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the configuration of a tiny model on four devices, with some more settings."""
+    """Write the configuration of a tiny model on four devices, with extra settings."""
     file = folder / "tiny.yml"
     file.write_text(CONFIG.format(folder=folder) + settings)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")

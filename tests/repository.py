@@ -1,4 +1,4 @@
-"""A small git repository that tests put versions of a project into."""
+"""A small git repository for versions of a test project."""
 
 import subprocess
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ def init(folder: Path) -> Path:
 
 
 def commit(folder: Path, message: str = "change") -> str:
-    """Commit everything that is in a repository; return the commit's name."""
+    """Commit all files of a repository; return the commit's hash."""
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
     return git(folder, "rev-parse", "HEAD")
 
 
 def commit_files(folder: Path, files: Mapping[str, str]) -> str:
-    """Write files and commit all that is there; make the repository first. Return the commit."""
+    """Write and commit files, in a new repository if there is none; return the hash."""
     if not (folder / ".git").exists():
         init(folder)
     for name, text in files.items():
@@ -40,5 +40,5 @@ def commit_files(folder: Path, files: Mapping[str, str]) -> str:
 
 
 def worktrees(folder: Path) -> int:
-    """Return how many checkouts git knows of, those that are gone included."""
+    """Return the number of checkouts that git knows, including removed ones."""
     return git(folder, "worktree", "list", "--porcelain").count("worktree ")

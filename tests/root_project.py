@@ -11,7 +11,7 @@ from tests.root_process import ROOT
 
 
 def copied_project(folder: Path) -> Path:
-    """Copy what the performance tests need into a folder, with a little data; return the folder."""
+    """Copy the files for the performance tests into a folder, with a little data."""
     for name in ("netpipe", "fixtures", "perf_tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml"):
@@ -21,7 +21,7 @@ def copied_project(folder: Path) -> Path:
 
 
 def put_in(path: Path, right: str, wrong: str) -> None:
-    """Replace a text that a file holds once."""
+    """Replace a text that occurs once in a file."""
     text = path.read_text()
     assert text.count(right) == 1, f"{path} must hold once: {right}"
     path.write_text(text.replace(right, wrong))

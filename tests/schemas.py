@@ -120,7 +120,7 @@ def write_schemas() -> None:
 
 
 class _Builder:
-    """Makes the schemas of types; those of objects are kept as definitions of the document."""
+    """Builds the schemas of types; schemas of objects become definitions of the document."""
 
     def __init__(self, definitions: dict[str, Schema]) -> None:
         self._definitions = definitions
@@ -176,7 +176,7 @@ class _Builder:
             if kind is (get_args(kinds[0]) or kinds)[0]:
                 return {"$ref": f"{name}.json"}
         if kind.__name__ not in self._definitions:
-            self._definitions[kind.__name__] = {}  # it may be within itself
+            self._definitions[kind.__name__] = {}  # the type may be recursive
             self._definitions[kind.__name__] = self.build(kind)
         return {"$ref": f"#/$defs/{kind.__name__}"}
 
@@ -248,7 +248,7 @@ def _describe_fields(kind: Any) -> dict[str, str]:
     for base in (*reversed(bases), kind):
         attributes = (inspect.getdoc(base) or "").partition("Attributes:\n")[2]
         found = dict(_ATTRIBUTE.findall(attributes))
-        with suppress(OSError, TypeError):  # a base of Python's own, or a class made by a call
+        with suppress(OSError, TypeError):  # a base class of Python, or a class made by a call
             for above, name, beside in _FIELD.findall(inspect.getsource(base)):
                 if text := f"{above.replace('#:', ' ')}{beside}":
                     found[name] = text

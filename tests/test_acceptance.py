@@ -38,16 +38,16 @@ def measured_kind(target: Path) -> str:
 
 
 def test_a_loss_read_every_step_is_a_forced_sync(tmp_path: Path) -> None:
-    """A loop that reads each loss at once is told so."""
+    """A loop that reads each loss at once gets the verdict forced-sync."""
     target = tmp_path / "eager_reader.py"
     target.write_text(EAGER_READER)
-    # Once more, should something else have taken the machine.
+    # Once more, in case other programs took the machine.
     assert any(measured_kind(target) == "forced-sync" for _ in range(2))
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of this repository to put faults in, with a little data."""
+    """Return a copy of this repository for planted faults, with a little data."""
     return copied_project(tmp_path)
 
 
@@ -60,17 +60,17 @@ def netpipe_step():
 
 
 def test_a_slow_sampler_fails_loading(project: Path) -> None:
-    """A pipeline that became slow fails with how long loading takes."""
+    """A pipeline that became slow fails, and the message has the load time."""
     put_in(
         project / "netpipe" / "workload" / "sampling" / "sampler.py",
         "    block = drawn_from.block\n",
         "    __import__('time').sleep(0.05)\n    block = drawn_from.block\n",
     )
-    # Without a step to stand in for, and without workers: less to start.
+    # Without an emulated step and workers, less has to start.
     conftest = project / "perf_tests" / "conftest.py"
     conftest.write_text(conftest.read_text() + NO_STEP)
     (project / "alone.toml").write_text("[pipeline]\nworkers = 0\n")
-    # Its batches are small, and so is the step that they are held against.
+    # Its batches are small, and so is the step that they are compared with.
     put_in(project / "perf_tests" / "test_emulated.py", "emulated:60ms", "emulated:30ms")
     suite = perf_tests_of(project, "perf_tests/test_emulated.py", "--netpipe-config", "alone.toml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout

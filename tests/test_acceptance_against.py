@@ -1,4 +1,4 @@
-"""`netpipe ab` for real: sessions of both versions, each of which must run its own code."""
+"""`netpipe ab` in real sessions: each version runs its own code."""
 
 import json
 import os
@@ -43,13 +43,13 @@ def test_load(netpipe_benchmark):
 
 
 def version(number: int) -> dict[str, str]:
-    """A flat module and a package in src that both say which version they are."""
+    """A flat module and a package in src that both report their version."""
     return {_ROWS: f"ROWS = {number}", _COLUMNS: f"COLUMNS = {number}"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Two versions that are committed, and a third one in the working tree."""
+    """Two committed versions, and a third one in the working tree."""
     folder = tmp_path / "project"
     folder.mkdir()
     commit_files(folder, _PROJECT | version(10))

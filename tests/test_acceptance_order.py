@@ -18,13 +18,13 @@ WORKERS = "    return sequences.mp_prefetch(workers).map(make_batch)\n"
 
 @dataclass(frozen=True)
 class Disorder:
-    """A way to put the pipeline out of order that is an error.
+    """A wrong order of the pipeline.
 
     Attributes:
-        rule: What it breaks.
-        changes: What to replace in pipeline.py by what.
+        rule: The rule that it breaks.
+        changes: Texts in pipeline.py and their replacements.
         intent: The intent of the lint.
-        in_place: Whether the suite's own test sees it in the pipeline itself, not beside it.
+        in_place: Whether the suite's own test lints the changed pipeline itself.
     """
 
     rule: str
@@ -34,7 +34,7 @@ class Disorder:
 
     @property
     def module(self) -> str:
-        """The name of the module that the pipeline is in."""
+        """The name of the pipeline's module."""
         return "pipeline" if self.in_place else f"disorder_{self.rule.replace('-', '_')}"
 
     @property
@@ -89,7 +89,7 @@ DISORDERS = [
     ),
 ]
 
-# The suite's own test of the order, on one of the pipelines that are beside the real one.
+# The suite's own test of the order, on a pipeline beside the real one.
 TEST = """
 import pytest
 from netpipe.workload.config import PipelineConfig
@@ -111,7 +111,7 @@ def intent(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def disordered(tmp_path: Path, intent: str) -> Path:
-    """A copy of this repository with a pipeline for each way that is an error for the intent."""
+    """A copy of this repository with a pipeline for each disorder of the intent."""
     project = copied_project(tmp_path)
     data = project / "netpipe" / "workload"
     in_order = (data / "pipeline.py").read_text()
@@ -127,7 +127,7 @@ def disordered(tmp_path: Path, intent: str) -> Path:
 
 
 def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> None:
-    """Every pipeline fails, and its message names the rule that it was made to break."""
+    """Every pipeline fails, and the message names the rule that it breaks."""
     tests = [f"perf_tests/{disorder.test}.py::test_order" for disorder in of_intent(intent)]
     suite = perf_tests_of(disordered, *tests, f"--netpipe-intent={intent}", "--junitxml=run.xml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
@@ -138,5 +138,5 @@ def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> Non
 
 
 def of_intent(intent: str) -> list[Disorder]:
-    """Return what is an error for an intent."""
+    """Return the disorders that are errors for an intent."""
     return [disorder for disorder in DISORDERS if disorder.intent == intent]

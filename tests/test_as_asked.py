@@ -1,7 +1,7 @@
-"""The notes of the first users, and the tests of everything that netpipe does as they ask.
+"""The notes of the first users, and the tests that cover them.
 
-Each row of `KEPT` quotes the notes and names the tests that fail when it no longer holds; rows that
-no other test covers have one below. docs/troubleshooting.md has the differences and their reasons.
+Each row of `KEPT` quotes the notes and names the tests that fail if it no longer holds; rows
+without another test have one below. docs/troubleshooting.md has the differences and their reasons.
 """
 
 import ast
@@ -17,7 +17,7 @@ from netpipe.workload.trainer import iterators
 from tests.root_process import ROOT
 from tests.workflows import scripts, tox_flags
 
-# A quote of the notes: the tests that hold it.
+# A quote of the notes: the tests that cover it.
 KEPT = {
     "pytest perf_tests --benchmark-compare": (
         "perf_tests/test_loading.py::test_load_time",
@@ -180,7 +180,7 @@ def find_tests(file: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("asked", KEPT)
 def test_what_was_asked_for_has_its_tests(asked: str) -> None:
-    """Whatever the notes ask for and netpipe does is held by tests that exist."""
+    """Each kept wish of the notes has existing tests."""
     for node in KEPT[asked]:
         file, _, name = node.partition("::")
         assert name in find_tests(file), node
@@ -188,7 +188,7 @@ def test_what_was_asked_for_has_its_tests(asked: str) -> None:
 
 @pytest.mark.parametrize("device", TOX_DEVICES[1:])
 def test_a_gpu_environment_is_a_gate(device: str) -> None:
-    """It is for its device alone, and fails where a result is missing or left open."""
+    """A GPU environment checks its device, and fails if a result is missing or open."""
     words = " ".join(tox_flags(device, []))
     for flags in (
         "--benchmark-compare", f"--netpipe-device {device}", "--netpipe-missing fail",
@@ -206,14 +206,14 @@ def test_the_gate_runs_in_gpu_ci() -> None:
 
 @pytest.mark.parametrize("name", ["make_network_train_iterator", "make_network_eval_iterator"])
 def test_a_trainer_makes_its_iterators_by_these_names(name: str) -> None:
-    """They take a configuration, a mesh, and the processes that load, as MaxText calls them."""
+    """Iterators take a configuration, a mesh and the loading processes, as in MaxText."""
     parameters = inspect.signature(getattr(iterators, name)).parameters.values()
     required = [each.name for each in parameters if each.default is each.empty]
     assert required == ["config", "mesh", "process_indices"]
 
 
 def test_a_profiler_trace_is_an_option() -> None:
-    """`measure` and `diagnose` keep one of some steps."""
+    """`measure` and `diagnose` can keep a profiler trace of some steps."""
     for command in ("measure", "diagnose"):
         assert "--trace" in CliRunner().invoke(main, [command, "--help"]).stdout
 
@@ -225,7 +225,7 @@ def test_a_dry_run_is_documented() -> None:
 
 @pytest.mark.parametrize("asked", DIFFERENCES)
 def test_a_difference_has_its_reason(asked: str) -> None:
-    """The documents say what netpipe does instead, and why."""
+    """The documents state each difference and its reason."""
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     lines = page.partition("## Differences from the first notes")[2].splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("|")]

@@ -77,7 +77,7 @@ def test_generate_makes_data_that_the_pipeline_reads(netpipe: Netpipe, tmp_path:
 
 
 def test_prepare_takes_a_folder_of_parquet(netpipe: Netpipe, tmp_path: Path) -> None:
-    """`netpipe prepare FOLDER` gives the shards that `generate` made of the same parquet."""
+    """`netpipe prepare FOLDER` gives the shards that `generate` makes from the same parquet."""
     netpipe("generate", "--out", tmp_path / "data", "--probes", 30)
     result = netpipe("prepare", tmp_path / "data" / "parquet", "--out", tmp_path / "again")
     assert result.exit_code == 0, result.stderr
@@ -134,7 +134,7 @@ def test_a_named_accelerator_takes_flops(netpipe: Netpipe, pipelines: str) -> No
         "key": "emulated-h100-x8", "platform": "emulated", "count": 8, "emulated": True,
     }  # fmt: skip
     assert found["step_s"]["median"] >= 0.005
-    # The step reaches no more than the MFU that its time follows from; its batches have 2 rows.
+    # The step reaches at most the MFU that sets its time; its batches have 2 rows.
     used = found["accelerator_utilisation"]["median"]
     assert found["mfu"]["median"] == pytest.approx(0.5 * used)
     assert found["tokens_unit"] == "examples"
@@ -147,7 +147,7 @@ def test_a_named_accelerator_takes_flops(netpipe: Netpipe, pipelines: str) -> No
 
 @pytest.fixture
 def two_accelerators(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the names of a slow and a fast accelerator, which have been measured."""
+    """Return the names of a slow and a fast accelerator with faked measurements."""
     recorded = {
         name: make_measurement(
             device=replace(EMULATED, key=name.replace(":", "-")), step_s=step_s, train_s=train_s
@@ -198,7 +198,7 @@ def failing_at_second(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_measurements_before_a_failure_are_printed(
     netpipe: Netpipe, failing_at_second: str
 ) -> None:
-    """The measurements come first, then the error, whose exit code it is."""
+    """The measurements come first, then the error, which sets the exit code."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", failing_at_second)
     assert result.exit_code == 2
     assert result.stdout.count(": healthy") == 1
@@ -208,7 +208,7 @@ def test_measurements_before_a_failure_are_printed(
 def test_measurements_before_a_failure_are_one_document(
     netpipe: Netpipe, failing_at_second: str
 ) -> None:
-    """A list of accelerators gives a document of a list, even with one measurement left."""
+    """A list of accelerators gives a list document, even with one measurement."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", failing_at_second, "--json")
     assert result.exit_code == 2
     assert len(document(result, "measurements.1.json")["measurements"]) == 1
@@ -218,7 +218,7 @@ CODE = "float(metrics[name]) [/x] items[:x:] [bold]"
 
 
 def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brackets and colons in a verdict, in a remark and in a device's name mean nothing."""
+    """Brackets and colons in verdicts, remarks and device names are printed literally."""
     recorded = make_measurement(
         load_s=0.040, train_s=0.040, findings=(Finding("blocking", CODE),),
         device=replace(EMULATED, kind=CODE),
@@ -321,7 +321,7 @@ def test_doctor_describes_this_machine(netpipe: Netpipe) -> None:
 
 
 def test_doctor_says_that_jax_is_broken(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an answer of jax, the device is null, and the reason is among the findings."""
+    """If jax does not answer, the device is null and a finding has the reason."""
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")
     found = document(netpipe("doctor", "--json"), "doctor.1.json")
     assert (found["device"], found["baseline"]) == (None, None)
@@ -373,7 +373,7 @@ def test_a_missing_package_of_the_workload_is_named_with_its_extra(
 
 
 def test_a_full_disk_is_one_line(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that cannot make its temporary folder says where there is no room."""
+    """A command that cannot make its temporary folder names the full place."""
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, NO_SPACE, "/full/folder")
@@ -386,7 +386,7 @@ def test_a_full_disk_is_one_line(netpipe: Netpipe, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
 def test_a_closed_stream_is_like_dev_null(stream: str) -> None:
-    """The command runs as usual, and no file of its own gets the stream's number."""
+    """The command runs as usual, and its files do not get the stream's number."""
     number = ("stdin", "stdout", "stderr").index(stream)
     shell = f'exec "$0" -m netpipe --version {number}>&-'
     done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, check=True)

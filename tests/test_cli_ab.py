@@ -1,4 +1,4 @@
-"""`netpipe ab`: the pytest that it starts, and its exit code."""
+"""`netpipe ab`: the pytest command that it starts, and its exit code."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Started:
-    """Stands in for the pytest that is started: ends with a code, after writing outcomes."""
+    """A stand-in for pytest that writes outcomes and ends with a code."""
 
     def __init__(self, code: int, *outcomes: str, writes: bool = True) -> None:
         self._code = code
@@ -36,7 +36,7 @@ class Started:
         self.seen = ""
 
     def __call__(self, command: list[str], cwd: Path, **_: object) -> "Started":
-        """Note what was started."""
+        """Record the command."""
         self.command, self.folder = command, cwd
         self.seen = (cwd / "perf_tests" / "test_a.py").read_text()
         written = next(word for word in command if word.startswith("--netpipe-json="))
@@ -66,7 +66,7 @@ def passing(monkeypatch: pytest.MonkeyPatch) -> Started:
 
 
 def test_the_working_tree_is_compared(netpipe: Netpipe, repository: Path, passing: Started) -> None:
-    """Without HEAD pytest runs here, on the performance tests, against the ref as it was named."""
+    """Without HEAD, pytest runs the performance tests here against the given ref."""
     assert netpipe("ab", "HEAD~1", "--netpipe-budget", "5").exit_code == 0
     assert passing.folder == repository
     assert passing.command[1:6] == ["-m", "pytest", "perf_tests", "--netpipe-budget", "5"]
@@ -74,7 +74,7 @@ def test_the_working_tree_is_compared(netpipe: Netpipe, repository: Path, passin
 
 
 def test_a_folder_is_no_head(netpipe: Netpipe, repository: Path, passing: Started) -> None:
-    """A word that names a file goes to pytest, in place of the default."""
+    """A word that names a file goes to pytest and replaces the default."""
     netpipe("ab", "HEAD~1", "perf_tests/test_a.py::test_b")
     assert passing.folder == repository
     assert passing.command[3] == "perf_tests/test_a.py::test_b"
@@ -84,7 +84,7 @@ def test_a_folder_is_no_head(netpipe: Netpipe, repository: Path, passing: Starte
 def test_another_head_has_its_own_checkout(
     netpipe: Netpipe, repository: Path, passing: Started
 ) -> None:
-    """Pytest runs in a worktree of HEAD, against a commit: a ref may name another one there."""
+    """Pytest runs in a worktree of HEAD against a commit, because refs may differ there."""
     base = commit_files(repository, {"perf_tests/test_a.py": "3"})
     assert netpipe("ab", "HEAD", "HEAD~2", "perf_tests").exit_code == 0
     assert passing.seen == "1"
@@ -114,14 +114,14 @@ def test_another_head_has_its_own_checkout(
 def test_exit_codes(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, started: Started, code: int
 ) -> None:
-    """0 fine, 1 a regression, 2 misuse, 3 inconclusive: nothing decided, or not all of it."""
+    """The exit code is 0 if fine, 1 for a regression, 2 for misuse, 3 if anything is undecided."""
     monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
     assert netpipe("ab", "HEAD~1").exit_code == code
 
 
 @pytest.mark.usefixtures("repository", "passing")
 def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
-    """--netpipe-json is the user's file, as in pytest."""
+    """--netpipe-json writes the user's file, as in pytest."""
     netpipe("ab", "HEAD~1", "--netpipe-json", tmp_path / "run.json")
     assert json.loads((tmp_path / "run.json").read_text())["comparisons"]
 

@@ -48,7 +48,7 @@ def test_list_prints_all_baselines(netpipe: Netpipe, baselines: Path) -> None:
 
 
 def test_list_prints_a_document(netpipe: Netpipe, baselines: Path) -> None:
-    """It holds what the table shows."""
+    """The document has the contents of the table."""
     result = netpipe("baseline", "list", "--baselines", baselines, "--json")
     found = json.loads(result.stdout)
     assert found["schema"] == "netpipe.baselines/1"
@@ -81,7 +81,7 @@ def test_an_empty_list_says_how_to_begin(netpipe: Netpipe, tmp_path: Path) -> No
 
 
 def test_show_prints_figures(netpipe: Netpipe, baselines: Path) -> None:
-    """The figures are those over all sessions, in their units."""
+    """The figures cover all sessions, in their units."""
     path = baselines / "h200-x1" / "0002_n1.json"
     result = netpipe("baseline", "show", path)
     assert result.exit_code == 0, result.output

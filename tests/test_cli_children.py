@@ -1,4 +1,4 @@
-"""Commands that run another process end it with themselves."""
+"""Commands end their child processes when they end."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# The signal may come at any time after the first line: within a print, or just before a pause.
+# The signal may come at any time after the first line, for example within a print.
 CHILD = """
 import os, signal, sys, time
 
@@ -39,7 +39,7 @@ with signals_as_errors():
 def test_a_child_ends_with_its_parent(
     ended_by: signal.Signals, returncode: int, tmp_path: Path
 ) -> None:
-    """It is told to clean up, whatever ended the parent."""
+    """The child is told to clean up, whatever ended the parent."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -47,5 +47,5 @@ def test_a_child_ends_with_its_parent(
         assert parent.stdout is not None
         assert parent.stdout.readline() == "ready\n"
         parent.send_signal(ended_by)
-        assert parent.stdout.read() == "cleaned up\n"  # to its end: nobody has it open any more
+        assert parent.stdout.read() == "cleaned up\n"  # until every writer has ended
     assert parent.returncode == returncode

@@ -134,7 +134,7 @@ def test_the_error_of_a_loader_is_reported(netpipe: Netpipe) -> None:
 
 @pytest.fixture
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip no part of a diagnosis on a busy machine."""
+    """Run every part of a diagnosis even on a busy machine."""
 
     def run_session(command: Sequence[str], request: SessionRequest, **named: Any) -> Any:
         if request.kind == "diagnose":
@@ -163,7 +163,7 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     assert graph[stage["node"]]["kind"] == "Map"
     made = {one["name"]: one for one in found["interventions"]}
     for name in ("two-threads", "two-processes", "without-stage"):
-        # A busy machine may leave no time.
+        # Time may run out on a busy machine.
         assert made[name]["speedup"] or NO_TIME in made[name]["says"]
     assert (stage["without_s_per_batch"] is None) is (made["without-stage"]["speedup"] is None)
     assert made["cached-bytes"]["speedup"] is None

@@ -13,7 +13,7 @@ from netpipe.cli.init import FILES
 
 
 def walk(command: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
-    """Give the names of a command and of all below it."""
+    """Yield the names of a command and all its subcommands."""
     yield names
     for name, inner in getattr(command, "commands", {}).items():
         yield from walk(inner, *names, name)
@@ -23,7 +23,7 @@ COMMANDS = list(walk(main))
 
 
 def parse(words: list[str]) -> tuple[str, ...]:
-    """Parse the words behind `netpipe` as a command line, without running it; give its command."""
+    """Parse a `netpipe` command line without running it; return its command."""
     command: click.Command = main
     names: tuple[str, ...] = ()
     while isinstance(command, click.Group):

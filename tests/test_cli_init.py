@@ -83,7 +83,7 @@ def test_the_pipeline_is_found_through_functions(
 
 @pytest.mark.parametrize("step", ["model.py:start", "model:start"])
 def test_a_flat_repository_with_a_step(tmp_path: Path, netpipe: Netpipe, step: str) -> None:
-    """Files beside each other are imported from their folder, and the step is measured."""
+    """Sibling files are imported from their folder, and the step is measured."""
     write(
         tmp_path, {"pipeline.py": PIPELINE, "model.py": "def start(): ...", "requirements.txt": ""}
     )
@@ -113,7 +113,7 @@ def test_a_flat_repository_with_a_step(tmp_path: Path, netpipe: Netpipe, step: s
 def test_without_one_clear_loader_all_candidates_are_listed(
     tmp_path: Path, netpipe: Netpipe, files: dict[str, str], named: str
 ) -> None:
-    """Without a terminal nobody is asked; each candidate has its obstacle; nothing is written."""
+    """Without a terminal, the error lists each candidate with its obstacle; nothing is written."""
     write(tmp_path, files)
     result = netpipe("init", tmp_path)
     assert result.exit_code == 2
@@ -152,7 +152,7 @@ def test_on_a_terminal_the_user_is_asked(
 def test_a_named_loader_must_be_usable(
     src_layout: Path, netpipe: Netpipe, loader: str, named: str
 ) -> None:
-    """A missing file, a name that Python cannot import, and arguments are told at once."""
+    """A missing file, an unimportable name and required arguments are refused at once."""
     write(src_layout, {"src/shop/my-input.py": "def batches(): ..."})
     result = netpipe("init", src_layout, "--loader", loader)
     assert result.exit_code == 2
@@ -207,7 +207,7 @@ def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
 def test_the_suite_is_run_as_pytest_runs_it(
     src_layout: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tests run once in the repository's folder, and their failure is the exit code."""
+    """The tests run once in the repository's folder, and set the exit code."""
     calls = []
 
     def fail(words: list[str], folder: Path, _: object) -> int:

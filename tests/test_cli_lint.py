@@ -1,4 +1,4 @@
-"""`netpipe lint`: what it prints where, and how it ends."""
+"""`netpipe lint`: its output streams and its exit codes."""
 
 import re
 from dataclasses import dataclass, field

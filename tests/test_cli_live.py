@@ -49,15 +49,15 @@ ROOT = Path(__file__).parents[1]
 
 
 class Terminal(StringIO):
-    """A file that says that it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """Return that it is one."""
+        """Return True."""
         return True
 
 
 def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
-    """Let notes be written to a file."""
+    """Write progress to a file."""
     look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
     console = PrintableConsole(file=file, **look)
     monkeypatch.setattr(progress_display, "notes", console)
@@ -81,7 +81,7 @@ def show(label: str = "h100 (derived)", reported: tuple[Progress, ...] = REPORTE
 
 
 def frames(written: str) -> list[str]:
-    """Return every line that was drawn, without what colours and moves it."""
+    """Return every drawn line without escape codes."""
     uncoloured = re.sub(r"\x1b\[[\d;]*m", "", written)
     lines = re.split(r"(?:\x1b\[[\d;?]*[A-Za-z]|[\r\n])+", uncoloured)
     return [" ".join(line.split()) for line in lines if line.strip()]
@@ -107,7 +107,7 @@ def test_without_a_total_the_elapsed_time_is_shown(terminal: StringIO) -> None:
 
 
 def test_after_the_expected_end_the_elapsed_time_is_shown(terminal: StringIO) -> None:
-    """A measurement that takes longer has no time left."""
+    """A measurement that takes longer shows the elapsed time instead of the time left."""
     show(reported=(Progress("a trace of some steps", 20.0, 20.0),))
     text = terminal.getvalue()
     assert "100%" in text
@@ -191,7 +191,7 @@ def test_measure_reports_progress_on_standard_error(netpipe: Netpipe) -> None:
 
 @pytest.mark.usefixtures("reporting_session")
 def test_a_quiet_measure_reports_no_progress(netpipe: Netpipe) -> None:
-    """`--quiet` leaves standard error empty where nothing is wrong."""
+    """`--quiet` leaves standard error empty if there is no error."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "healthy" in result.stdout
@@ -266,7 +266,7 @@ def test_a_real_session_reaches_a_real_terminal(command: Callable[..., list[str]
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:  # EIO: nobody writes any more
+    except OSError:  # EIO: the writer has ended
         return b""
 
 
@@ -274,7 +274,7 @@ def _read(terminal: int) -> bytes:
 def test_a_real_pipe_holds_plain_lines(
     command: Callable[..., list[str]], further: dict[str, str]
 ) -> None:
-    """Nothing is drawn into a file, whatever else asks for colours."""
+    """A file gets plain lines, even if colours are forced."""
     done = subprocess.run(
         command(), env=environment(**further), capture_output=True, check=True, text=True
     )
@@ -282,7 +282,7 @@ def test_a_real_pipe_holds_plain_lines(
 
 
 def show_phases(monkeypatch: pytest.MonkeyPatch, *ends: str) -> None:
-    """Show a preparation of 1000 rows, half of which an earlier run had read; a look takes 2 s."""
+    """Show a preparation of 1000 rows, half of them from an earlier run; each reading takes 2 s."""
     clock = iter(range(100, 1000, 2))
     monkeypatch.setattr(progress_display, "monotonic", lambda: float(next(clock)))
     with show_rows("preparing") as show:
@@ -297,7 +297,7 @@ def test_rows_a_second_count_what_was_done_now(
 ) -> None:
     """The work of an earlier run is part of the bar, but not of the rate."""
     show_phases(monkeypatch)
-    # The first look takes one reading of the clock, each other one two.
+    # The first update reads the clock once, each later one twice.
     assert re.match(
         r"preparing: reading, 50 rows/s, 0:22 left \S+ 45%", frames(terminal.getvalue())[-1]
     )

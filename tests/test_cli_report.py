@@ -23,7 +23,7 @@ def result(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of the sessions that were started; what they find is recorded."""
+    """The kinds of the started sessions, which replay recorded results."""
     kinds: list[str] = []
 
     def measured(_: object, request: SessionRequest, **__: object) -> object:
@@ -36,26 +36,26 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def page(path: Path) -> Parsed:
-    """A page that was written."""
+    """Return a written page."""
     return parsed(path.read_text(encoding="utf-8"))
 
 
 def test_a_result_becomes_a_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
-    """Nothing is on standard output; the page says what was found."""
+    """Standard output is empty, and the page has the result."""
     ended = netpipe("report", result, "--html", tmp_path / "page.html")
     assert (ended.exit_code, ended.stdout) == (0, "")
     assert "Loader-bound" in page(tmp_path / "page.html").texts
 
 
 def test_several_results_become_one_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
-    """Each under the name of its file."""
+    """Each result has the name of its file."""
     ended = netpipe("report", result, result, "--html", tmp_path / "page.html")
     assert ended.exit_code == 0
     assert page(tmp_path / "page.html").texts.count("measured.json: h200-x1") == 4
 
 
 def test_a_wrong_result_leaves_no_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
-    """A file that is not netpipe's, after one that is, is misuse."""
+    """A foreign file after a valid one is misuse."""
     other = tmp_path / "other.json"
     other.write_text("{}")
     ended = netpipe("report", result, other, "--html", tmp_path / "page.html")
@@ -89,7 +89,7 @@ def test_lint_writes_a_page(netpipe: Netpipe, asked: list[str], tmp_path: Path) 
 def test_an_unwritable_page_is_refused_first(
     netpipe: Netpipe, asked: list[str], command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Nothing is measured or read before."""
+    """An unwritable page is refused before anything is measured."""
     ended = netpipe(*command, "--html", tmp_path / "absent" / "page.html")
     assert ended.exit_code == 2
     assert "page.html: --html" in ended.stderr

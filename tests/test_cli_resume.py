@@ -1,4 +1,4 @@
-"""`netpipe resume`: what it prints, and how it ends."""
+"""`netpipe resume`: its output and its exit codes."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ UNDECIDED = ResumeReport(12, True, "it gives other batches each time")
 
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[ResumeReport]:
-    """Return what the next check finds."""
+    """Return the report of the next check."""
     found: list[ResumeReport] = []
 
     def check(command: Sequence[str], request: ResumeRequest, progress: object) -> ResumeReport:

@@ -1,4 +1,4 @@
-"""`--storage`: a loader that is measured in a stand-in for a storage, and how that is marked."""
+"""`--storage`: a loader is measured in a storage stand-in, and marked as derived."""
 
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def loaders(tmp_path: Path) -> str:
 
 
 def test_a_loader_is_measured_in_a_storage(netpipe: Netpipe, loaders: str, tmp_path: Path) -> None:
-    """Two threads that wait 20 ms for each batch, and a result that says it is derived."""
+    """Two threads wait 20 ms for each batch, and the result is marked as derived."""
     page = tmp_path / "page.html"
     result = netpipe(
         "measure", "--loader", f"{loaders}:batches", "--accelerator", "emulated:2ms",
@@ -56,7 +56,7 @@ def test_a_loader_is_measured_in_a_storage(netpipe: Netpipe, loaders: str, tmp_p
 
 
 def test_a_loader_that_cannot_be_placed_is_refused(netpipe: Netpipe, loaders: str) -> None:
-    """In one line, with the call that places it, and exit code 2."""
+    """A loader without a stand-in is refused in one line with the call to add, and exit code 2."""
     result = netpipe(
         "measure", "--loader", f"{loaders}:stream", "--accelerator", "emulated:2ms",
         "--storage", "network-disk", "--quiet",
@@ -71,7 +71,7 @@ def test_a_loader_that_cannot_be_placed_is_refused(netpipe: Netpipe, loaders: st
 def test_an_unknown_storage_is_refused_before_anything_starts(
     netpipe: Netpipe, command: str
 ) -> None:
-    """The message lists the storages that there are."""
+    """The message lists the known storages."""
     result = netpipe(command, "--loader", "a:b", "--storage", "bucket")
     assert result.exit_code == 2
     assert "storage must be one of local-nvme, network-disk" in result.stderr
@@ -100,7 +100,7 @@ def test_the_loader_of_maxtext_is_placed(
 
 
 def test_the_terminal_says_what_is_derived(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the row of the table, before the verdict and on a line of its own."""
+    """The mark is in the table row, before the verdict and on its own line."""
     print_verdicts([make_measurement(device=EMULATED, storage="network-disk")])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("emulated-30ms in network-disk (derived): ") for line in lines)

@@ -51,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["timeit.py", "random.py", "grain.py", "cloudpickle.py"])
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_file_beside_the_target_hides_no_module(project: Path, name: str, inside: bool) -> None:
-    """Neither the standard library's nor an installed one, wherever netpipe is started."""
+    """A file beside the target hides neither a standard nor an installed module."""
     (project / name).write_text(WRONG)
     target = "pipe.py:loader" if inside else f"{project / 'pipe.py'}:loader"
     result = run("lint", target, "--quiet", folder=project if inside else project.parent)
@@ -100,7 +100,7 @@ def test_an_import_error_names_the_file_and_the_line(
 
 @pytest.mark.parametrize("use", ["from cattrs import double", "import cattrs\ncattrs.double"])
 def test_a_file_beside_the_target_that_is_hidden_is_named(project: Path, use: str) -> None:
-    """The installed module lacks what the file has: the error says which of them was imported."""
+    """If the installed module lacks a name, the error says which module was imported."""
     (project / "neighbour.py").rename(project / "cattrs.py")
     (project / "pipe.py").write_text(f"{use}\n")
     result = run("lint", "pipe.py:loader", "--quiet", folder=project)
@@ -110,7 +110,7 @@ def test_a_file_beside_the_target_that_is_hidden_is_named(project: Path, use: st
 
 
 def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> None:
-    """It could not be told from the installed one, which its own imports need."""
+    """A target that shadows an installed module is refused."""
     (project / "pipe.py").rename(project / "grain.py")
     result = run("lint", "grain.py:loader", "--quiet", folder=project)
     assert result.returncode == 2

@@ -22,7 +22,7 @@ Trials = list[tuple[int, float]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
-    """The calls to measure; each further subject gives 1000 tokens a second more."""
+    """The calls to measure; each subject gives 1000 tokens/s more than the last."""
     calls: Asked = []
 
     def measure(
@@ -63,7 +63,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
 
 
 def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
-    """`throughput --json` prints a valid document, of both combinations, and nothing else."""
+    """`throughput --json` prints only a valid document of both combinations."""
     generate(tmp_path / "data", probes=30)
     (tmp_path / "config.toml").write_text("[pipeline]\nsequence_length = 64\nepochs = 1\n")
     result = netpipe(

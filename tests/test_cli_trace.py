@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[MeasureRequest]:
 def test_the_trace_is_kept_in_a_folder_of_the_users(
     netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that is not there yet is made; the whole path of the file is said, in one line."""
+    """A missing folder is made, and one line has the full path of the file."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / ("long" * 40)
     result = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--trace", folder.name)
@@ -42,7 +42,7 @@ def test_the_trace_is_kept_in_a_folder_of_the_users(
 def test_the_trace_is_in_the_document(
     netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path
 ) -> None:
-    """A program finds it there; without the flag there is none."""
+    """The document has the path; without the flag there is none."""
     found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--json", "--trace", tmp_path)
     assert document(found, "measurement.1.json")["trace"] == f"{tmp_path}/h200-x1.trace.json.gz"
     found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--json")
@@ -53,7 +53,7 @@ def test_the_trace_is_in_the_document(
 def test_a_folder_that_cannot_be_written_to_is_refused_first(
     netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path
 ) -> None:
-    """Nothing is measured for a trace that could not be kept."""
+    """An unwritable trace folder is refused before anything is measured."""
     (tmp_path / "file").touch()
     found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--trace", tmp_path / "file")
     assert found.exit_code == 2

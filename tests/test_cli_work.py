@@ -1,4 +1,4 @@
-"""`netpipe work`: what it prints, and how it ends."""
+"""`netpipe work`: its output and its exit codes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def loader():
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
-    """Return what the next counts find, one after the other."""
+    """Return the profiles of the next counts, in order."""
     found: list[WorkProfile] = []
 
     def count(
@@ -62,7 +62,7 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
 
 
 def test_work_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
-    """Every kind with its total and its largest parts, and the arrays of a batch."""
+    """The output has every kind with its total and largest parts, and a batch's arrays."""
     profiles.append(PROFILE)
     result = netpipe("work", TARGET)
     assert result.exit_code == 0
@@ -72,7 +72,7 @@ def test_work_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
 
 
 def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
-    """Both what could not be counted, and what two processes disagreed on."""
+    """The output names uncounted kinds and counts that two processes disagreed on."""
     profiles.append(
         make_profile(
             dropped={"calls": {"rows.shuffle": (1.0, 2.0)}}, not_counted={"read_bytes": "forbidden"}
@@ -95,7 +95,7 @@ def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkPr
 def test_a_comparison_decides_the_exit_code(
     netpipe: Netpipe, profiles: list[WorkProfile], then: WorkProfile, exit_code: int, outcome: str
 ) -> None:
-    """1 is more work than before, 3 what could not be compared."""
+    """The exit code is 1 for more work, and 3 if something could not be compared."""
     profiles += [PROFILE, then]
     result = netpipe("work", TARGET, "--against", "HEAD~1", "--json")
     assert result.exit_code == exit_code
@@ -105,7 +105,7 @@ def test_a_comparison_decides_the_exit_code(
 
 
 def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
-    """Below the table stands what is called more often."""
+    """The cause below the table is the function called more often."""
     profiles += [MORE, PROFILE]
     result = netpipe("work", TARGET, "--against", "HEAD~1")
     assert result.exit_code == 1
@@ -115,7 +115,7 @@ def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfi
 def test_two_versions_of_a_file_are_compared(
     netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The committed file is counted in a checkout of its own: one more call a row is found."""
+    """The committed file is counted in its own checkout; one more call per row is found."""
     commit_files(tmp_path, {"loaders.py": LOADERS})
     (tmp_path / "loaders.py").write_text(LOADERS.replace("[encode(row)", "[len(row) * encode(row)"))
     monkeypatch.chdir(tmp_path)
@@ -128,7 +128,7 @@ def test_two_versions_of_a_file_are_compared(
 
 
 def test_a_target_that_is_none_is_refused(netpipe: Netpipe) -> None:
-    """Before a process is started."""
+    """An invalid target is refused before a process starts."""
     result = netpipe("work", "loader")
     assert result.exit_code == 2
     assert "must be package.module:name or path/to/file.py:name" in result.output

@@ -4,7 +4,7 @@ from netpipe.clock import MonotonicClock, RecordedClock
 
 
 def test_the_machines_clock_goes_on() -> None:
-    """A sleep takes at least its duration."""
+    """The system clock advances by at least the duration of a sleep."""
     clock = MonotonicClock()
     started = clock()
     clock.sleep(0.01)

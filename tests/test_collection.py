@@ -1,4 +1,4 @@
-"""That pytest collects the same tests at any time, in any folder, and in any process.
+"""pytest collects the same tests at any time, in any folder and in any process.
 
 pytest-xdist compares what its workers collect, and a baseline is found by the id of its test.
 """
@@ -17,7 +17,7 @@ NEVER_COPIED = (
     *("build", "dist", "venv", "env"),
 )
 
-# Rewriting the assertions would take as long as everything else, and changes no id.
+# Rewriting assertions would double the time, and does not change ids.
 COLLECT = """
 import gc, sys, time
 gc.disable()
@@ -47,7 +47,7 @@ def collect(
 
 
 def collect_twice(root: Path, tmp_path: Path, *arguments: str) -> tuple[list[str], list[str]]:
-    """Return what two processes collect that differ in clock, hash seed, folder and pid."""
+    """Collect in two processes that differ in clock, hash seed, folder and pid."""
     copy = tmp_path / "another folder" / "root"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns(*NEVER_COPIED))
     with ThreadPoolExecutor(2) as both:

@@ -42,7 +42,7 @@ def text_of(path: str) -> str:
 
 
 def anchors(text: str) -> Iterator[str]:
-    """Give the anchors that GitHub makes of a document's headings."""
+    """Yield the anchors that GitHub makes of a document's headings."""
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
         words = re.sub(r"[^\w\- ]", "", heading.lower())
         yield words.replace(" ", "-")
@@ -50,7 +50,7 @@ def anchors(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(document: Path) -> None:
-    """A relative link names a file or folder that is there, and a heading in it."""
+    """A relative link names an existing file or folder, and a heading in it."""
     for link in LINK.findall(document.read_text(encoding="utf-8")):
         if "://" in link:
             continue
@@ -83,7 +83,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_commands_of_the_page_can_be_pasted() -> None:
-    """The line before its command installs what this repository's own pipeline needs."""
+    """The line before the command installs the packages of this repository's pipeline."""
     pasted = re.findall(
         r"^ {4}pip install -e '\.\[(\w+)\]'\n {4}netpipe (measure .*--html .*)$",
         text_of("docs/report.md"), re.MULTILINE,
@@ -97,7 +97,7 @@ def test_the_commands_of_the_page_can_be_pasted() -> None:
 
 
 def test_the_readme_says_what_gpus_have() -> None:
-    """Their environment and their gate in CI, and that no GPU has run either."""
+    """The README states the GPU environment and gate, and that no GPU has run them."""
     text = " ".join(text_of("README.md").split())
     for said in ("tox -e a100 -- --netpipe-record first", "gpu.yml", "No GPU has run netpipe yet"):
         assert said in text
@@ -105,7 +105,7 @@ def test_the_readme_says_what_gpus_have() -> None:
 
 
 def code_of(text: str) -> Iterator[str]:
-    """Give the lines of a document's code blocks, and its code within sentences."""
+    """Yield the lines of a document's code blocks, and its inline code."""
     text = text.replace("\\\n", " ").replace("\\|", "|")
     for block in re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield from block.splitlines()
@@ -114,7 +114,7 @@ def code_of(text: str) -> Iterator[str]:
 
 
 def commands(text: str, program: str) -> Iterator[list[str]]:
-    """Give the words behind the name of a program, wherever a document calls it."""
+    """Yield the arguments of a program wherever a document calls it."""
     for line in code_of(text):
         for called in re.findall(rf"(?:^|[$&;|] ?){program} (?=[a-z-])([^#&|;>]*)", line):
             yield [word.strip("[]") for word in shlex.split(called)]
@@ -122,7 +122,7 @@ def commands(text: str, program: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("document", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_exists(document: Path) -> None:
-    """A document calls only commands of netpipe that there are, with options that they have."""
+    """Documents call only existing commands with existing options."""
     for words in commands(document.read_text(encoding="utf-8"), "netpipe"):
         command: Command = main
         while isinstance(command, Group) and words:
@@ -176,13 +176,13 @@ def test_every_kind_of_work_is_documented() -> None:
 
 
 class RecordingParser:
-    """Stands for pytest's parser, and keeps the defaults of the ini keys."""
+    """A stand-in for pytest's parser that records the defaults of ini keys."""
 
     def __init__(self) -> None:
         self.defaults: dict[str, str] = {}
 
     def getgroup(self, *_: str) -> Any:
-        """Return something that takes options."""
+        """Return an option group."""
         return SimpleNamespace(addoption=lambda *_, **__: None)
 
     def addini(self, name: str, _: str, *, default: str) -> None:
@@ -191,7 +191,7 @@ class RecordingParser:
 
 
 def test_every_flag_is_documented_with_its_default() -> None:
-    """docs/flags.md has every flag of the plugin, and the default of those that have one."""
+    """docs/flags.md has every flag of the plugin, and its default if it has one."""
     table = re.compile(r"^\| `--(netpipe-[\w-]+)[^`]*` \|.*\|(.*)\|$", re.MULTILINE)
     documented = dict(table.findall(text_of("docs/flags.md").replace("\\|", "")))
     assert set(documented) == set(flags())

@@ -16,7 +16,7 @@ import pytest
 from tests.ending_pipelines import PIPELINES
 
 FINE, FAILED, MISUSE, INCONCLUSIVE = 0, 1, 2, 3
-LIMIT_S = 120.0  # of one command, on the slowest machine: only that it ends is asserted
+LIMIT_S = 120.0  # for one command on the slowest machine; tests only assert that it ends
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measure(pipelines: Path, loader: str, *words: str) -> Ended:
-    """Run `netpipe measure`, and fail unless everything that it started and made is gone."""
+    """Run `netpipe measure`, and fail if a process or file of it is left."""
     temporary = pipelines.parent / "tmp"
     command = [sys.executable, "-m", "netpipe", "measure", "--loader", f"{pipelines}:{loader}"]
     if "--step" not in words:
@@ -63,12 +63,12 @@ def measure(pipelines: Path, loader: str, *words: str) -> Ended:
 
 
 def mark_of(folder: Path) -> str:
-    """Return what names begin with that a session of this folder gives in /dev/shm."""
+    """Return the prefix of the names that a session of this folder uses in /dev/shm."""
     return f"e{hashlib.sha256(str(folder).encode()).hexdigest()[:7]}"
 
 
 def followers_of(temporary: Path) -> list[int]:
-    """Return the living processes whose temporary folder is, or was, below one of ours."""
+    """Return the live processes whose temporary folder is, or was, below ours."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -114,7 +114,7 @@ def test_a_killed_worker_is_named(pipelines: Path) -> None:
 
 @pytest.mark.parametrize(("loader", "place"), [("failing", "failing"), ("failing_worker", "_fail")])
 def test_a_loader_that_raises_is_quoted(pipelines: Path, loader: str, place: str) -> None:
-    """In this process or in a worker: the exception first, then the user's line, no more."""
+    """An exception here or in a worker is quoted with the user's line only."""
     ended = measure(pipelines, loader)
     lines = ended.log.splitlines()
     headline = r"netpipe: .* 57 batches: ValueError: bad record"
@@ -126,7 +126,7 @@ def test_a_loader_that_raises_is_quoted(pipelines: Path, loader: str, place: str
 
 
 def test_a_thread_of_the_loader_that_raises_is_quoted(pipelines: Path) -> None:
-    """It looks like a hang, and the message has what ended the thread, and where."""
+    """The message has the exception that ended the thread, and its place."""
     ended = measure(pipelines, "left_by_its_thread", "--batch-limit", "1")
     assert ended.code == MISUSE
     assert "1 s after 57 batches" in ended.log
@@ -141,7 +141,7 @@ def test_a_process_that_leaves_its_session_is_ended(pipelines: Path) -> None:
 
 
 def test_a_manager_goes_too(pipelines: Path) -> None:
-    """A loader with a manager's process is ended with it, and leaves no folder of its own."""
+    """A loader's manager process is ended too, and leaves no folder."""
     ended = measure(pipelines, "managing", "--batch-limit", "1")
     assert "after 3 batches" in ended.log
 
@@ -185,7 +185,7 @@ def test_a_loss_that_is_no_number_is_inconclusive(pipelines: Path) -> None:
 
 
 def test_a_step_that_compiles_every_time_is_recompiling(pipelines: Path) -> None:
-    """Its warm-up ends although it would never end, and the verdict names it."""
+    """The warm-up ends although each step compiles, and the verdict names it."""
     ended = measure(pipelines, "endless", "--step", f"{pipelines}:recompiling_step")
     assert ended.code == FAILED, ended.log
     assert kind_of(ended) == "recompiling"

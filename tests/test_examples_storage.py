@@ -39,7 +39,7 @@ def test_the_fix_changes_no_batch() -> None:
     ("name", "rules"), [("batches", ["too-few-reads-in-flight"]), ("fixed", [])]
 )
 def test_the_document_shows_what_lint_finds(name: str, rules: list[str], tmp_path: Path) -> None:
-    """Nothing is left to find after the fix."""
+    """The document shows the findings; the fixed loader has none."""
     request = LintRequest(result=str(tmp_path / "result.json"))
     (document,) = lint_loader(request, Factories(example(name)), ExitStack()).values()
     findings = document["findings"]

@@ -1,4 +1,4 @@
-"""The training of the examples: killed and begun again, it comes to the same losses."""
+"""The example training gives the same losses after a kill and a restart."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def train(folder: Path, data: Path, until: str = "") -> dict[str, str]:
 
 
 def test_a_killed_training_comes_to_the_same_losses(many: Path, tmp_path: Path) -> None:
-    """To the ninth digit after the point, and they fall."""
+    """The losses agree to nine decimals, and fall."""
     whole = train(tmp_path / "whole", many)
     assert list(whole) == [f"step {number}" for number in (10, 20, 30, 40)]
     assert float(whole["step 40"]) < float(whole["step 10"])

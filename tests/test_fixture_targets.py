@@ -50,7 +50,7 @@ def test_a_loader_gives_batches_of_its_workload(
 
 
 def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
-    """The loader makes what a GPU trains on, and the small step takes its usual share of that."""
+    """The loader makes GPU batches, and the small step trains on a part of each."""
     workload = cpu_workload(Config())
     assert (workload.pipeline.batch_size, workload.pipeline.sequence_length) == (128, 1024)
     assert workload.step == Config().step
@@ -68,7 +68,7 @@ def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
 
 
 def test_a_cpu_is_given_batches_of_a_gpus_size(tmp_path: Path) -> None:
-    """In front of an emulated step too that names no GPU."""
+    """An emulated step that names no GPU gets batches of a GPU's size too."""
     generate(tmp_path / "data", probes=30)
     run_module(
         "pytest", "perf_tests/test_training.py::test_training_does_not_wait",
@@ -80,7 +80,7 @@ def test_a_cpu_is_given_batches_of_a_gpus_size(tmp_path: Path) -> None:
 
 
 def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:
-    """In the perf tests too; its step time follows from our step's FLOPs."""
+    """An emulated GPU's step time follows from our step's FLOPs, also in the perf tests."""
     generate(tmp_path / "data", probes=30)
     run_module(
         "pytest", "perf_tests/test_training.py::test_training_does_not_wait",

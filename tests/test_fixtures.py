@@ -20,7 +20,7 @@ ELEMENTS = "perf_tests/test_elements.py"
 
 
 def test_data_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
-    """A folder without an index is a usage error of one line, and nothing is run."""
+    """A folder without an index is a usage error of one line, and no test runs."""
     result = run_module("pytest", ELEMENTS, "--netpipe-data", str(tmp_path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"ERROR: --netpipe-data: {tmp_path}/index.json: " in result.stderr
@@ -39,7 +39,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def test_without_a_cache_the_data_are_temporary(
     project: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no cache can be written, pytest's or the user's, the place is said."""
+    """Without a writable cache, the temporary folder is printed."""
     use_temporary_folder(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")
     monkeypatch.delenv("NETPIPE_DATA", raising=False)

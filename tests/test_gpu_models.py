@@ -1,4 +1,4 @@
-"""Whatever names a GPU model is checked against the one table, `netpipe.device.accelerators`."""
+"""Files that name GPU models agree with the table in `netpipe.device.accelerators`."""
 
 import re
 import subprocess
@@ -33,7 +33,7 @@ def test_every_model_has_a_tox_environment() -> None:
 
 
 def test_every_environment_installs_the_cuda_of_its_model() -> None:
-    """The extra of the table is installed, also for the other version of a comparison."""
+    """The table's extra is installed, also for the other version of a comparison."""
     command = [sys.executable, "-m", "tox", "config", "-e", ",".join(FAMILIES)]
     shown = subprocess.run(
         [*command, "-k", "extras", "commands"], capture_output=True, check=True, cwd=ROOT, text=True

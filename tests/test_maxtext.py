@@ -50,7 +50,7 @@ def test_a_target_names_a_configuration(config: str) -> None:
 
 
 def test_a_measurement_leaves_a_training_alone(config: str) -> None:
-    """Checkpoints and other hosts are off, whatever the user sets."""
+    """Checkpoints and other hosts are off, regardless of the user's settings."""
     settings, _ = maxtext._configure(
         config, "enable_checkpointing=true", "skip_jax_distributed_system=false", "eval_interval=5"
     )
@@ -60,7 +60,7 @@ def test_a_measurement_leaves_a_training_alone(config: str) -> None:
 
 
 def test_a_step_is_refused_where_the_training_loop_does_more(config: str) -> None:
-    """Its time would not be that of a training step."""
+    """A step is refused if the training loop does more than the step."""
     with pytest.raises(InputError, match="enable_diloco must not be set"):
         maxtext.step(config)
 
@@ -90,7 +90,7 @@ def test_a_target_names_a_factory() -> None:
 def test_wrong_input_is_named(
     config: str, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
 ) -> None:
-    """The file, the override, or what MaxText says, however long, in one line."""
+    """The error has the file, the override or MaxText's message in one line."""
     monkeypatch.chdir(Path(config).parent)
     result = netpipe("measure", "--quiet", "--accelerator", "emulated:5ms", "--maxtext", *words)
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""Another version beside this one: its code, its environment, and their removal."""
+"""Another version beside this one: its code, environment and removal."""
 
 import json
 import os
@@ -28,7 +28,7 @@ ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two versions of the packages `flat` and `src/inner`, which have their number."""
+    """Two versions of the packages `flat` and `src/inner`, which contain their number."""
     folder = tmp_path / "checkout"
     folder.mkdir()
     for number in "12":
@@ -47,13 +47,13 @@ def said() -> list[str]:
 
 @pytest.fixture
 def before(repository: Path, said: list[str]) -> AbstractContextManager[Version]:
-    """The version before."""
+    """The previous version."""
     found = find_commit(repository, "HEAD~1", "--netpipe-against")
     return open_version(found, repository, "", said.append)
 
 
 def versions_loaded(version: Version) -> list[str]:
-    """Import both packages in a session's place, with nothing found in its folder by itself."""
+    """Import both packages as a session would, without its folder on the path."""
     place = version.place(version.checkout.commit.repository)
     code = "import flat, inner; print(flat.VERSION, inner.VERSION)"
     done = subprocess.run(
@@ -203,7 +203,7 @@ with open_version(find_commit(here, "HEAD~1", "--netpipe-against"), here, "", st
 
 @contextmanager
 def opened_elsewhere(repository: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Have another process open the version before until its standard input ends."""
+    """Make another process open the previous version until its standard input ends."""
     with subprocess.Popen(
         [sys.executable, "-c", _KILLED, str(repository)],
         stdin=subprocess.PIPE,
@@ -219,7 +219,7 @@ def opened_elsewhere(repository: Path) -> Iterator["subprocess.Popen[str]"]:
 def test_the_worktree_of_a_killed_process_is_removed(
     repository: Path, before: AbstractContextManager[Version], is_swept: bool, tmp_path: Path
 ) -> None:
-    """The next version removes it, and leaves those of live processes and of the user."""
+    """The next run removes it, and keeps worktrees of live processes and of the user."""
     git(repository, "worktree", "add", str(tmp_path / "mine"))
     git(repository, "worktree", "add", str(tmp_path / "gone"))
     shutil.rmtree(tmp_path / "gone")

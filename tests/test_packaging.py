@@ -1,4 +1,4 @@
-"""The repository keeps its promises: its commands, its packages, its schemas."""
+"""The commands, packages and schemas of the repository are complete."""
 
 import importlib.metadata
 import json
@@ -24,7 +24,7 @@ def pyproject() -> dict[str, Any]:
 
 
 def lines(file: str, pattern: str) -> list[str]:
-    """Find the lines of one of the repository's files that are of a pattern; give its group."""
+    """Find the lines of a file that match a pattern; return the pattern's group."""
     return re.findall(f"^{pattern}$", (ROOT / file).read_text(), re.MULTILINE)
 
 
@@ -32,7 +32,7 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
     """The two commands that the README promises are those that continuous integration runs."""
     promised = {"pip install tox && tox -e cpu", "pip install tox && tox"}
     assert set(lines("README.md", "(pip install tox && .*)")) == promised
-    # Behind the command stand the flags that the script itself was given, usually none.
+    # The script's own flags, usually none, follow the command.
     assert (
         set(lines(".ci/run", r"""run ['"](pip install tox && .*?)(?:\$flags)?['"]""")) == promised
     )
@@ -40,13 +40,13 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
 
 @pytest.mark.parametrize("script", [".ci/run", ".ci/foreign"])
 def test_the_scripts_are_executable_bash(script: str) -> None:
-    """A fresh clone can run its scripts as they are, and bash can read them."""
+    """The scripts of a fresh clone are executable and valid bash."""
     assert (ROOT / script).stat().st_mode & 0o111
     subprocess.run(["bash", "-n", ROOT / script], check=True)
 
 
 def test_every_package_is_listed(pyproject: dict[str, Any]) -> None:
-    """The list of packages is written by hand, so that the wheel misses none and has no test."""
+    """The hand-written list of packages has every package and no tests."""
     found = {".".join(init.parent.relative_to(ROOT).parts) for init in PACKAGE.rglob("__init__.py")}
     assert set(pyproject["tool"]["setuptools"]["packages"]) == found
 
@@ -72,7 +72,7 @@ def test_every_data_file_is_shipped(pyproject: dict[str, Any]) -> None:
 
 
 def test_there_are_schemas() -> None:
-    """The test above has something to look at."""
+    """There is at least one schema."""
     assert SCHEMAS
 
 

@@ -1,4 +1,4 @@
-"""The plugin does nothing in a project that does not use it, whatever else is switched off."""
+"""The plugin does nothing in a project that does not use it."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Text from outside: what a terminal, a log, XML or a page would act on does not reach them."""
+"""Outside text is made harmless for terminals, logs, XML and pages."""
 
 import pytest
 from rich.console import Console
@@ -14,14 +14,14 @@ HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\rd\x9be\u202ef\udcffg\0h"
 
 
 def test_only_lines_and_tabs_stay_of_the_control_characters() -> None:
-    """Every other one becomes a mark of one column; letters of any language stay."""
+    """Other control characters become a one-column mark; letters of any language stay."""
     assert make_printable(HOSTILE) == "a�]0;title�b�[2Jc�d�e�f�g�h"
     assert make_printable("a\tb\nß → 日本") == "a\tb\nß → 日本"
 
 
 @pytest.mark.parametrize("line", ["::error::x", "  ::add-mask::x", "##[error]x"])
 def test_no_line_is_a_command_to_github(line: str) -> None:
-    """A line that GitHub Actions would execute does not begin as one; test ids stay."""
+    """A workflow command of GitHub Actions is defused; test ids stay."""
     first, shown = make_loggable(f"test_a.py::test_b\n{line}").splitlines()
     assert first == "test_a.py::test_b"
     assert shown.lstrip().startswith("\\")

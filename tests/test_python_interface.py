@@ -32,7 +32,7 @@ def loader():
 
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A module beside this process's own, as a user's script imports it."""
+    """A module that a user's script imports."""
     (tmp_path / "users_pipeline.py").write_text(LOADER)
     monkeypatch.syspath_prepend(str(tmp_path))
     import users_pipeline  # type: ignore[import-not-found]
@@ -88,10 +88,10 @@ def test_a_diagnosis_is_asked_for(
 
 
 class Holder:
-    """Somebody's class with a factory in it."""
+    """A class with a factory method."""
 
     def loader(self) -> None:
-        """Give nothing."""
+        """Return nothing."""
 
 
 def a_closure() -> Any:
@@ -142,7 +142,7 @@ def test_an_accelerator_that_this_process_holds_is_refused(
 
 
 def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
-    """The session imports the script, whose call would start sessions without end."""
+    """A script without a guard is refused: its session would start endless sessions."""
     script = tmp_path / "users_script.py"
     script.write_text(f"{LOADER}\nimport netpipe\nnetpipe.work(loader)\n")
     environment = {name: value for name, value in os.environ.items() if name != REQUEST_VARIABLE}

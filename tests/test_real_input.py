@@ -33,7 +33,7 @@ def test_a_slice_of_the_real_data_ends_with_a_verdict(parquet_slice: Path, tmp_p
         "--benchmark-compare", "--netpipe-data", str(data),
         "--netpipe-json", str(results), "--netpipe-budget", "2", "-p", "no:cacheprovider",
     )  # fmt: skip
-    # Whether the pipeline keeps up with so busy a machine is not what this test asks.
+    # The verdict itself depends on how busy the machine is.
     assert suite.returncode in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED), suite.stdout
     measured = json.loads(results.read_text())["measurements"]
     assert {one["device"]["platform"] for one in measured} == {"cpu", "emulated"}

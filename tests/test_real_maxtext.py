@@ -63,7 +63,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_configuration_is_measured(config: Path, netpipe: Netpipe, tmp_path: Path) -> None:
-    """It is measured on all devices of its mesh, with its workers, and nothing is written."""
+    """A configuration is measured on all devices with its workers, without writing files."""
     result = netpipe("measure", "--maxtext", config, "grain_worker_count=2", "--quiet", "--json")
     found = document(result, "measurement.1.json")
     assert found["device"]["count"] == 4
@@ -93,7 +93,7 @@ def test_batches_are_sharded_and_reordered_as_in_a_training(config: Path, tmp_pa
 
 
 def test_the_graph_of_the_dataset_is_linted(config: Path, netpipe: Netpipe) -> None:
-    """It has MaxText's own transforms."""
+    """The graph has MaxText's own transforms."""
     result = netpipe("lint", f"netpipe.maxtext:dataset {config}", "--quiet", "--json")
     found = document(result, "lint.1.json")
     transforms = str([node["parameters"].get("transform") for node in found["graph"]])

@@ -33,13 +33,13 @@ SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
     rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
 ]
-# Two rules about reports, whose findings cost nothing, and one whose findings say what they cost.
+# Findings of two rules cost nothing, and findings of the third state their cost.
 WITHOUT_COST = {"no-grain-graph", "unused-silence", "buffers-exceed-memory"}
 
 
 @pytest.fixture(autouse=True)
 def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run where `table.npy` lies: 200 MB as the document says, none of them on the disk."""
+    """Run beside `table.npy`, a sparse file of 200 MB."""
     np.lib.format.open_memmap(
         tmp_path / "table.npy", mode="w+", dtype=np.float32, shape=(50_000_000,)
     )
@@ -47,7 +47,7 @@ def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintReport:
-    """Lint one of a rule's examples, with what its factory declares."""
+    """Lint one of a rule's examples with its factory's declarations."""
     loader = load_example(rule, form).loader()
     with record_source_lines() as recording:
         dataset = loader()
@@ -113,7 +113,7 @@ def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("intent", INTENTS)
 def test_an_unused_silence_is_found_as_the_document_says(tmp_path: Path, intent: str) -> None:
-    """The wrong configuration silences what is not broken, the right one nothing."""
+    """The wrong configuration has an unused silence, the right one none."""
     found: dict[str, set[str]] = {}
     for form in ("wrong", "right"):
         block = SECTIONS["unused-silence"].block("wrong" if form == "wrong" else "right")

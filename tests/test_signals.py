@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP become exceptions, where nobody else has decided about them."""
+"""SIGTERM and SIGHUP become exceptions unless they have another handler."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ ENDING = [signal.SIGTERM, signal.SIGHUP]
 
 @pytest.fixture(autouse=True)
 def free() -> Iterator[None]:
-    """Let nobody listen, whatever ran in this process before."""
+    """Reset the handlers of both signals."""
     before = [signal.signal(each, signal.SIG_DFL) for each in ENDING]
     yield
     for each, handler in zip(ENDING, before, strict=True):
@@ -35,7 +35,7 @@ def test_a_signal_is_an_error(number: signal.Signals) -> None:
 
 
 def test_two_signals_at_once_are_one_error() -> None:
-    """The second one is not reported as lost by a race, which pytest would show as an error."""
+    """A second signal at the same time is not reported as another error."""
     with pytest.raises(SystemExit), signals_as_errors(SystemExit):  # noqa: PT012
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -47,7 +47,7 @@ def test_two_signals_at_once_are_one_error() -> None:
 
 
 def test_nohup_is_respected() -> None:
-    """An ignored signal stays ignored, and the other one is an error."""
+    """An ignored signal stays ignored, and the other signal is an error."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with pytest.raises(SystemExit), signals_as_errors(SystemExit):  # noqa: PT012
         os.kill(os.getpid(), signal.SIGHUP)

@@ -26,7 +26,7 @@ from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 
 @contextmanager
 def refused(error: type[Exception] | None, match: str | None = None) -> Iterator[None]:
-    """Expect the error, or none."""
+    """Expect an error, or none."""
     try:
         if error is None:
             yield
@@ -49,7 +49,7 @@ def refused(error: type[Exception] | None, match: str | None = None) -> Iterator
     ],
 )
 def test_loading_must_leave_its_headroom(load_s: Any, limits: Limits, error: Any) -> None:
-    """Headroom that surely misses its limit fails, one that may miss it is left open."""
+    """Headroom that surely misses its limit fails; one that may miss it is inconclusive."""
     with refused(error, r"loading a batch takes .* the synthetic step 30 ms"):
         expect_loading_below_step(make_measurement(load_s=load_s), limits)
 
@@ -136,7 +136,7 @@ def test_on_shared_cores_only_the_verdict_counts(changed: dict[str, Any], error:
 def test_a_missed_stall_limit_comes_before_the_verdict(
     train_s: Any, error: type[Exception], first: str
 ) -> None:
-    """A fine verdict that misses the limit asked for says so first, then what it would say."""
+    """The missed limit comes first, then the verdict's message."""
     with pytest.raises(error) as caught:
         expect_no_stall(make_measurement(train_s=train_s), Limits(stall_fraction=0.02))
     limit, verdict, *_, last = str(caught.value).splitlines()
@@ -147,7 +147,7 @@ def test_a_missed_stall_limit_comes_before_the_verdict(
 
 
 def test_a_stall_is_named_with_its_cause_and_what_to_do() -> None:
-    """The first line is the verdict's message; the last says what to do about it."""
+    """The first line is the verdict's message, and the last the remedy."""
     with pytest.raises(PipelineTooSlowError) as caught:
         expect_no_stall(make_measurement(load_s=0.040, train_s=0.040), Limits())
     first, *evidence, last = str(caught.value).splitlines()
@@ -210,7 +210,7 @@ def test_an_order_may_have_warnings(severity: str) -> None:
 
 
 def test_an_order_with_errors_is_refused() -> None:
-    """Every error is there with its rule, its cost and its mend; warnings are not."""
+    """The message has every error with its rule, cost and fix, and no warnings."""
     findings = [
         _finding("error", "batch-after-mp-prefetch"),
         _finding("warning", "no-workers"),
@@ -238,6 +238,6 @@ def test_an_order_with_errors_is_refused() -> None:
     ],
 )
 def test_a_limit_outside_its_range_is_misuse(chosen: dict[str, Any]) -> None:
-    """A limit that no measurement could miss, or none could meet, is refused with its value."""
+    """A limit that every or no measurement could meet is refused with its value."""
     with pytest.raises(MisuseError, match=f"found {next(iter(chosen.values()))!r}"):
         Limits(**chosen)

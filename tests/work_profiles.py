@@ -32,7 +32,7 @@ def make_profile(**changes: Any) -> WorkProfile:
 
 
 def with_calls(callers: dict[str, dict[str, float]]) -> WorkProfile:
-    """Return the profile with other calls: of each function, by its caller."""
+    """Return the profile with other calls per function and caller."""
     calls = {name: sum(each.values()) for name, each in callers.items()}
     return make_profile(counts={**PROFILE.counts, "calls": calls}, callers=callers)
 

@@ -1,4 +1,4 @@
-"""The repository's workflows and tox environments, read for what they run."""
+"""The commands of the repository's workflows and tox environments."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _BLOCKS = {"|": "\n", ">-": " "}
 
 
 def scripts(workflow: str) -> Iterator[str]:
-    """Give what the steps of a workflow run, in order."""
+    """Yield the scripts of a workflow's steps, in order."""
     lines = text(workflow).splitlines()
     for number, line in enumerate(lines):
         found = _RUN.fullmatch(line)
@@ -29,12 +29,12 @@ def scripts(workflow: str) -> Iterator[str]:
 
 
 def _block(lines: list[str], indent: int) -> list[str]:
-    """Return the lines of a block without what indents all of them."""
+    """Return the lines of a block without their common indentation."""
     return dedent("\n".join(_lines_below(lines, indent))).strip().splitlines()
 
 
 def _lines_below(lines: list[str], indent: int) -> list[str]:
-    """Return the lines up to the first one that is not indented any deeper."""
+    """Return the lines up to the first one that is not indented deeper."""
     return list(
         takewhile(lambda one: not one.strip() or len(one) - len(one.lstrip()) > indent, lines)
     )
@@ -57,7 +57,7 @@ def text(workflow: str) -> str:
 def run_with(
     program: str, script: str, folder: Path, variables: Mapping[str, str]
 ) -> list[list[str]]:
-    """Run a script as GitHub does, with a stand-in for a program; return the words it was given."""
+    """Run a script as GitHub does with a stand-in for a program; return the program's arguments."""
     programs, words = folder.parent / "programs", folder.parent / "words"
     programs.mkdir(exist_ok=True)
     (programs / program).write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" END >>"{words}"\n')
@@ -74,7 +74,7 @@ def run_with(
 
 
 def _applies(factors: str, environment: str) -> bool:
-    """Whether a line of tox.ini with such factors ("a,b" or "!a-!b") belongs to an environment."""
+    """Whether a tox.ini line with factors ("a,b" or "!a-!b") applies to an environment."""
     return any(
         all((part.removeprefix("!") == environment) != part.startswith("!") for part in parts)
         for parts in (alternative.split("-") for alternative in factors.split(","))

@@ -20,7 +20,7 @@ SCHEMA = "netpipe.lint/1"
 
 @dataclass(frozen=True)
 class LintReport(Document):
-    """What all rules report about one pipeline, in the order of the rules."""
+    """The reports of all rules about one pipeline, in the order of the rules."""
 
     SCHEMA = SCHEMA
 

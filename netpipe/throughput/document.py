@@ -21,20 +21,20 @@ from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader, and its runs beside each combination."""
+    """Another loader, with its runs beside each combination."""
 
     target: str
     runs: Sequence[Sequence[Tally]]
 
     @property
     def all_runs(self) -> list[Tally]:
-        """Its runs beside all combinations."""
+        """The other loader's runs beside all combinations."""
         return [run for runs in self.runs for run in runs]
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """The result of one call: the runs of each combination, and how workers were chosen, if so."""
+    """The result of one call: the runs of each combination, and the choice of workers, if any."""
 
     data: Path | None
     seconds: float
@@ -67,7 +67,7 @@ class _Medians(TypedDict):
 
 
 class Figures(_Medians):
-    """What the runs of a loader counted."""
+    """The figures of a loader's runs."""
 
     counted_by: Text  #: What a token is.
     #: What each run counted, in the order of the rounds.

@@ -38,8 +38,8 @@ def size_in_bytes(batch: object) -> int:
 def most_behind(arrivals_s: Sequence[float]) -> float:
     """Return how many batches a buffer must hold to hide a loader's pauses: 1 for an even pace.
 
-    It is the most by which the loader, with these arrivals of batches, fell behind its mean pace
-    after it was ahead of it. A step that takes batches at that pace then never waits.
+    It is the largest number of batches by which the loader fell behind its mean pace after being
+    ahead of it. With this buffer, a step that takes batches at that pace never waits.
     """
     pace_s = arrivals_s[-1] / len(arrivals_s)
     behind = ahead = 0.0
@@ -63,7 +63,7 @@ Figure = Annotated[
 
 @dataclass(frozen=True)
 class Tally:
-    """What a run counted in its steady state."""
+    """The counts of a run in its steady state."""
 
     wall_s: PositiveAmount  #: Seconds of steady iteration.
     cpu_s: PositiveAmount  #: CPU seconds in them, of all processes, without counting tokens.
@@ -99,7 +99,7 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 
 
 def speed_figure(runs: Sequence[Tally]) -> str:
-    """Return the name of the figure of a speed: in tokens if batches tell them from padding."""
+    """Return the speed figure's name: tokens if batches tell them from padding, else examples."""
     return "examples_per_s" if runs[0].counted_by == BY_ELEMENTS else "tokens_per_s"
 
 

@@ -168,12 +168,12 @@ def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
 
 
 def longest_s(seconds: float) -> float:
-    """Return the most seconds that a run takes from its first batch on, if batches are quick."""
+    """Return the longest duration of a run after its first batch, if batches are quick."""
     return 2 * seconds + _MEMORY_S
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Iterator[int]:
-    """Return the most PSS and the most RSS, in bytes, during another second of pulling."""
+    """Return the peak PSS and RSS in bytes during another second of pulling."""
     started, samples = clock(), [read_memory()]
     while clock() - started < _MEMORY_S:
         puller.pull()

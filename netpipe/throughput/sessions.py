@@ -24,11 +24,11 @@ _TURN_S: Final = 0.5
 
 
 class Subject(Protocol):
-    """A loader with some settings, which is measured in a session of its own."""
+    """A loader with some settings, measured in its own session."""
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The loader's name in messages."""
 
     @property
     def request_fields(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class Subject(Protocol):
 
     @property
     def data(self) -> Path | None:
-        """The data that it reads, if the document names them."""
+        """The data that the loader reads, if the document names them."""
 
     @property
     def settings(self) -> dict[str, str | int | None]:
@@ -65,7 +65,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Its target, and the workers that it gets."""
+        """The target and its number of workers."""
         if self.workers is None:
             return self.target
         return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
@@ -147,7 +147,7 @@ def _run_duet(
 def _ask(
     timers: Sequence[RemoteTimer], order: tuple[Any, ...], turn: int
 ) -> Iterator[tuple[RemoteTimer, Any]]:
-    """Let one side after the other obey; which goes first changes."""
+    """Send the order to both sides in turn; they take turns in coming first."""
     for timer in order_of_round(timers, turn):
         timer.send(order)
         (answer,) = receive_all([timer])

@@ -11,8 +11,8 @@ class ThroughputRequest(SessionRequest):
 
     Attributes:
         seconds: How long to measure the steady state.
-        workers: Given to the loader; None: it has its own.
-        same_batches: How many of the first batches the parent compares with another loader's.
+        workers: Number of workers for the loader; None: its own.
+        same_batches: Number of first batches that the parent compares with another loader's.
     """
 
     kind: str = "throughput"

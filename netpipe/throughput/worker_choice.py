@@ -44,17 +44,17 @@ class Candidate:
 
     @property
     def figure(self) -> str:
-        """The name of the figure of its speed."""
+        """The name of the speed figure."""
         return speed_figure(self.runs)
 
     @property
     def speed(self) -> float:
-        """The median over its runs, at least one."""
+        """The median speed over the runs, at least one."""
         return over_rounds(self.figure, self.runs).median
 
     @property
     def peak_pss_bytes(self) -> int:
-        """The most memory of all its processes in any run; 0 without a run."""
+        """The peak memory of all processes in any run; 0 without a run."""
         return max((run.peak_pss_bytes for run in self.runs), default=0)
 
     @property

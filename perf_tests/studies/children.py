@@ -1,4 +1,4 @@
-"""Processes that print one JSON document and end, or are ended."""
+"""Child processes that print one JSON document."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class ChildError(NetpipeError):
 def run_for_json(
     arguments: Sequence[str], variables: Mapping[str, str], limit_s: float
 ) -> Mapping[str, Any]:
-    """Run this Python with arguments and more environment variables; return what it prints.
+    """Run this Python with extra environment variables; return the JSON that it prints.
 
     Raises:
         ChildError: It took longer, or printed something else.
@@ -49,7 +49,7 @@ def run_for_json(
 
 
 def end_group(child: "subprocess.Popen[str]") -> None:
-    """End a process that still runs, and its whole process group."""
+    """End the process group of a process that still runs."""
     if child.returncode is not None:
         return
     child.terminate()

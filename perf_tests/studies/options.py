@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def exit_on_signals() -> None:
-    """Let a signal that ends this command end the processes that it started too."""
+    """Make a signal that ends this command also end its child processes."""
     click.get_current_context().with_resource(signals_as_errors())
 
 
 def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -> "Sequence[Case]":
-    # The catalogue imports jax, which must not run beside what the other studies measure.
+    # The catalogue imports jax, which must not run beside the other studies' measurements.
     from perf_tests.studies.faults.catalogue import select_cases
 
     try:

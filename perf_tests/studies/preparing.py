@@ -1,6 +1,6 @@
-"""`python -m perf_tests.studies.preparing FOLDER`: how fast and in how much memory data are made.
+"""`python -m perf_tests.studies.preparing FOLDER`: speed and memory of `netpipe prepare`.
 
-The measurements are those of `netpipe generate`, written to FOLDER file by file and kept there.
+The measurements come from `netpipe generate`; their files are kept in FOLDER.
 Each trial prepares some of the files in a new process, and is kept as soon as it is done.
 """
 
@@ -55,11 +55,11 @@ class Trial:
     Attributes:
         arrangement: A key of `ARRANGEMENTS`.
         cpu_s: CPU time of all its processes.
-        peak_rss_bytes: The most that each process ever had, as the kernel noted it, added up for
+        peak_rss_bytes: The kernel's peak of each process, added up for
             the processes that ran at once.
-        peak_pss_bytes: The most that all of them were seen to have at once, shared pages counted
-            once. Between two looks it can be more.
-        load: The mean number of runnable processes of the host during the last minute, its own
+        peak_pss_bytes: The largest observed sum over all processes, shared pages counted
+            once. The peak between two readings can be higher.
+        load: The host's mean number of runnable processes during the last minute, its own
             included.
     """
 
@@ -78,9 +78,9 @@ class Trial:
 
 
 def write_files(folder: Path, rows: int) -> list[Path]:
-    """Write the measurements of a thousand probes a file until there are so many rows.
+    """Write files of a thousand probes each until there are at least `rows` rows.
 
-    Files that are there are kept.
+    Existing files are kept.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
@@ -100,7 +100,7 @@ def write_files(folder: Path, rows: int) -> list[Path]:
 
 @contextmanager
 def _words(arrangement: str) -> Iterator[Sequence[str]]:
-    """Yield the words of an arrangement, and keep a cluster meanwhile if it needs one."""
+    """Yield the arguments of an arrangement, with a running cluster if it needs one."""
     if arrangement not in _ON_RAY:
         yield ARRANGEMENTS[arrangement]
         return
@@ -111,7 +111,7 @@ def _words(arrangement: str) -> Iterator[Sequence[str]]:
 def run_trial(
     arrangement: str, words: Sequence[str], files: Sequence[Path], scratch: Path
 ) -> Trial:
-    """Prepare files once, and remove what was made."""
+    """Prepare files once, and remove the output."""
     source, out = scratch / "source", scratch / "out"
     source.mkdir(parents=True)
     for file in files:
@@ -130,7 +130,7 @@ def run_trial(
             rss_bytes, pss_bytes = _look_at_memory()
             peak_rss_bytes = max(peak_rss_bytes, rss_bytes)
             peak_pss_bytes = max(peak_pss_bytes, pss_bytes)
-            if idle_cpu_s:  # What Ray does not wait for when it ends is in no sum of the kernel.
+            if idle_cpu_s:  # Ray does not wait for its processes, so the kernel's sums lack them.
                 nodes_cpu_s |= _nodes_cpu_s(child)
             ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             if ended:
@@ -162,7 +162,7 @@ def run_trial(
 
 
 def _look_at_memory() -> tuple[int, int]:
-    """Return the peaks of all processes below this one so far, and what they have now, in bytes."""
+    """Return the peak and the current memory of all descendants, in bytes."""
     rss_bytes = pss_bytes = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error, OSError):
@@ -174,7 +174,7 @@ def _look_at_memory() -> tuple[int, int]:
 
 
 def _nodes_cpu_s(child: subprocess.Popen[str] | None = None) -> dict[int, float]:
-    """Return the CPU time so far of each process below this one, but not of those of the child."""
+    """Return the CPU time of each descendant, without the child's own processes."""
     cpu_s = dict[int, float]()
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -193,7 +193,7 @@ def _cpu_model() -> str:
 
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
-    """Yield the lines of a table in Markdown, the medians of all trials of a kind."""
+    """Yield the lines of a Markdown table with the medians of each kind of trial."""
     kinds: dict[tuple[int, int], list[Trial]] = defaultdict(list)
     for trial in trials:
         kinds[list(ARRANGEMENTS).index(trial.arrangement), trial.rows].append(trial)

@@ -11,8 +11,8 @@ _LEVEL: Final = 0.95
 class Proportion:
     """A count out of a total, with its interval.
 
-    The interval is Wilson's (J. Am. Stat. Assoc. 22, 1927, p. 209), for as many independent trials
-    as there are sessions behind the decisions: decisions on the same sessions are not independent.
+    The interval is Wilson's (J. Am. Stat. Assoc. 22, 1927, p. 209), with one independent trial
+    per session behind the decisions: decisions on the same sessions are not independent.
     """
 
     found: int
@@ -26,12 +26,12 @@ class Proportion:
 
     @property
     def fraction(self) -> float:
-        """The share that was found; 0 without trials."""
+        """The fraction of successes; 0 without trials."""
         return self.found / self.total if self.total else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its 95% interval."""
+        """The 95% interval."""
         from scipy.stats import binomtest
 
         trials = min(self.total, self.independent)
@@ -42,6 +42,6 @@ class Proportion:
         return float(low), float(high)
 
     def __str__(self) -> str:
-        """Write it as percentages: `96.2% (87 to 99)`."""
+        """Format as percentages: `96.2% (87 to 99)`."""
         low, high = self.interval
         return f"{100 * self.fraction:.1f}% ({100 * low:.0f} to {100 * high:.0f})"

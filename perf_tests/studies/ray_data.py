@@ -2,7 +2,7 @@
 
 The comparison for `netpipe prepare --runner ray`: Ray Data reads, shuffles by a hash of the probe,
 and makes the rows. One file for each hash holds them; no shards or index are made. A column with
-the place of each measurement keeps the order of equal times, which its shuffle does not.
+the place of each measurement keeps the order of equal times, which its shuffle loses.
 """
 
 from collections.abc import Iterator

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 STORE_BYTES = 80 << 20
-"""Of the shared memory of a node; Ray wants 75 MiB at least."""
+"""Shared memory of a node; Ray requires at least 75 MiB."""
 
 
 @contextmanager
 def ray_nodes(count: int, store_bytes: int = STORE_BYTES) -> Iterator[Any]:
     """Yield a cluster of nodes with one CPU each, below this process, and remove it.
 
-    The processes of its tasks have the priority of this one, which Ray would lower.
+    Its tasks keep this process's priority, which Ray would lower by default.
     """
     from ray.cluster_utils import Cluster
 
-    # Sockets have short paths only, which a folder of pytest has not.
+    # The path of a socket must be short, and pytest's folders have long ones.
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)

@@ -1,4 +1,4 @@
-"""Trials in a file, one a line, each written as soon as it is done: a run can be stopped."""
+"""Trials in a file, one per line, written as soon as each is done, so that a run can be stopped."""
 
 import json
 from pathlib import Path
@@ -13,17 +13,17 @@ Record = TypeVar("Record")
 
 
 def append_record(path: Path, record: object) -> None:
-    """Add a frozen dataclass to a file."""
+    """Append a frozen dataclass to a file."""
     line = json.dumps(converter().unstructure(record), allow_nan=False)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(line + "\n")
 
 
 def read_records(path: Path, kind: type[Record]) -> list[Record]:
-    """Read a file of dataclasses of one kind; none where there is no file.
+    """Read a file of dataclasses of one kind; a missing file has none.
 
     Raises:
-        InputError: The file has something else in it.
+        InputError: The file has other contents.
     """
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""`python -m perf_tests.studies.row_cache FOLDER...`: what rows kept in memory gain.
+"""`python -m perf_tests.studies.row_cache FOLDER...`: the gain of keeping rows in memory.
 
 For each folder of data, batches are made with and without a budget, in turns, in one thread.
 """
@@ -62,7 +62,7 @@ def make_table(
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--batches", default=40, show_default=True, help="Batches of each run.")
 def main(folders: tuple[Path, ...], budget: int, rounds: int, batches: int) -> None:
-    """Make batches with and without a budget, and print what each costs."""
+    """Make batches with and without a budget, and print the cost of each."""
     for line in make_table(folders, budget, rounds, batches):
         Console(soft_wrap=True, highlight=False).print(line)
 

@@ -1,6 +1,6 @@
-"""`python -m perf_tests.studies.scaling DATA`: trainings of several processes, killed at random.
+"""`python -m perf_tests.studies.scaling DATA`: kill multi-process trainings at random.
 
-The sequences of every step are compared with those of one process that nobody kills.
+The sequences of every step are compared with an undisturbed training in one process.
 """
 
 import json
@@ -41,13 +41,13 @@ class Trial:
     """A run of a training.
 
     Attributes:
-        hosts: How many processes it has.
-        workers: The workers of each.
+        hosts: Number of processes.
+        workers: Workers per process.
         was_killed: Whether all were killed, at a random moment.
-        first_step: Where it began.
-        compared_steps: The steps of which all processes told their sequences.
-        problems: What was not as in the training that nobody killed.
-        duration_s: From its start to its end.
+        first_step: The first step of the run.
+        compared_steps: Steps whose sequences all processes reported.
+        problems: Differences from the undisturbed training.
+        duration_s: Wall seconds of the run.
     """
 
     hosts: int
@@ -60,7 +60,7 @@ class Trial:
 
 
 class Training:
-    """A training in a folder, which goes on from its last state whenever it is started."""
+    """A training in a folder, which resumes from its last state when started again."""
 
     def __init__(self, data: Path, folder: Path) -> None:
         self._data = data
@@ -69,7 +69,7 @@ class Training:
 
     @contextmanager
     def _started(self, hosts: int, workers: int, end: int) -> Iterator[list[Path]]:
-        """Start all processes; yield the files in which they tell their steps."""
+        """Start all processes; yield the files in which they report their steps."""
         with socket.socket() as opened:
             opened.bind(("127.0.0.1", 0))
             port = opened.getsockname()[1]
@@ -95,10 +95,10 @@ class Training:
                 process.wait()
 
     def run(self, hosts: int, workers: int, end: int, kill_after_s: float | None = None) -> "Told":
-        """Run until a step; with `kill_after_s`, kill all so long after it was reached.
+        """Run until a step; with `kill_after_s`, kill all processes that long after it.
 
         Raises:
-            RuntimeError: A process failed, or did not come to the step in time.
+            RuntimeError: A process failed, or did not reach the step in time.
         """
         began_s = time.monotonic()
         last = end if kill_after_s is None else sys.maxsize
@@ -121,7 +121,7 @@ class Training:
 
 
 def _read_steps(path: Path) -> dict[int, list[str]]:
-    """Return the sequences of each step that a process has told; the last line may be cut off."""
+    """Return the sequences of each reported step; the last line may be cut off."""
     steps = {}
     for line in path.read_text().splitlines():
         if line.startswith("{") and line.endswith("}") and "step" in (found := json.loads(line)):
@@ -137,7 +137,7 @@ class Told:
     duration_s: float
 
     def compare(self, expected: Mapping[int, list[str]], first: int) -> tuple[int, list[str]]:
-        """Return how many steps all processes told, and what differs from what is expected."""
+        """Return the number of steps that all processes reported, and the differences."""
         steps: dict[int, list[str]] = defaultdict(list)
         hosts: dict[int, int] = defaultdict(int)
         for told in self.by_host:
@@ -152,7 +152,7 @@ class Told:
             or (step in whole and sorted(steps[step]) != sorted(expected[step]))
         ]
         begun = min(steps)
-        # The state of a step may have been kept just before the kill or not.
+        # The kill may come just before or after the state of a step is saved.
         if begun not in (first, first + 1):
             problems.append(f"began with step {begun} instead of {first} or {first + 1}")
         if sorted(steps) != list(range(begun, max(steps) + 1)):
@@ -161,12 +161,12 @@ class Told:
 
 
 def run_kills(data: Path, scratch: Path, kills: int, seed: int) -> Iterator[Trial]:
-    """Kill a training so many times; each run goes on where the one before was killed."""
+    """Kill a training `kills` times; each run resumes where the last one was killed."""
     drawn = random.Random(seed)
-    margin = 50 * _STEPS_UNTIL_KILL  # Steps go on until the signal arrives.
+    margin = 50 * _STEPS_UNTIL_KILL  # Steps continue until the signal arrives.
     expected = _run_undisturbed(data, scratch, kills * _STEPS_UNTIL_KILL + margin)
     training = Training(data, scratch / "killed")
-    # One process decides which sequences are packed together, so that all numbers can go on.
+    # One process decides the packing, so that any number of processes can resume.
     first = max(training.run(1, 0, 1).by_host[0])
     for _ in range(kills):
         hosts, workers = drawn.choice(_KILLED_HOSTS), drawn.randrange(2)
@@ -194,7 +194,7 @@ def _run_undisturbed(data: Path, scratch: Path, steps: int) -> dict[int, list[st
 
 
 def format_table(trials: list[Trial]) -> Iterator[str]:
-    """Yield a table in Markdown: how many runs there were, and in how many something differed."""
+    """Yield a Markdown table with the number of runs, and of runs that differed."""
     yield "| processes | killed | runs | steps compared | with a difference | seconds, median |"
     yield "|--:|---|--:|--:|--:|--:|"
     for hosts, was_killed in sorted({(each.hosts, each.was_killed) for each in trials}):
@@ -215,10 +215,10 @@ def format_table(trials: list[Trial]) -> Iterator[str]:
     default=Path(__file__).with_suffix(".jsonl"), show_default=True, help="The file of trials.",
 )  # fmt: skip
 def main(data: Path, kills: int, seed: int, path: Path) -> None:
-    """Train in 1 to 8 processes on DATA, kill trainings at random moments, and let them go on.
+    """Train in 1 to 8 processes on DATA, kill trainings at random moments, and resume them.
 
-    Each run is kept in a file as soon as it is done; only the kills that it lacks are made. The
-    exit code is 1 when a run of the file saw other sequences than a training that nobody killed.
+    Each run is kept in a file as soon as it is done; only missing kills are made. The exit code is
+    1 if a run in the file saw other sequences than the undisturbed training.
     """
     exit_on_signals()
     done = read_records(path, Trial)

@@ -33,7 +33,7 @@ def main(data: Path | None) -> None:
     """Print the CPU time of each stage, medians over 40 batches of 128 x 1024 in one process.
 
     The last rows are costs that no pipeline avoids: copying the batch once in memory, and sending
-    what the workers send, or the whole batch, through a pipe.
+    the workers' arrays, or the whole batch, through a pipe.
     """
     measured: list[Mapping[str, float]] = []
     tokens: list[int] = []

@@ -40,7 +40,7 @@ from tests.storage_server.sources import ARROW_IO_THREADS, MIN_CONNECTIONS, conn
 
 _LOADER: Final = "tests/storage_server/pipelines.py:loader"
 _STORAGE: Final = "object-store,latency=100ms,tail=300ms"
-# Reads of a pipeline that was closed go on until they are answered.
+# Reads of a closed pipeline continue until they are answered.
 _QUIET_S: Final = 1.0
 _LIMIT_S: Final = 8.0
 _COUNTED_ELEMENTS: Final = 8
@@ -78,17 +78,17 @@ CASES: Final = (
 
 @dataclass(frozen=True)
 class Reading:
-    """What the pipeline of one case did in one turn.
+    """The measured pipeline of one case in one turn.
 
     Attributes:
-        storage: What the proxy and the stand-in imitate, as `--storage` takes it.
-        server_s_per_batch: With the server, seconds for 8 elements.
-        stand_in_s_per_batch: With the local files in the stand-in.
-        s_per_request: How long the proxy took for a request, on average.
+        storage: The storage that proxy and stand-in imitate, as `--storage` takes it.
+        server_s_per_batch: Seconds for 8 elements with the server.
+        stand_in_s_per_batch: Seconds for 8 elements with local files in the stand-in.
+        s_per_request: Mean seconds of a request at the proxy.
         server_cpu_s_per_request: CPU time of the server and the proxy.
         client_cpu_s_per_request: CPU time of the process that reads.
-        requests_per_element: How many requests the server gets for an element.
-        bytes_per_element: What they move.
+        requests_per_element: Requests to the server per element.
+        bytes_per_element: Bytes that these requests move.
     """
 
     storage: str
@@ -108,7 +108,7 @@ class Reading:
 
     @property
     def busy_cores(self) -> float:
-        """How many cores the reading keeps busy, at both ends of the connections."""
+        """The cores that reading keeps busy at both ends of the connections."""
         cpu_s_per_request = self.server_cpu_s_per_request + self.client_cpu_s_per_request
         requests_per_batch = BATCH_ELEMENTS * self.requests_per_element
         return cpu_s_per_request * requests_per_batch / self.server_s_per_batch
@@ -140,9 +140,9 @@ def measure(case: Case, bucket: Path, server: StorageServer, storage: str, seed:
 
 
 def _count_requests(source: Any, server: StorageServer) -> tuple[float, float]:
-    """Return how many requests an element takes, and how many bytes they move."""
+    """Return the requests per element, and the bytes that they move."""
     before = len(server.requests())
-    # Far from each other, as they are read in a shuffled order.
+    # Far from each other, as in a shuffled order.
     for number in range(_COUNTED_ELEMENTS):
         source[(7 * number + 3) % _COUNTED_ELEMENTS * len(source) // _COUNTED_ELEMENTS]
     made = server.requests(before)
@@ -151,13 +151,13 @@ def _count_requests(source: Any, server: StorageServer) -> tuple[float, float]:
 
 
 class _Timed:
-    """The reading of some batches, with the CPU time and the requests of the server meanwhile."""
+    """Timed batches, with the CPU time and the requests of the server meanwhile."""
 
     def __init__(self, server: StorageServer) -> None:
         self._server = server
 
     def read(self, source: Any, threads: int, seed: int) -> float:
-        """Read until as many reads are in flight as there may be, then time batches of it."""
+        """Read until the allowed number of reads is in flight, then time batches."""
         warm_up = 1 + 2 * threads // BATCH_ELEMENTS
         count = 8 + 3 * threads // 2
         me, server = psutil.Process(), self._server
@@ -179,7 +179,7 @@ class _Timed:
 
 
 def format_table(readings: list[Reading]) -> Iterator[str]:
-    """Yield a table in Markdown, with the medians of all turns."""
+    """Yield a Markdown table with the medians of all turns."""
     yield (
         "| source | an element: requests, kB | threads | a request, ms | server, s per batch | "
         "stand-in, s per batch | ratio | cores busy |"
@@ -217,7 +217,7 @@ def _format_row(case: Case, turns: list[Reading]) -> str:
 )  # fmt: skip
 @click.option("--diagnose", is_flag=True, help="Show what netpipe diagnose says of the server.")
 def main(turns: int, storage: str, path: Path, diagnose: bool) -> None:
-    """Measure pipelines over a server that delays, and over the stand-in; print all of the file.
+    """Measure pipelines with a delaying server and with the stand-in; print the file's table.
 
     A turn takes about three minutes.
     """

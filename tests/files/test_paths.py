@@ -82,7 +82,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout, in which nothing that a command would start is started."""
+    """A checkout in which commands start no processes."""
     monkeypatch.chdir(checkout)
 
     def fail(*_: object, **__: object) -> None:
@@ -100,7 +100,7 @@ def folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_no_word_gives_a_traceback(
     netpipe: Netpipe, folder: Path, names: tuple[str, ...], chosen: str, word: str
 ) -> None:
-    """Each is refused with 2, or taken for the name of something that is not there."""
+    """Each word is refused with 2, or treated as a missing name."""
     command = dict(walk(main))[names]
     before = list_files(folder)
     result = netpipe(*names, *make_arguments(command, chosen, word))
@@ -133,7 +133,7 @@ def test_no_flag_of_pytest_gives_a_traceback(
 
 @pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
 def test_an_impossible_target_is_misuse(word: str) -> None:
-    """Neither a module nor a file has such a name."""
+    """A target that can be neither a module nor a file is misuse."""
     with pytest.raises(MisuseError, match="found"):
         Target.parse(word)
 

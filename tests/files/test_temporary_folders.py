@@ -47,7 +47,7 @@ def owner(beside: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
 
 
 def test_a_folder_lives_as_long_as_its_block(tmp_path: Path) -> None:
-    """It is hidden beside the user's files, private, empty at first, and gone in the end."""
+    """A folder beside the user's files is hidden, private, empty at first and finally removed."""
     with temporary_folder("test", tmp_path) as folder:
         assert list(tmp_path.iterdir()) == [folder]
         assert folder.name.startswith(".netpipe-test-")
@@ -58,7 +58,7 @@ def test_a_folder_lives_as_long_as_its_block(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_gone_after_an_error(tmp_path: Path) -> None:
-    """The error comes out as it was."""
+    """The error is raised unchanged."""
     with pytest.raises(KeyboardInterrupt), temporary_folder("test", tmp_path):
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
@@ -132,7 +132,7 @@ def test_a_link_is_neither_followed_nor_removed(tmp_path: Path) -> None:
 def test_without_locks_everything_counts_as_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some network file systems have none; a folder is then removed by its owner alone."""
+    """Without locks, as on some network file systems, only the owner removes a folder."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -195,7 +195,7 @@ CHILD_THAT_ENDS_ITS_BLOCK = """
     ("rest", "exists"), [(KILLED_PARENT, False), (CHILD_THAT_ENDS_ITS_BLOCK, True)]
 )
 def test_a_forked_child_is_not_the_owner(rest: str, exists: bool, tmp_path: Path) -> None:
-    """It holds no lock after its parent's death, and removes nothing before that."""
+    """A forked child removes nothing, and keeps no lock after its parent's death."""
     source = FORKED.replace("    PARENT_AND_CHILD\n", rest.lstrip("\n"))
     command = [sys.executable, "-c", source, str(tmp_path)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -204,7 +204,7 @@ def test_a_forked_child_is_not_the_owner(rest: str, exists: bool, tmp_path: Path
 
 
 def test_released_locks_let_everything_go(tmp_path: Path) -> None:
-    """A process that ends at once gives its folders up for removal."""
+    """A process that ends at once releases its folders for removal."""
     with temporary_folder("test", tmp_path) as folder:
         release_locks()
         remove_abandoned(tmp_path)
@@ -212,7 +212,7 @@ def test_released_locks_let_everything_go(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_had_by_one(tmp_path: Path) -> None:
-    """Without waiting, a second process does not get it."""
+    """A second process does not get the lock without waiting."""
     with locked(tmp_path) as mine, locked(tmp_path, waits=False) as theirs:
         assert (mine, theirs) == (True, False)
     with locked(tmp_path, waits=False) as mine:

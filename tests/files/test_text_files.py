@@ -1,4 +1,4 @@
-"""JSON and TOML from files: what is no such text, or no regular file, is refused at once."""
+"""JSON and TOML files: invalid text and special files are refused at once."""
 
 import os
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_odd_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     ("read", "most"), [(read_json, MAX_JSON_BYTES), (read_toml, MAX_TOML_BYTES)]
 )
 def test_other_files_are_refused(tmp_path: Path, read: object, most: int) -> None:
-    """Nothing, folders, pipes and files that are far too large give one error each, at once."""
+    """Missing files, folders, pipes and huge files give one error each, at once."""
     assert callable(read)
     pipe, large = tmp_path / "pipe", tmp_path / "large"
     os.mkfifo(pipe)

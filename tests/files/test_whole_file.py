@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from tests.disk import fill, make_read_only, note_syncs
 
 
 def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    """Nothing else is left beside it."""
+    """The new file replaces the old one, and no temporary file is left."""
     path = tmp_path / "picture.svg"
     path.write_text("old and longer", encoding="utf-8")
     with path.open(encoding="utf-8") as reader:
@@ -38,7 +38,7 @@ def test_an_unwritable_file_is_named_and_leaves_nothing(tmp_path: Path) -> None:
 def test_the_old_content_outlives_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full when the new text is written takes nothing of the old one."""
+    """The old content stays if the disk is full."""
     path = tmp_path / "picture.svg"
     path.write_text("old", encoding="utf-8")
     fill(monkeypatch, tmp_path)
@@ -75,7 +75,7 @@ def test_a_link_is_followed(exists: bool, tmp_path: Path) -> None:
 
 
 def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
-    """Nothing in a circle can be written."""
+    """A circle of links is refused."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     for write in (refuse_unwritable, partial(write_whole, content="new")):
@@ -92,7 +92,7 @@ def device(tmp_path: Path) -> Path:
 
 
 def test_a_device_stays_a_device(device: Path) -> None:
-    """It is written, and not replaced by a file."""
+    """A device is written to, not replaced by a file."""
     refuse_unwritable(device, "--html")
     write_whole(device, "new", "--html")
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
@@ -142,7 +142,7 @@ def test_standard_output_is_written_in_its_place(into: str, tmp_path: Path) -> N
 
 
 def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
-    """A new one has that of the umask."""
+    """A replaced file keeps its mode; a new one gets the umask's."""
     kept, new = tmp_path / "kept", tmp_path / "new"
     kept.touch()
     kept.chmod(0o604)
@@ -185,7 +185,7 @@ def test_a_read_only_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And its name is before the function returns; what need not last is not synced."""
+    """Content and name are synced before the function returns, unless sync is not needed."""
     events = note_syncs(monkeypatch)
     replace = Path.replace
 
@@ -214,7 +214,7 @@ for _ in range(100):
 
 
 def test_two_writers_leave_a_whole_file(tmp_path: Path) -> None:
-    """None of them fails, and no reader sees a part or a mixture."""
+    """Neither writer fails, and readers never see a part or a mixture."""
     path = tmp_path / "page.html"
     path.write_text("old")
     writers = [
@@ -236,14 +236,14 @@ def test_two_writers_leave_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
-    """No part of it is written."""
+    """Text that cannot be encoded is not written at all."""
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "picture.svg", "\ud800", "--svg")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
-    """Neither what is there, nor what is beside it, and one that is not there is not made."""
+    """The check changes no file and creates none."""
     path = tmp_path / "page.html"
     refuse_unwritable(path, "--html")
     assert list(tmp_path.iterdir()) == []
@@ -257,7 +257,7 @@ def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused_early(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder, and a file in a folder that is not there."""
+    """A folder, and a file in a missing folder, are refused early."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"--html .*writable"):
         refuse_unwritable(Path(name), "--html")
@@ -265,7 +265,7 @@ def test_a_file_that_cannot_be_written_is_refused_early(
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there already is as good; its whole path outlives a change of folder."""
+    """An existing folder is fine; the absolute path survives a change of folder."""
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         assert writable_folder(Path("a/b"), "--trace") == tmp_path / "a" / "b"
@@ -274,7 +274,7 @@ def test_a_folder_is_made_and_left_empty(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("path", ["file", "file/below", "/proc/sys"])
 def test_an_unwritable_folder_is_named(tmp_path: Path, path: str) -> None:
-    """A file in its place or above it, and a folder that takes no file, of root neither."""
+    """The error names a file in the folder's place or above it, or an unwritable folder."""
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=rf"{path}: --trace .*folder"):
         writable_folder(tmp_path / path, "--trace")

@@ -1,4 +1,4 @@
-"""Valid inputs with a few parts replaced by what no reader should take, and their refusal."""
+"""Valid inputs with a few invalid parts, and checks that readers refuse them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ def _mutated_json(draw: st.DrawFn, document: Any) -> str:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield containers with keys, of lists the first and the last place."""
+    """Yield containers with their keys; for lists, the first and the last index."""
     if isinstance(value, dict):
         keys: Any = list(value)
     elif isinstance(value, list) and value:
@@ -123,7 +123,7 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
 
 
 def read_or_refuse(read: Callable[[Path], T], path: Path) -> T | None:
-    """Return what a reader makes of a file, None where it refuses it as it should."""
+    """Return the result of a reader, or None if it refuses the file properly."""
     try:
         return read(path)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Baselines that were damaged or made up: refused, or compared with without nonsense."""
+"""Damaged or made-up baselines are refused or compared sanely."""
 
 import json
 import tempfile
@@ -51,7 +51,7 @@ with tempfile.TemporaryDirectory() as _folder:
 
 
 def seal(text: str, valid: Any = VALID) -> bytes:
-    """Give a document the digest of its content, where it is JSON and has a place for it."""
+    """Set a document's digest, if it is JSON and has a field for it."""
     try:
         document = json.loads(text)
         return text.replace(valid["netpipe"]["digest"], baseline.compute_digest(document)).encode()
@@ -67,7 +67,7 @@ contents_of_work = st.one_of(
 
 
 def check_content(content: bytes, folder: Path) -> None:
-    """Check that a file is refused, or that its sessions are sane and decide nothing falsely."""
+    """Check that a file is refused, or that its sessions are sane and decide correctly."""
     path = folder / "0001_drawn.json"
     path.write_bytes(content)
     found = read_or_refuse(baseline.load, path)
@@ -140,7 +140,7 @@ def test_nonsense_is_named(tmp_path: Path, old: str, new: str, message: str) -> 
 
 @given(content=contents_of_work)
 def test_a_work_baseline_is_refused_or_sane(tmp_path: Path, content: bytes) -> None:
-    """No traceback; what can be read compares with finite figures, or says why it cannot."""
+    """No file gives a traceback; a readable one compares with finite figures or says why not."""
     (tmp_path / "0001_drawn.json").write_bytes(content)
     found = read_or_refuse(load_work_baselines, tmp_path)
     profiles = found[0].profiles.values() if found else ()

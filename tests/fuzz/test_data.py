@@ -39,7 +39,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_row(row: ProbeRow) -> None:
-    """Check that all measurements of a row can be taken, and that it has some."""
+    """Check that a row has measurements and that all of them can be read."""
     taken = take([row], [np.arange(len(row))])
     assert len(taken) == len(row) >= 1
     assert 0 <= row.ipv4_pairs <= len(row.pair_source)
@@ -47,7 +47,7 @@ def check_row(row: ProbeRow) -> None:
 
 @given(data=st.data())
 def test_an_index_is_refused_or_sane(tmp_path: Path, prepared: Path, data: st.DataObject) -> None:
-    """Whatever its values are, an index that is read has positive counts and can be saved."""
+    """An index that is read has positive counts and can be saved, whatever its values."""
     whole = (prepared / INDEX_NAME).read_bytes()
     document = json.loads(whole)
     content = st.one_of(mutated_json(document).map(str.encode), damaged(whole))
@@ -95,7 +95,7 @@ def test_a_record_is_refused_or_sane(content: bytes) -> None:
 @settings(max_examples=settings().max_examples // 4)
 @given(records=st.lists(st.sampled_from([ROW, b"", b"NPRW", ROW[:-1], b"\xff" * 40]), max_size=4))
 def test_odd_records_of_a_shard_are_refused(tmp_path: Path, records: list[bytes]) -> None:
-    """A shard may be whole and hold anything."""
+    """Odd records in an intact shard are refused."""
     path = tmp_path / "records.arrayrecord"
     writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
     for record in records:
@@ -159,7 +159,7 @@ _COLUMNS["dst_addr"] = _COLUMNS["src_addr"]
 def test_odd_columns_are_refused_or_read(
     tmp_path: Path, columns: dict[str, pa.Array], left_out: str, repeated: str
 ) -> None:
-    """Every type and value of a column is read or refused, whatever the others hold."""
+    """Each column is read or refused, whatever the others hold."""
     names = [name for name in columns if name != left_out]
     names += [repeated] if repeated else []
     table = pa.Table.from_arrays([columns[name] for name in names], names)

@@ -1,4 +1,4 @@
-"""Documents that `netpipe report` is given: refused, or drawn."""
+"""`netpipe report` refuses or draws any document."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ MOST = settings().max_examples
 @settings(max_examples=MOST // 5)
 @given(data=st.data())
 def test_it_is_refused_or_read(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    """No document gives a traceback, and what is read has no number without a JSON form."""
+    """No document gives a traceback, and documents that are read have only JSON numbers."""
     whole = json.dumps(EVERY[name]).encode()
     path = tmp_path / "drawn.json"
     path.write_bytes(
@@ -35,7 +35,7 @@ def test_it_is_refused_or_read(tmp_path: Path, name: str, data: st.DataObject) -
 @settings(max_examples=MOST // 20)
 @given(data=st.data())
 def test_it_is_refused_or_drawn(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    """Values of the right types that fit the schema can be drawn, however odd they are."""
+    """Values that fit the schema can be drawn, however odd they are."""
     path = tmp_path / "drawn.json"
     path.write_text(data.draw(odd_values(EVERY[name])))
     if document := read_or_refuse(read_document, path):

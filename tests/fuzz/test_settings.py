@@ -62,7 +62,7 @@ no-workers = "one core"
 
 
 def contents(text: str) -> st.SearchStrategy[bytes]:
-    """Mutations of a file, of which some are damaged bytes."""
+    """Mutations of a file, some with damaged bytes."""
     return st.one_of(mutated_lines(text).map(str.encode), damaged(text.encode()))
 
 
@@ -92,7 +92,7 @@ def test_a_configuration_is_refused_or_sane(tmp_path: Path, content: bytes) -> N
 
 @given(content=contents(PYPROJECT))
 def test_lint_settings_are_refused_or_sane(tmp_path: Path, content: bytes) -> None:
-    """A project file that cannot be read is no traceback, wherever netpipe reads it."""
+    """An unreadable project file never gives a traceback."""
     path = tmp_path / "pyproject.toml"
     path.write_bytes(content)
     request = read_or_refuse(lambda _: read_lint_settings(tmp_path), path)
@@ -122,7 +122,7 @@ def test_lint_settings_are_refused_or_sane(tmp_path: Path, content: bytes) -> No
     ],
 )
 def test_odd_settings_are_refused(tmp_path: Path, line: str, found: str) -> None:
-    """Numbers that fit no array, and names, nesting and sizes beyond reason give a short error."""
+    """Excessive numbers, names, nesting and sizes give a short error."""
     text, read = (WAIVERS, waivers.load) if line in WAIVERS else (CONFIG, load_config)
     path = tmp_path / waivers.FILE
     path.write_text(text.replace(line, found, 1))
@@ -132,7 +132,7 @@ def test_odd_settings_are_refused(tmp_path: Path, line: str, found: str) -> None
 
 @pytest.mark.parametrize("name", ["5", "[1]", "{}", "9" * 5000, "[" * 5000])
 def test_an_odd_project_has_no_name(tmp_path: Path, name: str) -> None:
-    """The origin of code is checked in projects whose file is none of ours to refuse."""
+    """The origin of code is checked even if the project file is odd."""
     path = tmp_path / "pyproject.toml"
     path.write_text(f"[project]\nname = {name}\n")
     assert not _project_name(path)
@@ -140,7 +140,7 @@ def test_an_odd_project_has_no_name(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("before", ["\ufeff", f"#{'.' * 1000}\n"])
 def test_an_odd_first_line_is_read(tmp_path: Path, before: str) -> None:
-    """Editors of Windows write a byte order mark; comments may have hundreds of dots."""
+    """Windows editors write a byte order mark; comments may have hundreds of dots."""
     path = tmp_path / "config.toml"
     path.write_text(f"{before}{CONFIG}", encoding="utf-8")
     assert load_config(path).pipeline.batch_size == 16

@@ -1,4 +1,4 @@
-"""The project whose sessions are recorded, for the tests of what a run of pytest says."""
+"""The project with recorded sessions, for tests of pytest's output."""
 
 from tests.plugin.conftest import project
 

@@ -1,4 +1,4 @@
-"""The only place of these tests that names modules within netpipe which may move."""
+"""The only module of these tests that names movable modules of netpipe."""
 
 import json
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with
 
 
 def schemas() -> dict[str, Any]:
-    """Return every JSON schema that netpipe ships, by the name that others refer to it by."""
+    """Return every JSON schema that netpipe ships, by the name used in references."""
     paths = sorted((ROOT / "netpipe" / "schemas").glob("*.json"))
     return {path.name: json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def replay_sessions(monkeypatch: pytest.MonkeyPatch, recorded: Path) -> None:
-    """Let every command find a recorded measurement, or a made-up result, instead of measuring."""
+    """Make every command replay a recorded measurement or a made-up result."""
     measured = parse_printed(read_document(recorded), recorded)
     diagnosed = examples.diagnosis(measurement=measured)
     resumed = checking.ResumeReport(32, ended=False, undecided="unstable")
@@ -51,16 +51,16 @@ def describe_comparison(found: Comparison) -> str:
 
 
 def compare_recorded_work(now: Path, then: Path) -> Iterator[str]:
-    """Give the comparison of each kind of work in the first profile of two baselines."""
+    """Yield the comparison of each kind of work in the first profile of two baselines."""
     profiles = [json.loads(path.read_text("utf-8"))["netpipe"]["profiles"] for path in (now, then)]
     first = next(iter(profiles[0]))
     new, old = (parse_work_profile(each[first]) for each in profiles)
-    # Recorded with other settings, which would refuse the comparison.
+    # Recorded with other settings, so the comparison would be refused.
     yield from _compare_work(replace(new, fingerprint=old.fingerprint), old)
 
 
 def compare_changed_work() -> Iterator[str]:
-    """Give the comparison of each kind of work of a profile with changes of it."""
+    """Yield the comparison of each kind of work of a profile with changed copies."""
     changed = {
         "a second call": with_calls({**CALLERS, "rows.encode": {"rows.batch": 256.0}}),
         "larger allocations": with_count("allocated_bytes", rows__batch=1.5e6, rows__encode=2e6),
@@ -88,7 +88,7 @@ def _compare_work(now: Any, then: Any) -> Iterator[str]:
 
 
 def describe_diagnoses() -> Iterator[str]:
-    """Give what is concluded from made-up blocks: the cause, and what would help."""
+    """Yield the conclusions from made-up blocks: causes and remedies."""
     locked = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
     idle = turns(single_thread=block(0.040, 0.013), two_threads=0.020, two_processes=0.020)
     graph = examples.with_workers_graph()

@@ -1,4 +1,4 @@
-"""Golden files: what users see, written down once and compared in every run of the tests."""
+"""Golden files: recorded user-visible output, compared in every test run."""
 
 import difflib
 import os
@@ -12,7 +12,7 @@ WRITES = bool(os.environ.get("NETPIPE_WRITE_GOLDENS"))
 
 
 def check_lines(name: str, lines: Iterable[str]) -> None:
-    """Fail where the lines are not those of a golden file, or write the file."""
+    """Fail if the lines differ from a golden file, or write the file."""
     path, found = HERE / f"{name}.txt", list(lines)
     if WRITES:
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
@@ -26,7 +26,7 @@ _OUTCOME = re.compile(r"\b(?:PASS|REGRESSED|IMPROVED|INCONCLUSIVE|NOT_COMPARED|N
 
 
 def figures(text: str) -> str:
-    """Return the figures and the outcomes in a text, each once, without its words."""
+    """Return the distinct figures and outcomes in a text, without its words."""
     found = sorted({match.strip(",") for match in _FIGURE.findall(text)}, key=_sort_key)
     return " | ".join([*sorted(set(_OUTCOME.findall(text))), *found])
 

@@ -10,7 +10,7 @@ from tests.outside.golden import check_lines
 
 
 def describe(names: tuple[str, ...], command: click.Command) -> Iterator[str]:
-    """Give a line for a command, for each of its parameters, and those of the commands below."""
+    """Yield a line for a command, each of its parameters, and its subcommands."""
     takes_others = command.context_settings.get("ignore_unknown_options", False)
     words = [*names, *["hidden"] * command.hidden, *["takes unknown options"] * takes_others]
     yield " ".join(words)
@@ -26,10 +26,10 @@ def describe(names: tuple[str, ...], command: click.Command) -> Iterator[str]:
 
 
 def describe_parameter(parameter: click.Parameter, context: click.Context) -> str:
-    """Return the type, the default and what else a parameter has."""
+    """Return the type, the default and other properties of a parameter."""
     default = parameter.get_default(context)
     is_flag = getattr(parameter, "is_flag", False)
-    if is_flag or "UNSET" in repr(default):  # click's word for no default depends on its version
+    if is_flag or "UNSET" in repr(default):  # click's missing default depends on its version
         default = default is True if is_flag else None
     known = {
         "several": parameter.multiple or parameter.nargs == -1,
@@ -44,7 +44,7 @@ def describe_parameter(parameter: click.Parameter, context: click.Context) -> st
 
 
 def describe_type(kind: Any) -> str:
-    """Return the name of a type, with its choices, its range, or what a path must be."""
+    """Return the name of a type, with its choices, range, or path requirements."""
     if isinstance(kind, click.Choice):
         return f"one of {' '.join(map(str, kind.choices))}"
     if isinstance(kind, click.IntRange | click.FloatRange):
@@ -54,5 +54,5 @@ def describe_type(kind: Any) -> str:
 
 
 def test_the_commands_keep_their_arguments_and_flags() -> None:
-    """Every command has the parameters that it had, of the same types, with the same defaults."""
+    """Every command keeps its parameters, types and defaults."""
     check_lines("commands", describe(("netpipe",), main))

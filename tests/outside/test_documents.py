@@ -24,7 +24,7 @@ _TYPES: Final = {
 
 
 def complete(part: Any, file: str) -> Any:
-    """Return a part of a schema with the file's name in each reference, and undescribed."""
+    """Return a part of a schema without descriptions, with full references."""
     if isinstance(part, list):
         return [complete(each, file) for each in part]
     if not isinstance(part, dict):
@@ -37,7 +37,7 @@ def complete(part: Any, file: str) -> Any:
 
 
 def is_description(key: str, value: object) -> bool:
-    """Return whether a keyword describes and constrains nothing."""
+    """Return whether a keyword only describes, without a constraint."""
     return key in ("description", "title") and isinstance(value, str)
 
 
@@ -45,7 +45,7 @@ SCHEMAS: Final = {file: complete(schema, file) for file, schema in schemas().ite
 
 
 def merge(schema: Any) -> Schema:
-    """Return a schema with all that it refers to in it; it may be null where one choice is."""
+    """Return a schema with its references resolved; nullable if one choice is null."""
     merged = dict(schema) if isinstance(schema, dict) else {}
     others = merged.pop("allOf", [])
     if reference := merged.pop("$ref", ""):
@@ -67,14 +67,14 @@ def merge(schema: Any) -> Schema:
 
 
 def types(schema: Schema) -> list[str]:
-    """Return the types of a value, which an enum or a constant implies."""
+    """Return the types of a value, which an enum or a constant may imply."""
     values = [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]
     named = schema.get("type", [])
     return [named] if isinstance(named, str) else named or sorted({_TYPES[type(v)] for v in values})
 
 
 def flatten(schema: Any, path: str = "", *, needed: bool = True) -> Iterator[str]:
-    """Give a line for each field: its path, its types and its constraints."""
+    """Yield a line for each field: its path, its types and its constraints."""
     merged = merge(schema)
     fields = merged.get("properties", {})
     values = {name: merged[name] for name in sorted(merged.keys() - _PARTS - _UNSEEN)}
@@ -110,6 +110,6 @@ def test_a_document_keeps_its_fields(name: str) -> None:
 
 
 def test_every_document_is_still_described() -> None:
-    """There is a schema for each golden file."""
+    """Each golden file has a schema."""
     kept = {f"{path.stem}.json" for path in (HERE / "documents").iterdir()}
     assert kept == set(SCHEMAS)

@@ -35,7 +35,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_folder")
 def test_the_exit_codes_stay(netpipe: Netpipe) -> None:
-    """Each of these calls, one after the other in one folder, ends with the code that it had."""
+    """Each call, one after the other in one folder, keeps its exit code."""
     lines = []
     for line in CALLS:
         call, mark, note = line.partition(" netpipe ")[2].partition("  #")

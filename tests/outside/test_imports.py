@@ -1,4 +1,4 @@
-"""What other code names: modules, functions, settings and entry points."""
+"""Names that other code uses: modules, functions, settings and entry points."""
 
 import ast
 import importlib
@@ -23,7 +23,7 @@ _IMPORT: Final = re.compile(
 
 
 def collect(patterns: tuple[str, ...], *, of_workload: bool) -> Iterator[str]:
-    """Give each name of netpipe that files import, as module:name."""
+    """Yield each name of netpipe that files import, as module:name."""
     files = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
     text = "\n".join(path.read_text("utf-8") for path in files)
     for module, names, whole in _IMPORT.findall(text):
@@ -42,7 +42,7 @@ def names_in(golden: str, collected: Iterable[str]) -> list[str]:
 
 
 def describe(place: str, modules: Iterable[str]) -> str:
-    """Return module:name with its parameters; fail where no such module has the name."""
+    """Return module:name with its parameters; fail if no module has the name."""
     name = place.partition(":")[2]
     found = [held for module in modules if (held := look_up(module, name)) is not None]
     assert found, f"{place} is gone"
@@ -52,7 +52,7 @@ def describe(place: str, modules: Iterable[str]) -> str:
 
 
 def look_up(module: str, name: str) -> Any:
-    """Return what a module holds by a name, which may be a module within it; None for nothing."""
+    """Return the attribute or submodule of a module by name, or None."""
     holder = importlib.import_module(module)
     if hasattr(holder, "__path__") and not hasattr(holder, name) and name:
         with suppress(ModuleNotFoundError):
@@ -68,7 +68,7 @@ def modules_called(last: str) -> list[str]:
 
 
 def describe_parameters(function: Callable[..., Any]) -> Iterator[str]:
-    """Give each parameter of a function with its default, and each key of typed settings."""
+    """Yield each parameter of a function with its default, and each key of typed settings."""
     if getattr(function, "_is_protocol", False):
         return
     for parameter in inspect.signature(function).parameters.values():
@@ -82,21 +82,21 @@ def describe_parameters(function: Callable[..., Any]) -> Iterator[str]:
 
 
 def test_the_names_that_other_code_imports_stay() -> None:
-    """What documents, examples and templates import is there, with the same parameters."""
+    """Names that documents, examples and templates import keep their parameters."""
     offered = [f"netpipe:{name}" for name in netpipe.__all__]
     names = names_in("imports", [*offered, *collect(PUBLIC, of_workload=False)])
     check_lines("imports", (describe(name, [name.partition(":")[0]]) for name in names))
 
 
 def test_the_names_of_the_own_workload_stay() -> None:
-    """What moves to netpipe.workload keeps the last part of its module's name, and its name."""
+    """Names that move to netpipe.workload keep their name and their module's last part."""
     names = names_in("moves_to_workload", collect(PUBLIC + OWN, of_workload=True))
     lines = (describe(name, modules_called(name.partition(":")[0])) for name in names)
     check_lines("moves_to_workload", lines)
 
 
 def test_the_entry_points_stay() -> None:
-    """The command, the plugin, and the modules that documents run with `python -m`."""
+    """The command, the plugin and the modules run with `python -m` stay."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     entries = {"script": project["scripts"], "pytest11": project["entry-points"]["pytest11"]}
     lines = [f"{kind} {each}" for kind, named in entries.items() for each in named.items()]
@@ -106,7 +106,7 @@ def test_the_entry_points_stay() -> None:
 
 
 def is_runnable(module: str) -> bool:
-    """Return whether a module does something when it is run."""
+    """Return whether a module has a main block."""
     path = ROOT.joinpath(*module.split("."))
     file: Path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     return file.exists() and ("__main__" in str(file) or "__main__" in file.read_text("utf-8"))

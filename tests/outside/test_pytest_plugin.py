@@ -12,13 +12,13 @@ from tests.outside.golden import check_lines
 
 
 class RecordingParser:
-    """Stands for pytest's parser and its group, and describes what is added."""
+    """A stand-in for pytest's parser and option group that records additions."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def getgroup(self, *_: str) -> "RecordingParser":
-        """Return something that takes options."""
+        """Return an option group."""
         return self
 
     def addoption(self, *names: str, **given: Any) -> None:
@@ -36,7 +36,7 @@ _WORDING = {"help", "metavar", "dest"}
 
 
 def list_fixtures_and_markers(pytester: pytest.Pytester) -> Iterator[str]:
-    """Give the public fixtures with their scopes, and the markers, as pytest lists them."""
+    """Yield the public fixtures with their scopes, and the markers, as pytest lists them."""
     flags = ("--markers", "--fixtures")
     runs = [pytester.runpytest_inprocess(flag, "-p", "no:hypothesispytest") for flag in flags]
     for line in chain.from_iterable(run.outlines for run in runs):
@@ -47,7 +47,7 @@ def list_fixtures_and_markers(pytester: pytest.Pytester) -> Iterator[str]:
 
 
 def test_the_plugin_keeps_its_options_fixtures_and_markers(pytester: pytest.Pytester) -> None:
-    """A project's command lines, ini files, tests and conftest files go on working."""
+    """A project's command lines, ini files, tests and conftest files keep working."""
     parser = RecordingParser()
     vars(pytest_plugin)["pytest_addoption"](cast(pytest.Parser, parser))
     check_lines("pytest", sorted([*parser.lines, *list_fixtures_and_markers(pytester)]))

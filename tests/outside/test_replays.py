@@ -1,4 +1,4 @@
-"""Recorded measurements, sessions and documents, through everything that judges or shows them."""
+"""Recorded measurements, sessions and documents keep their verdicts and output."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ SESSIONS: Final = {each.__name__: each for each in (recorded, costlier, loader_b
 def test_recorded_measurements_keep_their_verdicts(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`netpipe measure` gives their kinds, findings, figures and exit codes."""
+    """Recorded measurements keep their kinds, findings, figures and exit codes."""
     lines = []
     for path in MEASURED:
         doors.replay_sessions(monkeypatch, path)
@@ -62,7 +62,7 @@ def test_recorded_baselines_keep_their_summaries(netpipe: Netpipe) -> None:
 
 
 def flatten(value: Any, path: str = " ") -> Iterator[str]:
-    """Give a line for each figure, name or flag in a document."""
+    """Yield a line for each figure, name or flag in a document."""
     inner = value.items() if isinstance(value, Mapping) else enumerate(value)
     for name, each in inner:
         if isinstance(each, Mapping | list | tuple):
@@ -72,7 +72,7 @@ def flatten(value: Any, path: str = " ") -> Iterator[str]:
 
 
 def test_recorded_sessions_keep_their_decisions() -> None:
-    """The gate decides on kept sessions as before: by which metric, and after how many sessions."""
+    """The gate decides on recorded sessions by the same metric, after as many sessions."""
     lines = []
     for each in group_by_trial(read_sessions(KEPT)):
         lines.append(f"{each.trial.name}: {each.slower}")
@@ -82,7 +82,7 @@ def test_recorded_sessions_keep_their_decisions() -> None:
 
 
 def test_recorded_comparisons_side_by_side_keep_their_outcomes() -> None:
-    """Kept duets give the same outcomes, each with its factor."""
+    """Recorded duets give the same outcomes and factors."""
     trials = read_records(KEPT.with_name("side_by_side.jsonl"), Trial)
     rows = [(trial.case, one) for trial in trials[::4] for one in trial.comparison.metrics]
     check_lines("duets", (f"{case}: {doors.describe_comparison(one)}" for case, one in rows))

@@ -14,7 +14,7 @@ WIDTHS: Final = (400, 1400)
 _PATIENCE_S: Final = 60
 _SCHEMES: Final = {"dark": 0, "light": 1}  # Chromium's own numbers
 
-# What a frame shows is asked from around it: the page itself runs no script.
+# A script outside the frame inspects it, because the page itself runs no script.
 _ASK: Final = """
 const linear = value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
 const channel = value => linear(value / 255);
@@ -64,11 +64,11 @@ onload = () => {
 
 @dataclass(frozen=True)
 class Seen:
-    """What a browser made of a page.
+    """The state of a page in a browser.
 
     Attributes:
-        frames: What was asked of each frame, in the order of `WIDTHS`.
-        console: What was said on the console, by errors and by what the page's policy refused.
+        frames: The answers about each frame, in the order of `WIDTHS`.
+        console: Console messages: errors, and requests that the page's policy refused.
     """
 
     frames: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Documents of every kind that a page is made of, as netpipe writes them."""
+"""Documents of every kind that a page can show, as netpipe writes them."""
 
 import json
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ HOSTILE: Final = "</script><img src=x onerror=alert(1)>\"'&$x_1$ \x07\ud800\u202
 
 
 def near(median: float) -> Interval:
-    """An interval of a tenth about a median."""
+    """An interval of a tenth around a median."""
     return Interval(median, 0.95 * median, 1.05 * median, 9)
 
 
 def measurement(name: str = "metrics[0]", **changes: Any) -> Document:
-    """A loader-bound measurement with all that it can hold."""
+    """A loader-bound measurement with every field."""
     made: dict[str, Any] = {
         "load_s": spread(0.039, 0.040, 0.042),
         "train_s": spread(0.040, 0.041, 0.043),
@@ -50,7 +50,7 @@ def measurement(name: str = "metrics[0]", **changes: Any) -> Document:
 
 
 def plain_measurement() -> Document:
-    """A healthy one without anything that may be missing."""
+    """A healthy measurement without optional fields."""
     missing = ("step_synced_s", "step_shadow_s", "step_transfer_s", "host_s_per_step")
     nothing: dict[str, Any] = dict.fromkeys((*missing, "buffered_batches"))
     document = _judged(make_measurement(rounds=2, **nothing))
@@ -79,7 +79,7 @@ def timeline() -> list[dict[str, float]]:
 
 
 def distributions() -> Document:
-    """Steps of 40 ms, give or take, with one slow one."""
+    """Steps of about 40 ms, one of them slow."""
     near_s = [0.038 + 0.00004 * percentile for percentile in range(100)]
     return {
         "train_step_s": [*near_s, 0.3],
@@ -135,7 +135,7 @@ def plain_diagnosis() -> Document:
 
 
 def findings(name: str) -> Findings:
-    """Two stages, a change of each kind of outcome, and what would follow."""
+    """Two stages, a change of each outcome, and the predictions."""
     stages = (
         Stage(f".map({name})", 1, f"mine.{name}", "mine.py:4", "workers", 0.056, 0.056, 0.71,
               "timing", near(0.022)),
@@ -227,7 +227,7 @@ def throughput() -> Document:
 
 
 def every_document() -> Mapping[str, Document]:
-    """One of each schema, and the poorest that are valid, by names for tests."""
+    """One document of each schema, and the smallest valid ones, by test id."""
     return {
         "measurement": measurement(),
         "plain measurement": plain_measurement(),

@@ -13,7 +13,7 @@ class Parsed(HTMLParser):
     Attributes:
         elements: The name and the attributes of each element, in order.
         texts: Every text outside the style sheet.
-        open: Elements not closed yet; none at the end of a page that is well nested.
+        open: Elements not closed yet; empty at the end of a well-nested page.
     """
 
     elements: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Parsed(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All that is written on the page."""
+        """All text on the page."""
         return "\n".join(self.texts)
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
@@ -55,7 +55,7 @@ class Parsed(HTMLParser):
 
 
 def parsed(page: str) -> Parsed:
-    """Read a page; it fails where elements are not well nested."""
+    """Read a page; fail if elements are not well nested."""
     found = Parsed()
     found.feed(page)
     found.close()

@@ -1,4 +1,4 @@
-"""Drawings: no colours of their own, no ids of others, the right axes."""
+"""Drawings have no colours of their own, unique ids and the right axes."""
 
 import re
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_durations_begin_at_zero() -> None:
 
 
 def test_factors_go_by_halves_and_doubles() -> None:
-    """1 is on the axis, and the line at it has its name."""
+    """The axis has 1, with a named line."""
     found = texts(DRAWINGS["factors"])
     assert {"1/4 x", "1 x", "keeps up", "0.30 x", "40 x"} <= set(found)
 

@@ -21,9 +21,9 @@ _UNITS: Final = {
 _FIGURE: Final = re.compile(
     rf"(?<![\w.])(-?\d[\d,]*(?:\.\d+)?)(e[+-]?\d+)?\s?({'|'.join(_UNITS)})?(?![\w])"
 )
-_DIGITS: Final = 0.006  # three significant digits are right to half of the third
+_DIGITS: Final = 0.006  # three significant digits: off by at most half of the third
 
-# What each figure of a measurement is of: paths in the document, in the order of its numbers.
+# The sources of each figure: paths in the document, in the order of its numbers.
 FIGURES: Final = {
     "load time L": ("load_s_per_batch.median", "load_s_per_batch.low", "load_s_per_batch.high"),
     "step time S0": ("step_s.median", "step_s.low", "step_s.high"),
@@ -54,7 +54,7 @@ WITHOUT_FIGURES: Final = ("device", "processor", "jax", "grain", "step time", "m
 
 
 def read_figures(text: str) -> list[tuple[float, float]]:
-    """Return the numbers of a text with their units applied, each with how exact it is."""
+    """Return the numbers of a text with their units applied, each with its precision."""
     found = []
     for number, exponent, unit in _FIGURE.findall(text):
         assert not exponent, f"no exponent is read easily: {text!r}"
@@ -73,7 +73,7 @@ def at(document: Document, path: str) -> float:
 
 
 def drawn(seed: int) -> Document:
-    """Return a measurement of which all figures differ, over many magnitudes."""
+    """Return a measurement whose figures all differ, over many magnitudes."""
     draw = Random(seed)
 
     def time_s() -> float:
@@ -175,7 +175,7 @@ def test_the_drawn_times_are_the_documents() -> None:
 
 
 def leaves(value: Any) -> Iterator[float]:
-    """Give all numbers of a document, those in its texts too."""
+    """Yield all numbers of a document, also those in texts."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from leaves(item)

@@ -1,4 +1,4 @@
-"""Figures in the words of a page."""
+"""Formatting of figures on a page."""
 
 from math import inf
 
@@ -49,7 +49,7 @@ def test_figures_are_short() -> None:
 
 
 def test_no_figure_has_an_exponent() -> None:
-    """A figure that is rounded up to the next unit has that unit, others all their digits."""
+    """A figure rounded up to the next unit has that unit; others have all their digits."""
     assert [format_ratio(999.9), format_ratio(1234.0)] == ["1000", "1230"]
     assert [format_size(1000), format_size(1_047_000), format_size(2**20)] == [
         "1000 bytes",

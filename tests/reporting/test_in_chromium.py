@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 
 @cache
 def full_page() -> str:
-    """A page with a part of every kind, and with names that would break out of it."""
+    """A page with a part of every kind, and hostile names."""
     hostile = (measurement(HOSTILE), diagnosis(HOSTILE), lint(HOSTILE))
     return render_page((*hostile, measurements(), run()), repeat=f"netpipe report {HOSTILE}")
 
@@ -32,7 +32,7 @@ def seen(scheme: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def test_the_frames_are_of_both_widths(seen: Seen) -> None:
-    """The other tests look at a phone and a desktop, and at a page with content."""
+    """The frames are as wide as a phone and a desktop, and have content."""
     assert [frame["width"] for frame in seen.frames] == list(WIDTHS)
     assert all(frame["texts"] > 100 for frame in seen.frames)
 

@@ -117,7 +117,7 @@ def test_a_narrow_terminal_wraps_only_the_device() -> None:
 def test_a_rate_that_is_not_known_says_why(
     rates: dict[str, Any], per_s: str, mfu: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An unknown rate is not known, with the reason, instead of 0."""
+    """An unknown rate shows the reason instead of 0."""
     print_verdicts([make_measurement(**rates)])
     assert f"{per_s}; {mfu}" in " ".join(capsys.readouterr().out.split())
 
@@ -130,7 +130,7 @@ def test_the_document_says_what_is_needed() -> None:
 
 
 def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    """No output states the needs of an inconclusive measurement."""
+    """An inconclusive measurement gets no advice in any output."""
     load_s = spread(0.100, 0.261, 0.412)
     measurement = make_measurement(load_s=load_s, train_s=load_s)
     assert judge(measurement).kind == "loader-bound"

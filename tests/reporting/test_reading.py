@@ -1,4 +1,4 @@
-"""Reading documents: an invalid file is refused with the reason and a way out."""
+"""An invalid file is refused with the reason and a way out."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_wrong_field_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["cpu", "cores", "memory_bytes", "container"])
 def test_what_a_page_shows_of_a_host_is_there(field: str, tmp_path: Path) -> None:
-    """A diagnosis without it is refused before a page is made of it."""
+    """A diagnosis without the host is refused before a page is made."""
     path = write(tmp_path, diagnosis())
     assert read_document(path)["host"].keys() >= {field}
     wrong = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""One page from documents: complete, reproducible, and safe whatever names are in them."""
+"""Pages are complete, reproducible, and safe for any names."""
 
 import re
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ def test_code_stays_text(name: str) -> None:
 
 
 def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the hostile name into every text of a document that may be anything."""
+    """Put the hostile name into every free text of a document."""
     found: dict[str, Any] = {}
     for key, value in document.items():
         if isinstance(value, str) and key not in WORDS:
@@ -73,7 +73,7 @@ def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_unprintable_characters_are_replaced() -> None:
-    """Control characters, lone surrogates and marks that turn the direction of all that follows."""
+    """Control characters, lone surrogates and direction marks are replaced."""
     replaced = replace_unprintable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
     assert replaced == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
 

@@ -60,13 +60,12 @@ def test_the_caption_has_the_figures(platform: str) -> None:
 
 
 def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
-    """Train on an emulated device's engines with delays drawn at random.
+    """Train on an emulated device with random delays.
 
-    The loader, the loop's work before the call of the step, a sync after it, and copies are there
-    or not.
+    Loader time, loop work before the step, a sync after it, and copies are each present or not.
 
     Returns:
-        The time of a step, the timeline, and the seconds of each of its steps but the first.
+        The time of a step, the timeline, and the seconds of each step but the first.
     """
     draw = Random(seed)
     step_s, load_s, work_s = (draw.choice((0.0, 1.0)) * draw.uniform(1, 30) / 1000 for _ in "abc")
@@ -98,7 +97,7 @@ def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
 
 
 def test_the_loops_own_work_before_a_step_is_no_work_of_the_device() -> None:
-    """A device begins when the step is called, not when the loop gets the batch."""
+    """A device begins at the call of the step, not when the loop gets the batch."""
     moments = tuple(
         StepTimes(at, at + 0.001, at + 0.031, at + 0.041, at + 0.031) for at in (0.0, 0.041, 0.082)
     )

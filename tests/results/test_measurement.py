@@ -12,7 +12,7 @@ from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 @pytest.mark.parametrize("rounds", [2, 3, 9])
 def test_a_measurement_survives_json(rounds: int) -> None:
-    """Reading gives what was written; JSON has no infinity, so an unbounded end is null."""
+    """A measurement is read as it was written; an unbounded end is null in JSON."""
     measurement = make_measurement(
         rounds=rounds,
         step_transfer_s=None,
@@ -44,7 +44,7 @@ def _without(name: str) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_document_is_refused(document: dict[str, Any], words: str) -> None:
-    """The error names the file and the field that is of another schema, absent, wrong or new."""
+    """The error names the file and the wrong, missing or unknown field."""
     with pytest.raises(InputError, match=r"runs/here\.json") as caught:
         parse_measurement(document, "runs/here.json")
     assert words in str(caught.value)

@@ -13,13 +13,13 @@ RECORDED = sorted(Path(__file__).with_name("measurements").glob("*.json"))
 
 
 def recorded(path: Path) -> Measurement:
-    """Read what `python -m perf_tests.studies.faults --record` wrote."""
+    """Read a measurement recorded by `python -m perf_tests.studies.faults --record`."""
     return parse_measurement(read_document(path), path)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_fault_keeps_its_name(path: Path) -> None:
-    """The figures of a live run give the verdict of that run again."""
+    """The recorded figures give the recorded verdict."""
     case = find(path.stem)
     measurement = recorded(path)
     named = {judge(measurement).kind} & set(case.kinds)
@@ -27,7 +27,7 @@ def test_a_recorded_fault_keeps_its_name(path: Path) -> None:
 
 
 def test_every_verdict_that_can_be_planted_is_recorded() -> None:
-    """There is a recorded measurement of each kind, the fine ones among them."""
+    """Each kind has a recorded measurement, also the fine ones."""
     assert {judge(recorded(path)).kind for path in RECORDED} >= {
         "at-risk",
         "contention",
@@ -43,13 +43,13 @@ def test_every_verdict_that_can_be_planted_is_recorded() -> None:
 
 
 def test_a_forced_sync_is_recorded_with_its_line() -> None:
-    """The line that blocks, in the file of the catalogue's loops, is in the message."""
+    """The message has the blocking line in the file of the catalogue's loops."""
     synced = next(recorded(path) for path in RECORDED if path.stem.startswith("sync-float"))
     assert "perf_tests/faults/loops.py:" in judge(synced).message
 
 
 def test_the_instruments_cost_less_than_a_hundredth() -> None:
-    """Every recorded measurement has the harness's own cost in it, below 1% of its step."""
+    """The harness's own cost is below 1% of the step in every recorded measurement."""
     for path in RECORDED:
         overhead_fraction = recorded(path).overhead_fraction
         assert overhead_fraction is not None

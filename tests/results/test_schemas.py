@@ -1,4 +1,4 @@
-"""The documents that netpipe writes, held against the schemas that it ships."""
+"""netpipe's documents fit the schemas that it ships."""
 
 import json
 from collections.abc import Callable, Hashable
@@ -57,7 +57,7 @@ RIGHT = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
 
 
 def refuses(document: Any, name: str) -> bool:
-    """Return whether a document does not fit the schema of this name."""
+    """Return whether the schema of this name refuses a document."""
     try:
         check_document(document, f"{name}.1", "a file")
     except InputError:
@@ -67,7 +67,7 @@ def refuses(document: Any, name: str) -> bool:
 
 @pytest.mark.parametrize("measurement", MEASUREMENTS)
 def test_a_measurement_fits(measurement: Measurement) -> None:
-    """With its verdict and without, with parts absent and intervals unbounded."""
+    """Measurements fit with and without verdict, with missing parts and unbounded intervals."""
     check_document(measurement.to_document(), "measurement.1", "a file")
     printed = measurement_document(measurement, judge(measurement))
     check_document(printed, "measurement.1", "a file")
@@ -138,7 +138,7 @@ def test_a_baseline_fits(tmp_path: Path) -> None:
     [(tiny_loader, "measurement"), (failing_loader, "error"), (no_loader, "error")],
 )
 def test_a_sessions_result_fits(tmp_path: Path, loader: Callable[[], Any], key: str) -> None:
-    """A session writes a measurement or an error, and never both or neither."""
+    """A session writes either a measurement or an error."""
     result = tmp_path / "result.json"
     request = MeasureRequest(result=str(result), accelerator="emulated:1ms", budget_s=0.2)
     run_job(request, lambda: Factories(loader))
@@ -150,7 +150,7 @@ def test_a_sessions_result_fits(tmp_path: Path, loader: Callable[[], Any], key: 
 
 
 def test_a_run_fits(tmp_path: Path) -> None:
-    """What `--netpipe-json` writes: sessions with their verdicts, and every comparison."""
+    """The schema covers the file of `--netpipe-json`, with sessions and comparisons."""
     measurer = Measurer(Options(), True, lambda _: None)
     gate = Gate(measurer, Selection(lambda _: True))
     run = Run(measurer.options, measurer, gate)

@@ -14,13 +14,13 @@ from netpipe.results.measurement import Interval
 
 
 def coverage(n: int, outside: int) -> float:
-    """Chance that the median lies between the order statistics `outside` from either end."""
+    """Return the chance that the median lies between order statistics `outside` from each end."""
     beyond = sum(comb(n, k) for k in range(outside + 1))
     return 1 - beyond / 2.0 ** (n - 1)
 
 
 def test_no_interval_imports_scipy() -> None:
-    """That takes seconds on a busy machine, and it would fall into the rounds."""
+    """Importing scipy takes seconds on a busy machine, within the rounds."""
     code = (
         "import sys; from netpipe.results.statistics import median_interval; "
         "median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]); sys.exit('scipy' in sys.modules)"
@@ -29,7 +29,7 @@ def test_no_interval_imports_scipy() -> None:
 
 
 def test_the_interval_is_that_of_the_binomial_distribution() -> None:
-    """As many values lie outside on each side as scipy's quantile allows."""
+    """The number of values outside on each side is scipy's quantile."""
     counts = range(6, 400)
     expected = [int(binom.ppf(0.025, n, 0.5)) - 1 for n in counts]
     assert [statistics._most_below(n) for n in counts] == expected
@@ -37,7 +37,7 @@ def test_the_interval_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
-    """Below three rounds nothing is known of their spread, so no interval is claimed."""
+    """Below three rounds the spread is unknown, so the interval is unbounded."""
     assert statistics.median_interval([2.0] * n) == Interval(2.0, -inf, inf, n)
 
 
@@ -49,14 +49,14 @@ def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
         ([8.0, 1.0, 2.0, 4.0], Interval(3.0, 0.125, 64.0, 4)),
         ([4.0, 8.0, 4.0, 4.0, 8.0], Interval(4.0, 2.0, 16.0, 5)),
         ([7.0, 9.0, 8.0, 7.0, 9.0, 8.0], Interval(8.0, 7.0, 9.0, 6)),
-        # Without a factor the range is widened by a width: above 0 where no value is below it.
+        # Without a factor, the range is widened by a width, and stays above 0 if all values are.
         ([0.0, 1.0, 2.0], Interval(1.0, 0.0, 4.0, 3)),
         ([-1.0, 1.0, 2.0], Interval(1.0, -4.0, 5.0, 3)),
         ([0.0, 0.0, 0.0], Interval(0.0, 0.0, 0.0, 3)),
     ],
 )
 def test_a_few_rounds_have_their_range_widened(values: list[float], expected: Interval) -> None:
-    """From three to five rounds the range grows by its own factor; six rounds need it no more."""
+    """From three to five rounds the range is widened by a factor; six rounds need none."""
     assert statistics.median_interval(values) == expected
 
 
@@ -89,7 +89,7 @@ def test_a_ratio_pairs_the_values_of_one_round() -> None:
 
 @pytest.mark.parametrize("over", [[1.0, 2.0, 8.0], [8.0, 1.0, 2.0, 4.0], [1.0, 8.0, 2.0, 2.0, 4.0]])
 def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
-    """It is widened by a factor: below it reaches as far as above, and never 0."""
+    """A ratio is widened by a factor, equally far in both directions and never to 0."""
     ones = [1.0] * len(over)
     ratio, turned = statistics.ratio_interval(over, ones), statistics.ratio_interval(ones, over)
     assert (ratio.low, ratio.high) == (1 / 8, 64)
@@ -101,18 +101,18 @@ def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
     [
         ([2.0, 4.0, 4.0], Interval(0.75, 0.0, 0.875, 3)),
         ([4.0] * 6, Interval(0.75, 0.75, 0.75, 6)),
-        # A step that is quicker in the loop than alone waits for nothing.
+        # A step that is faster in the loop than alone does not wait.
         ([0.9] * 6, Interval(0.0, 0.0, 0.0, 6)),
         ([2.0], Interval(0.5, -inf, inf, 1)),
     ],
 )
 def test_a_stall_is_a_share_of_the_real_step(train_s: list[float], expected: Interval) -> None:
-    """However few rounds there are, no end of its interval is below 0 or above 1."""
+    """The interval stays within 0 and 1 for any number of rounds."""
     assert statistics.stall_interval([1.0] * len(train_s), train_s) == expected
 
 
 def test_a_ratio_needs_equally_many_values() -> None:
-    """Values that belong to no round are refused, not dropped."""
+    """Unpaired values are refused, not dropped."""
     with pytest.raises(ValueError, match="shorter"):
         statistics.ratio_interval([1.0, 2.0], [1.0])
 
@@ -122,7 +122,7 @@ def test_a_ratio_needs_equally_many_values() -> None:
     [([3.0], 0.0), ([2.0, 2.0], 0.0), ([0.0, 0.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)],
 )
 def test_the_variation_is_relative_to_the_mean(values: list[float], expected: float) -> None:
-    """It is the sample's standard deviation over its mean, and 0 where there is none."""
+    """The variation is the sample's standard deviation over its mean, and 0 without variation."""
     assert statistics.variation(values) == pytest.approx(expected)
 
 
@@ -131,19 +131,19 @@ def test_the_variation_is_relative_to_the_mean(values: list[float], expected: fl
     [([0.0] * 10, 0.0), ([1.0] * 10, 0.1), ([1.0] * 18 + [9.0, 9.0], 0.5), ([4.0], 1.0)],
 )
 def test_the_worst_tenth_holds_its_share(values: list[float], expected: float) -> None:
-    """It is the share of the sum in the largest tenth of the values, at least in one of them."""
+    """The result is the share of the sum in the largest tenth of the values, at least one."""
     assert statistics.worst_tenth_fraction(values) == pytest.approx(expected)
 
 
 def test_half_a_width_is_relative_to_the_median() -> None:
-    """An interval of 8 to 12 about 10 is 20% either way; an unbounded one is infinitely wide."""
+    """An interval of 8 to 12 around 10 has a half width of 20%; an unbounded one is infinite."""
     assert statistics.half_width_fraction(Interval(10.0, 8.0, 12.0, 9)) == pytest.approx(0.2)
     assert statistics.half_width_fraction(statistics.median_interval([1.0])) == inf
 
 
 @pytest.mark.parametrize("count", [1, 7, 100, 101, 250])
 def test_percentiles_run_from_the_least_to_the_most(count: int) -> None:
-    """Each is the smallest value that so many percent of the values do not exceed, exactly."""
+    """The p-th percentile is the smallest value that p percent of the values do not exceed."""
     found = statistics.percentiles([float(number) for number in range(count, 0, -1)])
     assert found == tuple(max(1.0, float(-(-percent * count // 100))) for percent in range(101))
 
@@ -157,7 +157,7 @@ def test_the_variance_of_a_median_is_that_of_medians(n: int) -> None:
 
 @pytest.mark.parametrize("n", [5, 6, 9, 12])
 def test_a_slope_is_that_of_theil_and_sen(n: int) -> None:
-    """It agrees with scipy's, and its interval with the order statistics of Sen."""
+    """The slope agrees with scipy's, and its interval with Sen's order statistics."""
     draw = np.random.default_rng(n)
     at = np.cumsum(draw.integers(1, 100, n)).tolist()
     values = (3.0 * np.array(at) + draw.normal(0, 50, n)).tolist()
@@ -168,7 +168,7 @@ def test_a_slope_is_that_of_theil_and_sen(n: int) -> None:
 
 
 def test_an_outlier_moves_no_slope() -> None:
-    """One value far off is outvoted by the pairs without it."""
+    """One outlier does not change the slope."""
     values = [2.0 * place for place in range(9)]
     values[4] = 1e6
     assert statistics.slope_interval(range(9), values).median == pytest.approx(2.0)

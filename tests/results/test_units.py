@@ -1,4 +1,4 @@
-"""How figures look to people."""
+"""Formatting of figures for people."""
 
 import re
 from math import inf
@@ -29,7 +29,7 @@ from netpipe.results.measurement import Interval
     ],
 )
 def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> None:
-    """Three significant digits, in the unit that leaves 1 to 999 of them; never an exponent."""
+    """A duration is between 1 and 999 of its unit, with three digits and no exponent."""
     assert units.format_seconds(value) == text
 
 
@@ -45,7 +45,7 @@ def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> No
     ],
 )
 def test_an_interval_says_its_unit_once(interval: Interval | None, text: str) -> None:
-    """The low end has a unit of its own only where it differs."""
+    """The low end has its own unit only if it differs."""
     assert units.format_seconds_interval(interval) == text
 
 
@@ -74,5 +74,5 @@ def test_a_fraction_is_shown_as_a_percentage() -> None:
     ],
 )
 def test_an_amount_has_three_digits_and_its_prefix(value: float, text: str) -> None:
-    """An amount that is rounded up to the next prefix has that prefix; never an exponent."""
+    """An amount rounded up to the next prefix has that prefix, and no exponent."""
     assert units.format_amount(value) == text

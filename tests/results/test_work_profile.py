@@ -1,4 +1,4 @@
-"""Work profiles: what two processes agree on, and how counts are written."""
+"""Work profiles: the counts that two processes agree on, and their text."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.work_profiles import PROFILE, make_profile, with_count
 
 
 def test_a_count_that_differs_between_processes_is_dropped() -> None:
-    """The parts that differ by more than 0.1% are left out and named; the others stay."""
+    """Parts that differ by more than 0.1% are dropped and named; the others stay."""
     first = with_count("allocated_bytes", steady=1_000_000.0, jitter=3_000.0, random=5_000.0)
     second = with_count("allocated_bytes", steady=1_000_000.0, jitter=3_002.0, random=5_100.0)
     kept = keep_reproducible([first, second])
@@ -31,7 +31,7 @@ def test_a_part_that_only_one_process_has_is_dropped() -> None:
 
 
 def test_what_one_process_could_not_count_is_not_counted() -> None:
-    """The reason stays, and no count of that kind."""
+    """The reason is kept, and the kind's counts are dropped."""
     other = make_profile(
         counts={kind: parts for kind, parts in PROFILE.counts.items() if kind != "sent_bytes"},
         not_counted={"sent_bytes": "no reason"},
@@ -72,7 +72,7 @@ def test_every_sentence_can_be_written() -> None:
 
 
 def test_a_kind_that_only_one_process_counted_is_not_reproducible() -> None:
-    """It is kept as a range from nothing on, whichever process comes first."""
+    """The kind is kept as a range from 0, whichever process comes first."""
     profiles = [with_count("padding", tokens=5.0), PROFILE]
     for order in (profiles, profiles[::-1]):
         assert keep_reproducible(order).dropped == {"padding": {"tokens": (0.0, 5.0)}}

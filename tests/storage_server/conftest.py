@@ -13,7 +13,7 @@ from tests.storage_server.server import StorageServer, storage_server
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a folder for its only bucket."""
+    """A folder that contains the folder of the only bucket."""
     if not has_rclone():
         pytest.skip("tox -e storage-server runs this test")
     folder = tmp_path_factory.mktemp("served")

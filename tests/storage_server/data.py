@@ -1,4 +1,4 @@
-"""What the server serves: generated measurements as parquet row groups and as ArrayRecord."""
+"""The server's data: generated measurements as parquet row groups and as ArrayRecord."""
 
 from pathlib import Path
 from typing import Final

@@ -18,11 +18,11 @@ _POLL_S: Final = 0.05
 
 @contextmanager
 def mounted_bucket(endpoint: str, scratch: Path) -> Iterator[Path]:
-    """Mount the bucket of a server until the exit, with nothing of it in the page cache.
+    """Mount a server's bucket for the block, with an empty page cache.
 
     Raises:
         InputError: A program is not installed.
-        ServerError: It cannot be mounted, as where /dev/fuse does not exist.
+        ServerError: It cannot be mounted, for example without /dev/fuse.
     """
     unmount = find_debian_program("fusermount3")
     folder, log = scratch / "mounted", scratch / "mount.log"

@@ -1,4 +1,4 @@
-"""The programs that the server needs, and what installs them."""
+"""The programs that the server needs, and how to install them."""
 
 import shutil
 import sysconfig

@@ -11,7 +11,7 @@ from netpipe.errors import MisuseError
 from netpipe.storage.profiles import StorageProfile
 
 _TEMPLATE: Final = Path(__file__).parent / "nginx.conf.j2"
-# As the stand-in counts them, a few reads may begin at once.
+# As in the stand-in, a few reads may begin at once.
 _BURST_S: Final = 0.1
 _UNLIMITED_BYTES_PER_S: Final = 1e12
 
@@ -20,9 +20,9 @@ class Request(NamedTuple):
     """A request that the proxy has answered.
 
     Attributes:
-        byte_range: As the client asked: `bytes=0-99`, or `-` for none.
-        body_bytes: What the client was sent, without headers.
-        duration_s: From its first byte to the last byte of the answer.
+        byte_range: The requested range: `bytes=0-99`, or `-` for none.
+        body_bytes: Bytes sent to the client, without headers.
+        duration_s: Time from the request's first byte to the answer's last byte.
     """
 
     status: int

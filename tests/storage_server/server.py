@@ -33,7 +33,7 @@ class StorageServer:
 
     Attributes:
         endpoint: The address of the proxy, `127.0.0.1:PORT`.
-        processes: Those of the server and of the proxy.
+        processes: The processes of server and proxy.
         folder: Has the log of the proxy.
     """
 
@@ -43,7 +43,7 @@ class StorageServer:
 
     def requests(self, first: int = 0) -> list[Request]:
         """Return the requests that the proxy has answered, from this number on."""
-        # It writes the line of a request after the answer, but before it answers another one.
+        # The proxy logs a request after its answer, but before the next answer.
         connection = HTTPConnection(self.endpoint)
         connection.request("GET", "/.written")
         connection.getresponse().read()
@@ -101,7 +101,7 @@ def writable_server(served: Path, scratch: Path) -> Iterator[str]:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return numbers of ports that nobody listens on."""
+    """Return free port numbers."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -114,7 +114,7 @@ def find_free_ports(count: int) -> list[int]:
 @contextmanager
 def running(command: Sequence[str], log: Path) -> "Iterator[subprocess.Popen[str]]":
     """Run a program until the exit, or until this process ends; it writes into `log`."""
-    # It replaces itself by the program, and has the kernel end that after this process was killed.
+    # It replaces itself with the program, which the kernel ends if this process is killed.
     ending = [find_debian_program("setpriv"), "--pdeathsig=TERM", "--"]
     with (
         log.open("w") as stream,

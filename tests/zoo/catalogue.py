@@ -1,4 +1,4 @@
-"""The pipelines of the zoo, and what is expected of each."""
+"""The pipelines of the zoo, and the expected answers about each."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,8 +12,8 @@ class Pipeline:
         environment: The tox environment that has its packages, without `zoo-`.
         packages: Their distributions, whose versions are reported; the first is its own.
         lint: The rules that lint reports.
-        stage: A part of the name of the stage that takes the most time, as the diagnosis has it.
-        resources: What may bind that stage, on machines with few or many free cores.
+        stage: Part of the diagnosed name of the stage that takes the most time.
+        resources: Resources that may limit that stage, on few or many free cores.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Pipeline:
 
     @property
     def target(self) -> str:
-        """Its loader, as the commands take it."""
+        """The loader's target."""
         return f"tests.zoo.pipelines.{self.name}:loader"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what the environments give."""
+    """Add the options that the environments set."""
     group = parser.getgroup("zoo", "the zoo of upstream pipelines")
     group.addoption("--zoo", default="", help="the environment whose pipelines are tried")
     group.addoption("--zoo-keep", default="", help="a file to which each trial is added")

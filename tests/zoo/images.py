@@ -1,4 +1,4 @@
-"""Data made on the spot, and a transform that takes most of a pipeline's time."""
+"""Generated data, and a transform that takes most of a pipeline's time."""
 
 import time
 from typing import Any

@@ -1,7 +1,7 @@
-"""What a pipeline's loader takes, measured without netpipe: `python -m tests.zoo.plain TARGET`.
+"""Measure a loader without netpipe: `python -m tests.zoo.plain TARGET`.
 
-Prints wall and CPU seconds of a batch in a plain loop, and the share of the CPU time that `augment`
-takes in the loader, without workers if their number can be chosen.
+Prints wall and CPU seconds per batch in a plain loop, and the fraction of the CPU time that
+`augment` takes, without workers if the loader can do without.
 """
 
 import json
@@ -25,7 +25,7 @@ _BATCHES_ALONE = 20
 
 
 def main() -> None:
-    """Measure the loader that the command line names."""
+    """Measure the loader named on the command line."""
     flags.FLAGS(sys.argv[:1])  # Grain starts no workers without
     module, _, name = sys.argv[1].partition(":")
     loader: Callable[..., Any] = getattr(import_module(module), name)
@@ -54,7 +54,7 @@ def _pull(batches: Iterator[Any], seconds: float) -> int:
 
 
 def _cpu_s() -> float:
-    """Return the CPU seconds of this process and its descendants, also of those that have ended."""
+    """Return the CPU seconds of this process and its descendants, also ended ones."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(sum(process.cpu_times()[:4]) for process in processes)
 
@@ -62,7 +62,7 @@ def _cpu_s() -> float:
 def _augment_share(loader: Callable[..., Any]) -> float:
     can_choose = "workers" in signature(loader).parameters
     batches = _repeat(loader, **({"workers": 0} if can_choose else {}))
-    list(islice(batches, 2))  # whatever is made once
+    list(islice(batches, 2))  # one-time work
     process_s, augment_s = time.process_time(), Augmenting.cpu_s
     list(islice(batches, _BATCHES_ALONE))
     return (Augmenting.cpu_s - augment_s) / (time.process_time() - process_s)

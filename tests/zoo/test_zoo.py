@@ -1,4 +1,4 @@
-"""What netpipe says of upstream pipelines, beside what a plain loop measures of them."""
+"""netpipe's answers about upstream pipelines agree with a plain loop."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ SECONDS = 8.0
 
 @pytest.fixture(params=list(PIPELINES.values()), ids=list(PIPELINES))
 def pipeline(request: Any) -> Pipeline:
-    """Each pipeline of the tox environment that is named, none without."""
+    """Each pipeline of the given tox environment; none without one."""
     asked: Pipeline = request.param
     if f"zoo-{asked.environment}" != request.config.getoption("--zoo"):
         pytest.skip(f"only in tox -e zoo-{asked.environment}")
@@ -28,7 +28,7 @@ def pipeline(request: Any) -> Pipeline:
 def test_what_netpipe_says_is_true(pipeline: Pipeline, request: Any) -> None:
     """Rules, verdicts and bottleneck are as expected, and agree with a plain loop.
 
-    A verdict that is left open, as on a busy machine, skips the test; it does not pass.
+    An open verdict, for example on a busy machine, skips the test.
     """
     trial = try_pipeline(pipeline, SECONDS)
     if keep := request.config.getoption("--zoo-keep"):
@@ -39,7 +39,7 @@ def test_what_netpipe_says_is_true(pipeline: Pipeline, request: Any) -> None:
 
 
 def check(trial: Trial) -> None:
-    """Compare what was found with what is expected and with what was measured without netpipe."""
+    """Compare a trial with the expected answers and with the measurements without netpipe."""
     pipeline = PIPELINES[trial.pipeline]
     assert trial.lint == pipeline.lint
     assert trial.starved in (VerdictKind.LOADER_BOUND, VerdictKind.INCONCLUSIVE)
@@ -53,7 +53,7 @@ def check(trial: Trial) -> None:
 
 @pytest.mark.parametrize("name", ["grain_tutorial", "grain_data_loader"])
 def test_grains_own_pipelines_are_read(name: str) -> None:
-    """The two that need nothing but Grain are linted in every run of the tests."""
+    """The two pipelines that need only Grain are linted in every test run."""
     pipeline = PIPELINES[name]
     found = run_for_json(["-m", "netpipe", "lint", pipeline.target, "--json"], {}, 120.0)
     assert tuple(sorted({each["rule"] for each in found["findings"]})) == pipeline.lint

@@ -1,4 +1,4 @@
-"""Trying one pipeline: what it takes without netpipe, and what each command says of it."""
+"""A trial of one pipeline: its cost without netpipe, and each command's answer."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -11,29 +11,29 @@ from netpipe.verdict.kinds import VerdictKind
 from perf_tests.studies.children import run_for_json
 from tests.zoo.catalogue import Pipeline
 
-# The emulated step takes this part of the CPU time of a batch, which two workers cannot reach on a
-# machine of any load, or this many times the time of a batch.
+# Step time as a fraction of a batch's CPU time, too short for two workers on any machine.
 _STARVED: Final = 0.1
+# Step time as a multiple of a batch's time.
 _FED: Final = 8.0
 _LIMIT_S: Final = 300.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found of one pipeline.
+    """The outcome of one pipeline's trial.
 
     Attributes:
         plain_s_per_batch: Measured by a loop without netpipe; so is `plain_cpu_s_per_batch`.
-        augment_share: The share of the CPU time that `augment` takes, measured without netpipe.
+        augment_share: Fraction of the CPU time spent in `augment`, measured without netpipe.
         lint: The rules that were reported.
         load_s_per_batch: As netpipe measures it beside the step that the loader cannot feed, so
             that buffers are empty; so is `load_cpu_s_per_batch`.
         starved: The verdict with a step that the loader cannot feed.
         fed: The verdict with a step that takes eight times as long as loading.
         stage: The stage that the diagnosis names; "" for none.
-        resource: What binds it.
+        resource: The resource that limits it.
         change: The change that the diagnosis tried; "" for none.
-        predicted_gain: How many times as fast it should be, and `made_gain` is; 0 for no change.
+        predicted_gain: Predicted speed-up, and `made_gain` the measured one; 0 for no change.
     """
 
     pipeline: str
@@ -60,7 +60,7 @@ class Trial:
 
 
 def try_pipeline(pipeline: Pipeline, seconds: float) -> Trial:
-    """Try a pipeline, with a budget of `seconds` for each measurement and thrice for a diagnosis.
+    """Try a pipeline with `seconds` per measurement, and three times that for a diagnosis.
 
     Raises:
         ChildError: A command failed.

@@ -35,7 +35,7 @@ class Fix:
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return the fixes to try, the most severe first: most rules have none, some one or two."""
+    """Return the fixes to try, the most severe first; most rules have none."""
     rules = dict.fromkeys(finding.rule for finding in sort_by_severity(report.findings))
     # Without threads there is no buffer.
     if rules.keys() & {"threads-in-workers", "threads-in-training-process"}:

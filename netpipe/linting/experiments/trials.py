@@ -39,7 +39,7 @@ class TrialRatio(TypedDict):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gains on this machine."""
+    """The gain of a fix on this machine."""
 
     rule: str  #: The rule whose finding it mends, or `ALL`.
     change: str  #: The call to write instead.
@@ -61,7 +61,7 @@ class Trial:
 
 
 class PrintedTrials(TypedDict):
-    """What is in a document beside the report of the linter."""
+    """The trials of a lint document."""
 
     #: What each proposed change gave, measured before and after in one run; empty unless that was
     #: asked for.
@@ -115,13 +115,13 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
 
 
 def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
-    """Compare at full speed, and beside a step the fixes that only show there."""
+    """Compare at full speed; fixes that only show beside a step, beside one."""
     variants: dict[bool, dict[Variant, None]] = {}
     for fix in fixes:
         if not fix.why_not:
             variants.setdefault(fix.overlaps, {})[fix.variant] = None
     sides_left = sum(1 + len(each) for each in variants.values())
-    # One more comparison, of two sides, may follow.
+    # One more comparison may follow.
     sides_left += 2 if sum(map(len, variants.values())) > 1 else 0
     compared: dict[bool, Mapping[Variant, VariantBlocks]] = {}
     for overlaps, each in variants.items():

@@ -118,7 +118,7 @@ def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Elem
                 break
         else:
             ended = True
-        # Before the loader is closed: the CPU time of workers that have ended is not known.
+        # Before the loader is closed: the CPU time of ended workers is unknown.
         cpu_s = ProcessTree().cpu_s() - cpu_s
     finally:
         close_with_timeout(batches.close)
@@ -199,7 +199,7 @@ class VariantComparison:
         step_s = max(_MIN_STEP_S, first.load_s_per_batch) if stepping else 0.0
         # Data so short that most of a block would be restarts are compared by whole epochs.
         pace = Pace(inf if first.ended else probe_pace.block_s, step_s, first.ended)
-        # A block takes as long as the probe.
+        # A block takes as long as the probe did.
         probe_s = self.clock() - began_s
         affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * probe_s)) - 1
         chosen = variants[: max(1, affordable)]

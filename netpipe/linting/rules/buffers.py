@@ -71,7 +71,7 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _reads_ahead(node: Node) -> bool:
-    """Whether a node makes elements before they are asked for; an unknown class may."""
+    """Whether a node makes elements ahead; an unknown class may."""
     if node.kind in _BUFFER_SETTINGS:
         return node.parameters.get(_BUFFER_SETTINGS[node.kind]) != 0
     return _buffer_size(node) > 0 or node.kind.startswith("Unknown:")

@@ -9,14 +9,14 @@ from cattrs.errors import BaseValidationError
 from netpipe.diagnosis.diagnosis import Findings, findings_from
 from perf_tests.studies.children import ChildError, run_for_json
 
-# For starting, tracing a step and ending, in addition to the budget.
+# Time beyond the budget for starting, tracing a step and ending.
 _STARTING_S: Final = 120.0
 _MAX_BUDGETS: Final = 4.0
 
 
 @dataclass(frozen=True)
 class Question:
-    """The targets of a diagnosis, the environment variables that they read, and options."""
+    """The targets of a diagnosis, their environment variables, and options."""
 
     loader: str
     variables: Mapping[str, str]

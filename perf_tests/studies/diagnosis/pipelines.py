@@ -23,7 +23,7 @@ _WORDS: Final[Mapping[str, Stage]] = {
 }
 _ROWS_IN_ALL: Final = 100_000_000
 _SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
-# Seconds of a stage for a batch.
+# Seconds per batch of one stage.
 _MIN_S, _MAX_S = 0.003, 0.030
 _SIZES: Final = (0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)
 _RECORD_BYTES: Final = 20_000
@@ -102,7 +102,7 @@ class Decode:
 
 @dataclass(frozen=True)
 class Augment(Decode):
-    """Another transform of rows."""
+    """A second transform of rows."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Pipeline:
 
 
 def find_stage(name: str) -> Stage | None:
-    """Return the stage of such a pipeline for the name of a Grain node, if there is one."""
+    """Return the stage that a Grain node's name belongs to, if any."""
     found = [stage for word, stage in _WORDS.items() if word in name]
     return found[0] if len(found) == 1 else None
 

@@ -60,7 +60,7 @@ class Predicting:
 
     @property
     def is_inside(self) -> bool:
-        """Whether the measured time lies in the interval of the prediction, if that has a bound."""
+        """Whether the measured time lies in the predicted interval, if that has a bound."""
         predicted, measured = self.predicted_s_per_batch, self.measured_s_per_batch
         if predicted is None or measured is None or not isfinite(predicted.high):
             return False
@@ -68,7 +68,7 @@ class Predicting:
 
     @property
     def steady_error_fraction(self) -> float | None:
-        """The error without the change in the machine's speed since the diagnosis.
+        """The error, corrected for changes in the machine's speed since the diagnosis.
 
         Like the trial of a diagnosis, it compares with the unchanged pipeline in the same session.
         """

@@ -19,7 +19,7 @@ from perf_tests.studies.diagnosis.subject import describe, parse_pipeline
 
 ROUNDS: Final = 3
 _BLOCK: Final = Pace(1.2)
-# For a round of one pipeline.
+# Seconds of one round of one pipeline.
 _LIMIT_S: Final = 30.0
 
 Seconds = tuple[float, ...]

@@ -1,4 +1,4 @@
-"""`python -m perf_tests.studies.endurance`: pull the pipeline for minutes, and say what grew."""
+"""`python -m perf_tests.studies.endurance`: pull the pipeline for minutes and report growth."""
 
 import sys
 from dataclasses import asdict
@@ -28,9 +28,9 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 @click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True)
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw it there.")
 def main(minutes: float, workers: int, batch_size: int, svg: Path | None) -> None:
-    """Pull this repository's pipeline without a pause; exit with 1 if memory or files have grown.
+    """Pull this repository's pipeline without pauses; exit with 1 if memory or files grew.
 
-    It reads the default data set, or what NETPIPE_DATA names.
+    It reads the default data set, or the one that NETPIPE_DATA names.
     """
     if svg is not None:
         refuse_unwritable(svg, "--svg")

@@ -1,4 +1,4 @@
-"""The plot of what is held over time."""
+"""The plot of memory and files over time."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -18,7 +18,7 @@ _PANELS: Final = (
 
 
 def draw_svg(held: Sequence[Held], title: str) -> str:
-    """Draw a panel for each quantity as SVG; its axis starts at 0, so that flat looks flat."""
+    """Draw one SVG panel per quantity; axes start at 0, so that flat looks flat."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

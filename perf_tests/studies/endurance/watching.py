@@ -1,4 +1,4 @@
-"""Memory, files and shared memory of a loader while it is pulled without a pause."""
+"""Memory, files and shared memory of a loader that is pulled without pauses."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,24 +11,24 @@ import psutil
 
 from netpipe.jobs.footprint import read_memory
 
-SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
+SHARED_MEMORY: Final = Path("/dev/shm")  # only inspected, not written to
 MIN_LOOKS: Final = 20
 _MB: Final = 1e6
 
 
 @dataclass(frozen=True)
 class Held:
-    """What all processes of a loader hold at one moment.
+    """Memory and files of all processes of a loader at one moment.
 
     Attributes:
-        elapsed_s: Since the first batch.
-        batches_per_s: Since the moment before.
+        elapsed_s: Seconds since the first batch.
+        batches_per_s: Speed since the previous moment.
         pss_bytes: Memory; pages of several processes count once. Pages of libraries count less
             while processes of others use them too.
-        own_bytes: Of it what the processes wrote themselves: no libraries, no files.
+        own_bytes: Memory that the processes wrote themselves, without libraries and files.
         open_files: File descriptors.
         shared_memory_files: Files in /dev/shm.
-        shared_memory_bytes: Their size.
+        shared_memory_bytes: Total size of the files in /dev/shm.
     """
 
     elapsed_s: float
@@ -42,13 +42,13 @@ class Held:
 
 @dataclass(frozen=True)
 class Growth:
-    """How much more of something is held at the end than at the beginning.
+    """The change of one quantity from the beginning to the end.
 
     Attributes:
         name: A field of `Held`.
         before: The median over the second tenth of the time; in the first, buffers fill.
         after: The median over the last tenth.
-        most: How much more there may be.
+        most: Largest increase that counts as flat.
     """
 
     name: str
@@ -58,20 +58,20 @@ class Growth:
 
     @property
     def is_flat(self) -> bool:
-        """Whether no more has been added than may be."""
+        """Whether the increase is at most `most`."""
         return self.after - self.before <= self.most
 
 
 _MOST: Final = {
     "own_bytes": 5 * _MB,
     "open_files": 0.0,
-    "shared_memory_files": 2.0,  # batches on their way when it was looked at
+    "shared_memory_files": 2.0,  # batches in flight at that moment
     "shared_memory_bytes": 2 * _MB,
 }
 
 
 def watch(batches: Iterable[object], seconds: float, every_s: float) -> Iterator[Held]:
-    """Pull an endless loader for so many seconds, and `MIN_LOOKS`; yield what is held each time."""
+    """Pull an endless loader for `seconds` and at least `MIN_LOOKS` moments; yield each one."""
     iterator = iter(batches)
     try:
         next(iterator)
@@ -106,7 +106,7 @@ def compute_growths(held: Sequence[Held]) -> tuple[Growth, ...]:
 
 
 def list_columns(held: Sequence[Held]) -> dict[str, list[float]]:
-    """Return each field of all moments."""
+    """Return the values of each field over all moments."""
     rows = [asdict(moment) for moment in held]
     return {field.name: [row[field.name] for row in rows] for field in fields(Held)}
 
@@ -127,11 +127,11 @@ def _read_held(elapsed_s: float, batches_per_s: float) -> Held:
 
 
 def _own_bytes(process: psutil.Process) -> int:
-    """Return the memory that is no file's: `Pss_Anon` and `Pss_Shmem` of proc_pid_smaps(5)."""
+    """Return the memory without files: `Pss_Anon` and `Pss_Shmem` of proc_pid_smaps(5)."""
     try:
         text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
     except OSError:
-        return 0  # it has ended meanwhile
+        return 0  # it has ended
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     kilobytes = (found[name].split()[0] for name in ("Pss_Anon", "Pss_Shmem"))
     return 1024 * sum(map(int, kilobytes))

@@ -1,1 +1,1 @@
-"""Planted faults and healthy controls: does the harness name what is wrong, and only that?"""
+"""Planted faults and healthy controls: does the harness name faults, and only faults?"""

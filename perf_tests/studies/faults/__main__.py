@@ -84,9 +84,9 @@ def main(
 ) -> None:
     """Plant faults and healthy controls, and check that the harness distinguishes them.
 
-    What is inconclusive, and a control that is blamed, is measured once more in a fresh process,
-    which decides. The exit code is 0 when no control is blamed, at least 95% of the decided faults
-    bear their right name, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
+    Inconclusive trials and blamed controls are measured once more in a fresh process,
+    which decides. The exit code is 0 if no control is blamed, at least 95% of the decided faults
+    are named correctly, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
     """
     exit_on_signals()
 

@@ -1,4 +1,4 @@
-"""Batches that cost next to nothing to make: what a case costs is planted, not incidental."""
+"""Batches that are almost free to make, so that a case's cost is the planted one."""
 
 from collections.abc import Sequence
 from typing import Any

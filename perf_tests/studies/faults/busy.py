@@ -1,4 +1,4 @@
-"""A core kept busy by somebody else."""
+"""A core that another process keeps busy."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# It ends with its parent, however that ends.
+# It ends when its parent ends, even after SIGKILL.
 _SPIN: Final = """
 import os, random, sys, time
 parent, at_random = int(sys.argv[1]), sys.argv[2] == "True"

@@ -1,4 +1,4 @@
-"""What a case of the catalogue is: a loader, a loop and a step with severities yet to be drawn."""
+"""Cases of the catalogue: a loader, a loop and a step, with ranges of severity."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from perf_tests.studies.faults.planted import Planted
 
 Values = Mapping[str, float]
 
-_DIGITS = 4  # a drawn value is used as it is printed
+_DIGITS = 4  # so that a drawn value prints exactly
 
 
 @dataclass(frozen=True)
 class Range:
-    """A severity's range, both ends in it; a `whole` one has only whole numbers."""
+    """A closed range of severities; only whole numbers if `whole`."""
 
     low: float
     high: float
@@ -28,7 +28,7 @@ class Range:
         assert self.low <= self.high, f"low must be at most high; found {self}"
 
     def draw(self, generator: np.random.Generator) -> float:
-        """Return a value, every one of the range as likely as any other."""
+        """Draw a value uniformly."""
         if self.whole:
             return int(generator.integers(int(self.low), int(self.high), endpoint=True))
         drawn = float(f"{generator.uniform(self.low, self.high):.{_DIGITS}g}")
@@ -40,20 +40,20 @@ STEP_S = Range(0.012, 0.024)
 
 @dataclass(frozen=True)
 class Case:
-    """A fault that is planted, or a control that has none.
+    """A planted fault, or a control without one.
 
     Attributes:
-        plants: One sentence: what is wrong, or what is fine.
-        kinds: The verdicts that are right; "healthy" is among those of a control.
+        plants: The fault, or why the control is fine, in one sentence.
+        kinds: The right verdicts; for a control, "healthy" is one of them.
         ranges: The range of every value; `step_s`, seconds, is always among them but for a real
             step. Ratios named `*_ratio` are of that step's time.
-        loop: Makes the trainer's loop; the harness's own when left out.
+        loop: Makes the trainer's loop; by default, the harness's own.
         step: Makes a real `(state, step)`, which then runs on the CPU; an emulated accelerator
             takes its place when left out.
-        finding: The name of a finding that names the fault too.
+        finding: A finding that also names the fault.
         names: What that finding must name: a process, or a part of the start.
         why: Why more than one verdict is right.
-        budget_ratio: Of the budget of a case, for one that takes longer.
+        budget_ratio: Multiple of the usual budget, for cases that take longer.
         planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
             loading is not what is wrong.
     """
@@ -79,16 +79,16 @@ class Case:
 
     @property
     def expected(self) -> str:
-        """What it must be called."""
+        """The right verdicts, as printed."""
         return " or ".join([*self.kinds, *filter(None, [self.finding])])
 
     def draw(self, seed: int) -> dict[str, float]:
-        """Return the values of one trial: the same for the same seed, whatever else is run."""
+        """Return the values of one trial, which depend on the seed alone."""
         generator = np.random.default_rng([seed, crc32(self.name.encode())])
         return {name: limits.draw(generator) for name, limits in self.ranges.items()}
 
     def accelerator(self, values: Values) -> str:
-        """Return the accelerator's name: the CPU for a real step, else a clock."""
+        """Return the name of the accelerator: the CPU for a real step, else an emulated one."""
         if self.step is not None:
             return "auto"
         copy = f"@{values['copy_gb_per_s']:g}GB/s" if "copy_gb_per_s" in values else ""

@@ -31,7 +31,7 @@ CASES: Final = (
 
 
 def find(name: str) -> Case:
-    """Return the case of a name.
+    """Return the case with this name.
 
     Raises:
         KeyError: There is none.
@@ -40,7 +40,7 @@ def find(name: str) -> Case:
 
 
 def select_cases(patterns: Sequence[str]) -> tuple[Case, ...]:
-    """Return the cases whose names match any pattern, all for none.
+    """Return the cases that match any pattern; without patterns, all cases.
 
     A pattern with a slash must match family and name, as `slow-start/*` does.
 

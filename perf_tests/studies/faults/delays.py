@@ -21,7 +21,7 @@ class Steady:
 
     each_s: float
 
-    def __call__(self, number: int) -> float:  # noqa: ARG002  # all are alike
+    def __call__(self, number: int) -> float:  # noqa: ARG002  # every batch takes equally long
         """Return the seconds of a batch."""
         return self.each_s
 
@@ -41,7 +41,7 @@ class Stutter:
 
 @dataclass(frozen=True)
 class Lognormal:
-    """Times with a tail: lognormal, of a mean of `mean_s` seconds."""
+    """Log-normal times with a mean of `mean_s` seconds."""
 
     mean_s: float
     sigma: float
@@ -58,9 +58,9 @@ class RareTail:
 
     Attributes:
         each_s: Seconds of every batch.
-        least_s: Seconds that a rare one takes longer, at least.
+        least_s: Smallest extra time of a rare batch, in seconds.
         alpha: The tail's exponent; the mean is `alpha / (alpha - 1)` times the least.
-        every: How rare they are.
+        every: Number of batches per rare one, on average.
     """
 
     each_s: float
@@ -78,7 +78,7 @@ class RareTail:
 
 @dataclass(frozen=True)
 class OneSlowWorker:
-    """Of `workers` in turns, the last takes `slow_s` seconds a batch, every other `each_s`."""
+    """The last of `workers` takes `slow_s` seconds per batch, the others `each_s`."""
 
     each_s: float
     slow_s: float
@@ -90,19 +90,19 @@ class OneSlowWorker:
 
 
 def wait(seconds: float) -> None:
-    """Spend time as storage and networks do, without the CPU."""
+    """Wait without the CPU, as for storage or a network."""
     time.sleep(seconds)
 
 
 def compute(seconds: float) -> None:
-    """Spend CPU time as a transform in pure Python does, with the interpreter's lock held."""
+    """Spend CPU time with the GIL held, like a transform in pure Python."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         sum(range(50))
 
 
 def compute_unlocked(seconds: float) -> None:
-    """Spend CPU time as decoders in C do, without the interpreter's lock."""
+    """Spend CPU time without the GIL, like a decoder in C."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         hashlib.sha256(_HASHED)

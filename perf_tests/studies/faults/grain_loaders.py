@@ -15,7 +15,7 @@ IN_MAIN_THREAD = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
 @dataclass(frozen=True)
 class Rows:
-    """A source of rows, each of which takes its time to read."""
+    """A source whose rows take time to read."""
 
     delay: Delay = _NOTHING
 
@@ -29,54 +29,54 @@ class Rows:
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform of rows or of batches, by their number, that takes its time."""
+    """A transform of rows or batches whose time depends on their number."""
 
     delay: Delay
     spend: Spend = wait
 
     def __call__(self, number: int, value: object) -> object:
-        """Return the value as it is, later."""
+        """Return the value unchanged, after the delay."""
         self.spend(self.delay(number))
         return value
 
 
 @dataclass(frozen=True)
 class Collate:
-    """A batch function that takes its time."""
+    """A batch function that takes time."""
 
     delay: Delay = _NOTHING
 
     def __call__(self, rows: Sequence[Array]) -> Batch:
-        """Stack the rows, later."""
+        """Stack the rows after the delay."""
         wait(self.delay(int(rows[0][0])))
         return collate(rows)
 
 
 @dataclass(frozen=True)
-class DataLoaderMap(grain.transforms.Map):  # type: ignore[misc]  # grain has no types
+class DataLoaderMap(grain.transforms.Map):  # type: ignore[misc]  # Grain has no types
     """The transform of rows that a Grain DataLoader takes."""
 
     delay: Delay
     spend: Spend = wait
 
     def map(self, element: Array) -> Array:
-        """Return the row as it is, later."""
+        """Return the row unchanged, after the delay."""
         self.spend(self.delay(int(element[0])))
         return element
 
 
 @dataclass(frozen=True)
 class Stages:
-    """Where the time of a pipeline goes: seconds for each row read, row mapped, batch stacked.
+    """The seconds that each stage of a pipeline takes.
 
     Attributes:
-        read: For each row.
-        transform: For each row, or for each batch when `by_batch`.
-        stack: For each batch.
+        read: Seconds per row.
+        transform: Seconds per row, or per batch if `by_batch`.
+        stack: Seconds per batch.
         spend: How the transform spends its time.
         by_batch: Whether the transform comes after the batching.
-        source: What is read in place of rows that each take `read`.
-        change: A transform of batches more, by their number.
+        source: A source that replaces the rows that take `read`.
+        change: One more transform of batches, which gets their number.
     """
 
     read: Delay = _NOTHING
@@ -88,7 +88,7 @@ class Stages:
     change: Callable[[int, Batch], Batch] | None = None
 
     def map_dataset(self) -> grain.MapDataset:
-        """Return the pipeline as far as Grain can index it."""
+        """Return the part of the pipeline that Grain can index."""
         batches = self._batches()
         return batches if self.change is None else batches.map_with_index(self.change)
 
@@ -104,7 +104,7 @@ class Stages:
         return self.map_dataset().to_iter_dataset(read_options)
 
     def in_workers(self, workers: int, buffer: int = 1) -> grain.IterDataset:
-        """Return the pipeline in processes of its own, which buffer so many batches each."""
+        """Return the pipeline in workers that buffer `buffer` batches each."""
         options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffer)
         return self.iter_dataset().mp_prefetch(options)
 

@@ -43,11 +43,11 @@ def file_of_noise(size_bytes: int) -> Path:
 
 @dataclass(frozen=True)
 class DiskRows:
-    """A source of rows that lie in a file which is in no page cache.
+    """A source of rows in a file that the page cache never holds.
 
     Attributes:
         path: The file.
-        row_bytes: What is read for each row.
+        row_bytes: Bytes read per row.
     """
 
     path: Path
@@ -59,7 +59,7 @@ class DiskRows:
     def __getitem__(self, number: int) -> Array:
         piece = _room(_PIECE_BYTES).data
         with self.path.open("rb", buffering=0) as stream:
-            # Of the whole file: the kernel has read ahead.
+            # The whole file, because the kernel has read ahead.
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             stream.seek(number % (_BATCHES_OF_FILE * ROWS) * self.row_bytes)
             for left in range(self.row_bytes, 0, -_PIECE_BYTES):
@@ -79,41 +79,41 @@ def _room(size_bytes: int) -> Array:
 
 @dataclass(frozen=True)
 class Copying:
-    """A transform of rows that copies far more than the caches hold, so many bytes for each."""
+    """A transform that copies `row_bytes` per row, far more than the CPU caches hold."""
 
     row_bytes: int
 
     def __call__(self, element: Array) -> Array:
-        """Return the row as it is, later."""
+        """Copy, and return the row unchanged."""
         np.copyto(_room(self.row_bytes), _array(self.row_bytes))
         return element
 
 
 @dataclass(frozen=True)
 class WideBatch:
-    """A batch function whose batches hold many bytes, which cost nothing to make."""
+    """A batch function whose large batches cost nothing to make."""
 
     size_bytes: int
 
     def __call__(self, rows: Sequence[Array]) -> Batch:
-        """Return the rows stacked, with the same features each time."""
+        """Stack the rows, and add the same features each time."""
         return {**collate(rows), "features": _array(self.size_bytes)}
 
 
 def reading_from_disk(mb_per_batch: float) -> grain.IterDataset:
-    """Return a pipeline whose source reads so many MB of each batch from the disk, every time."""
+    """Return a pipeline whose source reads `mb_per_batch` from the disk every time."""
     row_bytes = int(mb_per_batch * _MB / ROWS)
     path = file_of_noise(_BATCHES_OF_FILE * ROWS * row_bytes)
     return _batched(grain.MapDataset.source(DiskRows(path, row_bytes)))
 
 
 def copying_in_memory(mb_per_batch: float) -> grain.IterDataset:
-    """Return a pipeline whose map copies so many MB in memory for each batch."""
+    """Return a pipeline whose map copies `mb_per_batch` in memory."""
     return _batched(_rows().map(Copying(int(mb_per_batch * _MB / ROWS))))
 
 
 def sending(mb_per_batch: float) -> grain.IterDataset:
-    """Return a pipeline whose one worker sends batches of so many MB that it did not make."""
+    """Return a pipeline whose one worker sends prebuilt batches of `mb_per_batch`."""
     wide = _rows().batch(ROWS, batch_fn=WideBatch(int(mb_per_batch * _MB)))
     return wide.to_iter_dataset(IN_MAIN_THREAD).mp_prefetch(
         grain.MultiprocessingOptions(num_workers=1, per_worker_buffer_size=1)

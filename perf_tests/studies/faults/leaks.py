@@ -1,4 +1,4 @@
-"""Changes of batches that keep memory or shared memory, or give it back."""
+"""Batch transforms that keep memory or shared memory, or free it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ import numpy as np
 from perf_tests.studies.faults.batches import Array, Batch
 
 Change: TypeAlias = Callable[[int, Batch], Batch]
-"""What is done to a batch, by its number."""
+"""A change of a batch, which gets its number."""
 
-# What a process never gives back.
+# Memory that a process never frees.
 _kept: list[Array] = []
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """Keeps so many bytes for each batch.
+    """Keeps memory for each batch.
 
     Attributes:
-        until: The number of the first batch that nothing is kept for; None for never.
-        every: One batch in so many counts: of so many workers, those of the last.
+        until: Number of the first batch for which nothing is kept; None: always keep.
+        every: Keep memory for one batch in `every`: the last worker's, with `every` workers.
     """
 
     kept_bytes: int
@@ -39,7 +39,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Freeing:
-    """Needs so many bytes for a moment."""
+    """Allocates memory and frees it at once."""
 
     used_bytes: int
 
@@ -51,7 +51,7 @@ class Freeing:
 
 @dataclass(frozen=True)
 class SharingMemory:
-    """Makes a file of so many bytes in /dev/shm for each batch, and may remove it."""
+    """Makes a file in /dev/shm for each batch, and may remove it."""
 
     shared_bytes: int
     removes: bool = False
@@ -65,7 +65,7 @@ class SharingMemory:
 
 
 def share(size_bytes: int) -> SharedMemory:
-    """Make a file in /dev/shm, which no process maps any more.
+    """Make a file in /dev/shm that no process keeps mapped.
 
     Python's resource tracker removes it once all processes of the session have ended.
     """

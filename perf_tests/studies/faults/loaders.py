@@ -1,4 +1,4 @@
-"""Loaders in plain Python: in the trainer's thread, in a thread of their own, as torch has them."""
+"""Loaders in plain Python: in the trainer's thread, in other threads, and torch-style."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ _LONG = 10_000_000
 def in_main_thread(
     delay: Delay, spend: Spend = wait, make: Callable[[int], Batch] = batch
 ) -> Iterator[Batch]:
-    """Give batches for ever, each made in the thread that asks for it.
+    """Yield batches forever, each made in the thread that asks for it.
 
     Args:
         delay: Seconds of each batch.
@@ -31,9 +31,9 @@ class Prefetched(Iterator[Batch]):
     """Batches that a thread puts into a queue.
 
     Args:
-        batches: What it loads.
+        batches: The batches to load.
         depth: Batches that the queue holds.
-        lent: Batches that are in the queue at once, as a buffer that had hours to fill.
+        lent: Batches already in the queue at the start, like a buffer that had hours to fill.
     """
 
     def __init__(self, batches: Iterable[Batch], depth: int, lent: int = 0) -> None:
@@ -58,14 +58,14 @@ class Prefetched(Iterator[Batch]):
         return loaded
 
     def close(self) -> None:
-        """Let the thread end, at its next batch."""
+        """Stop the thread at its next batch."""
         self._closed = True
         while not self._queue.empty():
             self._queue.get_nowait()
 
 
 class FedByThreads(Iterator[Batch]):
-    """Batches that several threads make in pure Python: they share one interpreter's lock."""
+    """Batches that several threads make in pure Python, sharing the GIL."""
 
     def __init__(self, delay: Delay, spend: Spend, threads: int, depth: int) -> None:
         self._queue: Queue[Batch] = Queue(depth)
@@ -83,7 +83,7 @@ class FedByThreads(Iterator[Batch]):
 
 @dataclass(frozen=True)
 class TorchStyle:
-    """A data set of rows behind a collate function, iterable over and over, with a length.
+    """A data set with a length that collates its rows and can be iterated again.
 
     Attributes:
         read: Seconds to read each row.

@@ -1,4 +1,4 @@
-"""Trainers' loops: those that stand still, those that work, those that do as they should."""
+"""Trainers' loops: loops that wait, loops that work, and healthy ones."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ Read = Callable[[State, Aux], object]
 
 _log = logging.getLogger(__name__)
 
-# Every way to stand still that a trainer's code is full of.
+# The usual ways in which a trainer waits for the device.
 READS: Mapping[str, Read] = {
     "float": lambda _, aux: float(aux["loss"]),
     "item": lambda _, aux: aux["loss"].item(),
@@ -27,7 +27,7 @@ READS: Mapping[str, Read] = {
     "jax-block": lambda _, aux: jax.block_until_ready(aux["loss"]),
     "method-block": lambda _, aux: aux["loss"].block_until_ready(),
     "device-get": lambda _, aux: jax.device_get(aux),
-    # Formatted before the logger can find that nobody listens.
+    # Formatted even if the logger then drops the message.
     "f-string": lambda _, aux: _log.debug(f"loss {aux['loss']}"),
     "bool": lambda _, aux: bool(aux["loss"] > 0),
     "state-block": lambda state, _: jax.block_until_ready(state),
@@ -35,7 +35,7 @@ READS: Mapping[str, Read] = {
 
 
 def reading(read: Read, every: int = 1) -> Loop:
-    """Return a loop that reads what the step has just returned, each `every`-th step."""
+    """Return a loop that reads the result of every `every`-th step at once."""
 
     def loop(batches: Iterator[Batch], state: State, step: Step) -> None:
         for number, batch in enumerate(batches, 1):
@@ -47,13 +47,13 @@ def reading(read: Read, every: int = 1) -> Loop:
 
 
 def running_ahead(batches: Iterator[Batch], state: State, step: Step) -> None:
-    """Train and read nothing: the runtime alone bounds how far the host runs ahead."""
+    """Train and read nothing: only the runtime limits how far the host runs ahead."""
     for batch in batches:
         state, _ = step(state, batch)
 
 
 def logging_late(every: int) -> Loop:
-    """Return a loop that reads, each `every`-th step, the loss of the step before."""
+    """Return a loop that reads the previous step's loss at every `every`-th step."""
 
     def loop(batches: Iterator[Batch], state: State, step: Step) -> None:
         before: Aux | None = None
@@ -67,7 +67,7 @@ def logging_late(every: int) -> Loop:
 
 
 def working(spend: Spend, work_s: float) -> Loop:
-    """Return a loop that works for itself after each step, and waits for no result."""
+    """Return a loop that works after each step without waiting for a result."""
 
     def loop(batches: Iterator[Batch], state: State, step: Step) -> None:
         for batch in batches:
@@ -79,7 +79,7 @@ def working(spend: Spend, work_s: float) -> Loop:
 
 @dataclass
 class Curriculum:
-    """A sampler that chooses the next batch by the last loss, so it must know it.
+    """A sampler that chooses the next batch by the last loss, which it must read.
 
     Attributes:
         loss: The loss of the last step; None before the first.

@@ -1,4 +1,4 @@
-"""Counts of trials by expected and given name, and the goals. Pure."""
+"""Counts of trials by expected and given name, and the goals."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ BLAMING: Final = (
 
 
 class Result(Enum):
-    """What a trial shows about the harness."""
+    """The outcome of a trial for the harness."""
 
     RIGHT = "right"
     OPEN = "inconclusive"
@@ -34,13 +34,13 @@ class Result(Enum):
 
 
 def find_name(trial: Trial) -> str:
-    """Return what a trial counts as: a finding that blames, if there is one, else the verdict."""
+    """Return the name that a trial counts as: a finding that blames, else the verdict."""
     blaming = BLAMING if trial.control else (trial.finding,)
     return next((name for name in trial.findings if name in blaming), trial.called)
 
 
 def classify(trial: Trial) -> Result:
-    """Return what a trial shows."""
+    """Return the result of a trial."""
     name = find_name(trial)
     if name in trial.kinds:
         return Result.RIGHT
@@ -58,12 +58,12 @@ class Rates:
     """How often the harness was right.
 
     Attributes:
-        named: Faults under their right name.
-        missed: Faults that were called healthy, or at-risk, which passes too.
-        blamed: Controls that were called anything but fine or inconclusive.
-        inconclusive: Trials of either that were left open.
-        inconclusive_faults: Those of faults.
-        twice: Trials that took a second session to be decided, or left open.
+        named: Faults that were named correctly.
+        missed: Faults that were called healthy or at-risk, both of which pass.
+        blamed: Controls that were called neither fine nor inconclusive.
+        inconclusive: Faults and controls that were left open.
+        inconclusive_faults: Faults that were left open.
+        twice: Trials that took a second session.
     """
 
     faults: int
@@ -77,19 +77,19 @@ class Rates:
 
     @property
     def named_fraction(self) -> float:
-        """Right names over all faults that were not left open; 1 for none."""
+        """Faults named correctly over all decided faults; 1 without faults."""
         decided = self.faults - self.inconclusive_faults
         return self.named / decided if decided else 1.0
 
     @property
     def inconclusive_fraction(self) -> float:
-        """Trials left open over all trials; 0 for none."""
+        """Trials left open over all trials; 0 without trials."""
         trials = self.faults + self.controls
         return self.inconclusive / trials if trials else 0.0
 
     @property
     def meets_goals(self) -> bool:
-        """Whether the harness is as right as it must be; nothing tried shows nothing."""
+        """Whether the rates meet the goals; without trials they do not."""
         return (
             self.faults + self.controls > 0
             and self.blamed == 0
@@ -118,7 +118,7 @@ def count_rates(trials: Sequence[Trial]) -> Rates:
 def build_confusion(trials: Sequence[Trial]) -> list[list[str]]:
     """Return the confusion matrix as text: a heading, then a row for each expected name.
 
-    Rows and columns stand in the order of their first trial, so that the diagonal is one; cells
+    Rows and columns are in the order of their first trial, so that the diagonal lines up; cells
     without a trial are empty.
     """
     cells = Counter((trial.expected, find_name(trial)) for trial in trials)

@@ -1,4 +1,4 @@
-"""Where a case's time goes, which `netpipe diagnose` must name."""
+"""The stage and resource of a case that `netpipe diagnose` must name."""
 
 import re
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ NO_STAGE: Final = ""
 SOURCE: Final = "Source"
 TRANSFORM: Final = "Transform"  # of perf_tests.studies.faults.grain_loaders
 BATCH: Final = "Batch"
-SLOW_START: Final = "slow-start"  # in place of a resource
+SLOW_START: Final = "slow-start"  # replaces a resource
 PYTHON: Final = "in_main_thread"  # of perf_tests.studies.faults.loaders
 
 
 @dataclass(frozen=True)
 class Planted:
-    """The stage that time was planted in, and what it is short of.
+    """The stage in which time was planted, and the resource that limits it.
 
     Attributes:
-        stages: A word of what a right answer calls the stage: the kind of a Grain node or the
+        stages: Words that name the stage in a right answer: the kind of a Grain node or the
             function in it, a function of a loader in plain Python, or a part of the start.
-            `NO_STAGE` where the time is spent beside all stages.
-        resources: The right answers to what binds it; `SLOW_START` for a part of the start.
+            `NO_STAGE` if the time is spent outside all stages.
+        resources: The right resources; `SLOW_START` for a part of the start.
         why: Why more than one answer is right.
     """
 
@@ -42,34 +42,34 @@ class Planted:
         """Return whether a stage is the planted one.
 
         Args:
-            name: What diagnose calls it: `Map of module.function`, or `caller > callee` in plain
-                Python; None for no stage.
+            name: The name in the diagnosis: `Map of module.function`, or `caller > callee` in plain
+                Python; None if it names no stage.
         """
         words = re.findall(r"\w+", name) if name else [NO_STAGE]
         return not set(words).isdisjoint(self.stages)
 
     def is_resource(self, name: str) -> bool:
-        """Return whether a resource is the one that binds the planted stage."""
+        """Return whether a resource is the one that limits the planted stage."""
         return name in self.resources
 
     def __str__(self) -> str:
-        """Write it as a cell of a table."""
+        """Format it as a table cell."""
         stages = " or ".join(stage or "no stage" for stage in self.stages)
         return f"{stages}: {' or '.join(self.resources)}"
 
 
 def waits(stage: str) -> Planted:
-    """Return a stage that waits, as for storage."""
+    """Return a stage that waits, for example for storage."""
     return Planted((stage,), ("read-latency" if stage == SOURCE else "waiting",))
 
 
 def reads_wait_for(limit: str) -> Planted:
-    """Return a source in a storage that is slow by its latency, its bandwidth or its throttling."""
+    """Return a source that is slow by its storage's latency, bandwidth or throttling."""
     return Planted((SOURCE,), (f"read-{limit}",))
 
 
 def starts_slowly(part: str) -> Planted:
-    """Return a part of the start, by a word of its name in `netpipe.results.start_up`."""
+    """Return the part of the start whose name in `netpipe.results.start_up` has this word."""
     return Planted((part,), (SLOW_START,))
 
 

@@ -1,4 +1,4 @@
-"""The report of a run of the catalogue: lines, tables, and its JSON document."""
+"""The report of a run of the catalogue: lines, tables and a JSON document."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +25,7 @@ SCHEMA: Final = "netpipe.faults/1"
 
 
 def format_trial(trial: Trial) -> str:
-    """Return one line about a trial, and more where it took two sessions or is not right."""
+    """Return one line about a trial, and more if it took two sessions or was wrong."""
     values = " ".join(f"{name}={value:g}" for name, value in trial.values.items())
     shown = classify(trial).value
     lines = [f"{shown:14} {trial.case:32} {trial.called:20} {trial.elapsed_s:5.1f} s  {values}"]
@@ -57,7 +57,7 @@ def format_matrix_markdown(trials: Sequence[Trial]) -> str:
 
 
 def format_rates(counted: Rates) -> Iterable[str]:
-    """Return the rates, each beside its goal."""
+    """Return the rates with their goals."""
     decided = counted.faults - counted.inconclusive_faults
     trials = counted.faults + counted.controls
     most_open = format_percent(MAX_INCONCLUSIVE_FRACTION)

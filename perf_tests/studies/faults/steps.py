@@ -1,4 +1,4 @@
-"""Real training steps, for what a clock cannot show: compiling, donation, shared cores."""
+"""Real training steps, which compile, donate and share cores as an emulated step cannot."""
 
 from collections.abc import Callable
 from functools import partial
@@ -31,20 +31,20 @@ def _state(spare: int = 0) -> Any:
 
 
 def donating(products: int) -> tuple[Any, Step]:
-    """Return a state and a step of so many matrix products that gives its old state away."""
+    """Return a state, and a step of matrix products that donates it."""
     return _state(), _jitted(jax.jit(partial(_train, products=products), donate_argnums=0))
 
 
 def keeping(products: int, spare: int) -> tuple[Any, Step]:
-    """Return the same without donation: two states of `spare` rows more are alive at once."""
+    """Return the same without donation, with `spare` more rows in the state."""
     return _state(spare), _jitted(jax.jit(partial(_train, products=products)))
 
 
 def compiling_anew(products: int) -> tuple[Any, Step]:
-    """Return a step that jits a function of its own making each time it is called."""
+    """Return a step that jits a new function at each call."""
 
     def step(state: Any, batch: Batch) -> tuple[Any, Aux]:
-        # A function made here is new to jit's cache.
+        # jit's cache does not know a function made here.
         return _jitted(jax.jit(lambda state, tokens: _train(state, tokens, products)))(state, batch)
 
     return _state(), step

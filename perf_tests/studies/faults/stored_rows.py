@@ -1,4 +1,4 @@
-"""Grain pipelines whose source is in a stand-in for a storage."""
+"""Grain pipelines whose source is in a storage stand-in."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -25,11 +25,11 @@ _MB: Final = 1e6
 
 @dataclass(frozen=True)
 class Records:
-    """A source of records whose sizes are spread evenly in their logarithm, by a factor of four.
+    """A source of records whose sizes are log-uniform over a factor of four.
 
     Attributes:
-        mean_bytes: Of a record.
-        records: How many there are.
+        mean_bytes: Mean size of a record.
+        records: Number of records.
     """
 
     mean_bytes: float = SMALL_BYTES
@@ -46,11 +46,11 @@ class Records:
 
 @dataclass(frozen=True)
 class Shards:
-    """Records that are read from shards in turn, so many at a time.
+    """Records that are read from shards in turn, `together` at a time.
 
     Attributes:
-        shards: Each of them could give any record; they differ in speed.
-        together: Records that are read from one before the next.
+        shards: Sources of the same records, with different speeds.
+        together: Records that are read from one shard before the next.
     """
 
     shards: tuple[Any, ...]
@@ -70,12 +70,12 @@ def _noise(size_bytes: int) -> Array:
 
 
 def threads(number: int) -> grain.ReadOptions:
-    """Return the options of so many Grain threads, each of which makes a batch."""
+    """Return the options for `number` Grain threads, each of which makes a batch."""
     return grain.ReadOptions(num_threads=number, prefetch_buffer_size=number)
 
 
 def latency(mean_s: float) -> str:
-    """Return the settings of a latency of such a mean: a median and a 99th percentile."""
+    """Return the settings of a latency with this mean: a median and a 99th percentile."""
     median_us = 1e6 * mean_s / _MEAN_OVER_MEDIAN
     return f"latency={median_us:.3f}us,tail={_TAIL * median_us:.3f}us"
 
@@ -86,7 +86,7 @@ def bandwidth(bytes_per_s: float) -> str:
 
 
 def batched(source: Any, reads: grain.ReadOptions = IN_MAIN_THREAD) -> grain.IterDataset:
-    """Return a pipeline of batches of a source's rows, over and over."""
+    """Return a pipeline that batches a source's rows and repeats."""
     rows = grain.MapDataset.source(source).repeat().map(_take_row)
     return rows.batch(ROWS, batch_fn=collate).to_iter_dataset(reads)
 
@@ -97,7 +97,7 @@ def stored(
     records: Records = Records(),
     workers: int = 0,
 ) -> grain.IterDataset:
-    """Return a pipeline of records in an object store with such settings.
+    """Return a pipeline of records in an object store with these settings.
 
     All loaders of a session share the storage, its limits and its cache.
     """
@@ -111,13 +111,13 @@ def stored(
 def in_shards(
     fast_s: float, slower: float, together: int, reads: grain.ReadOptions = IN_MAIN_THREAD
 ) -> grain.IterDataset:
-    """Return a pipeline that reads eight shards, one of which is so many times slower.
+    """Return a pipeline that reads eight shards, one of them slower.
 
     Args:
         fast_s: Mean seconds of a read from the other shards.
-        slower: The slow shard's latency over that of the others.
+        slower: Latency of the slow shard, as a multiple of the others'.
         together: Records that are read from one shard before the next.
-        reads: Grain's threads.
+        reads: Options for Grain's threads.
     """
     latencies_s = [*[fast_s] * 7, slower * fast_s]
     shards = tuple(stand_in(Records(), f"object-store,{latency(mean_s)}") for mean_s in latencies_s)

@@ -15,7 +15,7 @@ VARIABLE: Final = "NETPIPE_FAULT"
 
 
 def describe(case: Case, values: Mapping[str, float]) -> str:
-    """Return what the environment variable must hold for a case with such values."""
+    """Return the value of the environment variable for a case and its values."""
     return json.dumps({"case": case.name, "values": dict(values)})
 
 

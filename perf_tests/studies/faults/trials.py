@@ -1,4 +1,4 @@
-"""One trial: a case measured in a fresh process, once more when that leaves it open."""
+"""One trial: a case measured in a fresh process, again if it stays open."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, describe
 
 _TARGET: Final = "perf_tests.studies.faults.subject:"
-FAILED: Final = "error"  # in place of a verdict: the session ended without a measurement
+FAILED: Final = "error"  # replaces a verdict if the session ended without a measurement
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Trial:
         called: The verdict's kind, or "error".
         findings: The message of each finding, by its name.
         first_message: The message of the first of two sessions; None when there was one.
-        elapsed_s: Wall seconds, both sessions.
+        elapsed_s: Wall seconds of both sessions.
     """
 
     case: str

@@ -44,11 +44,11 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 def main(
     cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
 ) -> None:
-    """Print how often the gate fails code that is as fast as before, and how often slower code.
+    """Print how often the gate fails unchanged code, and how often slower code.
 
-    A decision is a whole run's, all metrics together. Kept sessions are replayed: ten in a row are
-    the baseline, others in a row the run. The exit code is 1 where identical code is REGRESSED in
-    more than 1% of the decisions.
+    A decision covers a whole run with all metrics. Recorded sessions are replayed: ten in a row are
+    the baseline, others in a row the run. The exit code is 1 if identical code is REGRESSED in more
+    than 1% of the decisions.
     """
     try:
         chosen = [trial for trial in TRIALS if not only or trial.name in only]

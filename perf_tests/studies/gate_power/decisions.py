@@ -1,4 +1,4 @@
-"""Decisions of the gate, made anew from sessions that were kept."""
+"""Decisions of the gate, replayed from recorded sessions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ _SEVERITY: Final = (
 
 @dataclass(frozen=True)
 class Decision:
-    """What a whole run came to: the worst of all its quantities.
+    """The decision on a whole run: the worst one of its metrics.
 
     Attributes:
         metric: The metric that decided.
-        sessions: How many sessions it took.
+        sessions: Number of sessions it took.
     """
 
     outcome: Outcome
@@ -37,7 +37,7 @@ class Decision:
 
 
 def decide_run(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> Decision:
-    """Decide as a run does: every quantity on the same sessions, more of them while one is open."""
+    """Decide as a run does: all metrics on the same sessions, with more while one is open."""
     accepted = BaselineSessions("the baseline", baseline)
     sessions: tuple[Measurement, ...] = (next(supply),)
     another: Callable[[Comparison], Measurement] = lambda _: next(supply)  # noqa: E731  # a supply
@@ -56,15 +56,15 @@ def _find_worst(comparisons: Sequence[Comparison], sessions: int) -> Decision:
 def replay_decisions(
     unslowed: Sequence[Measurement], now: Sequence[Measurement], count: int, seed: int
 ) -> Iterator[Decision]:
-    """Decide again and again: a baseline of sessions in a row, then others in a row.
+    """Decide `count` times: on a baseline of consecutive sessions, then on later ones.
 
-    Sessions in a row were taken on a machine in the same state, as those of a recording are.
+    Consecutive sessions saw the machine in the same state, as in a recording.
 
     Args:
         unslowed: Sessions with nothing slowed down, in the order in which they were taken.
         now: The sessions to decide on, in that order; `unslowed` itself, to count false alarms.
-        count: Decisions.
-        seed: Of the sessions at which they start.
+        count: Number of decisions.
+        seed: Seed of the draw of first sessions.
     """
     random = Random(seed)
     for _ in range(count):
@@ -76,12 +76,12 @@ def replay_decisions(
 
 
 def _repeat_from(items: Sequence[_Item], start: int) -> Iterator[_Item]:
-    """Yield items from a start on, and from the first one again after the last."""
+    """Yield items from `start` on, cyclically."""
     return islice(cycle(items), start, None)
 
 
 def decide_in_order(unslowed: Sequence[Measurement]) -> Iterator[Decision]:
-    """Decide once through, as it happened: ten sessions are recorded, the others are runs."""
+    """Decide in recorded order: ten sessions are the baseline, the others are runs."""
     baseline, runs = unslowed[:BASELINE_SESSIONS], unslowed[BASELINE_SESSIONS:]
     start = 0
     while start < len(runs):

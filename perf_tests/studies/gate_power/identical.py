@@ -43,8 +43,8 @@ class Figure:
 
     Attributes:
         benchmark: The name of its test.
-        metric: What was compared; "" where nothing was.
-        worse_ratio: By what factor the metric was worse than the baseline; None without one.
+        metric: The compared metric; "" if none was compared.
+        worse_ratio: The metric over its baseline, above 1 if worse; None without a baseline.
     """
 
     benchmark: str
@@ -60,16 +60,16 @@ class SuiteRun:
 
     Attributes:
         commit: The checkout's commit; ends with "+" where the working tree differed from it.
-        began: When, as ISO 8601.
-        is_busy: Whether a program loaded another core at random meanwhile.
-        exit_code: pytest's; None where it was ended because it took too long.
+        began: Start time as ISO 8601.
+        is_busy: Whether another program loaded a core at random during the run.
+        exit_code: pytest's exit code; None if it was ended because it took too long.
         duration_s: Wall time of the run.
-        steal_fraction: Of the machine's CPU time, what its hypervisor gave to others.
+        steal_fraction: Fraction of the CPU time that the hypervisor gave to other guests.
         failures: Each failed test, with the first line of its message.
         errors: Each test whose setup or teardown failed, likewise.
         figures: Every metric that was compared.
-        sessions: The gated metrics of every session, and what other programs took beside it.
-        log: The end of pytest's output where its exit code was not 0.
+        sessions: The gated metrics of every session, and the CPU time of other programs.
+        log: The end of pytest's output if its exit code was not 0.
     """
 
     commit: str
@@ -91,7 +91,7 @@ class SuiteRun:
 
 
 def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -> SuiteRun:
-    """Run pytest once in a fresh process; if busy, another core is loaded at random meanwhile."""
+    """Run pytest once in a fresh process, with another core loaded at random if busy."""
     began, started_s = datetime.now(UTC), time.monotonic()
     psutil.cpu_times_percent()  # the next reading is since this one
     load = busy_core(at_random=True) if is_busy else nullcontext()
@@ -177,7 +177,7 @@ def format_run(number: int, run: SuiteRun) -> str:
 
 
 def format_table(runs: Sequence[SuiteRun]) -> Iterator[str]:
-    """Write as Markdown what went wrong in how many runs, and the range of each ratio."""
+    """Format as Markdown the number of runs with each problem, and the range of each ratio."""
     yield "| | quiet | beside a busy program | all | all, 95% upper bound |"
     yield "|---|---|---|---|---|"
     groups = [[run for run in runs if not run.is_busy], [run for run in runs if run.is_busy], runs]
@@ -231,7 +231,7 @@ def _ratio_rows(runs: Sequence[SuiteRun]) -> Iterator[str]:
     default=_KEPT, show_default=True, help="The file of runs.",
 )  # fmt: skip
 def main(wanted: int, minutes: float, path: Path) -> None:
-    """Run the performance tests on unchanged code, every second time beside a busy program.
+    """Run the performance tests on unchanged code, every second run beside a busy program.
 
     Each run is kept in a file, one a line, as soon as it is done; the runs that the file holds are
     not repeated. --minutes 0 runs nothing and prints the table. The exit code is 0 when every run

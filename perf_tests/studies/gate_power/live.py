@@ -1,4 +1,4 @@
-"""Sessions of the pipeline as it is and slowed down, taken in turns and kept in a file."""
+"""Sessions of the original and the slowed pipeline, taken in turns and kept in a file."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ from perf_tests.studies.gate_power.slowdowns import Slowdown
 
 @dataclass(frozen=True)
 class Session:
-    """One session, and what was slowed down in it."""
+    """One session, and its slowdown."""
 
     slowdown: Slowdown
     measurement: Measurement
@@ -36,7 +36,7 @@ def measure_session(slowdown: Slowdown, budget_s: float) -> Session:
 def measure_in_turns(
     trials: Sequence[tuple[Slowdown, Slowdown]], cycles: int, budget_s: float
 ) -> Iterator[Session]:
-    """Measure both sides of every trial in turns; which of them comes first alternates."""
+    """Measure both sides of every trial in turns; they take turns in coming first."""
     for cycle in range(cycles):
         for trial in trials:
             for slowdown in order_of_round(trial, cycle):
@@ -44,7 +44,7 @@ def measure_in_turns(
 
 
 def append_session(path: Path, session: Session) -> None:
-    """Add a session to a file of them; the rounds, which no gate looks at, are left out."""
+    """Append a session to a file, without the rounds, which no gate reads."""
     slim = replace(session.measurement, rounds=Rounds(), turns=())
     line = json.dumps({"slowdown": asdict(session.slowdown), "measurement": slim.to_document()})
     with gzip.open(path, "at", encoding="utf-8") as stream:
@@ -55,7 +55,7 @@ def read_sessions(path: Path) -> tuple[Session, ...]:
     """Read a file of sessions, in the order in which they were taken.
 
     Raises:
-        InputError: There is no file, or something else is in it.
+        InputError: The file is missing or has other contents.
     """
     if not path.exists():
         raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")

@@ -1,4 +1,4 @@
-"""How often decisions come to what they should, with intervals, as Markdown."""
+"""Rates of right decisions with intervals, as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Row:
     """The decisions on one slowdown.
 
     Attributes:
-        slower: By how much, as measured: a factor, with what it was measured on.
-        sessions: Different sessions behind them.
-        is_identical: Nothing was slowed down.
+        slower: The measured slowdown: a factor, and its metric.
+        sessions: Number of distinct sessions behind the decisions.
+        is_identical: Whether nothing was slowed down.
     """
 
     name: str
@@ -36,18 +36,18 @@ class Row:
         )
 
     def proportion_of(self, outcome: Outcome) -> Proportion:
-        """Return how many decisions came to an outcome."""
+        """Return the proportion of decisions with an outcome."""
         found = sum(decision.outcome is outcome for decision in self.decisions)
         return Proportion(found, len(self.decisions), self.sessions)
 
     @property
     def sessions_per_decision(self) -> float:
-        """How many sessions a decision took."""
+        """Mean number of sessions per decision."""
         return sum(decision.sessions for decision in self.decisions) / max(1, len(self.decisions))
 
 
 def format_table(rows: Sequence[Row]) -> Iterator[str]:
-    """Write the rows as a Markdown table."""
+    """Format the rows as a Markdown table."""
     yield (
         "| slowed down | measured | decisions | sessions | REGRESSED | INCONCLUSIVE | "
         "sessions a decision |"

@@ -1,4 +1,4 @@
-"""`python -m perf_tests.studies.gate_power.side_by_side`: time two versions, again and again."""
+"""`python -m perf_tests.studies.gate_power.side_by_side`: time two versions repeatedly."""
 
 import sys
 import time
@@ -32,7 +32,7 @@ from perf_tests.studies.records import append_record, read_records
 
 _KEPT: Final = Path(__file__).with_name("side_by_side.jsonl")
 _MODULE: Final = "perf_tests.studies.gate_power.slowdowns"
-_REMOTE: Final = Slowdown("wait", 200)  # what a batch from remote storage waits for: 20 ms
+_REMOTE: Final = Slowdown("wait", 200)  # 20 ms, like the wait of a batch for remote storage
 _NOTHING: Final = Slowdown()
 _DIGITS: Final = 6
 _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
@@ -40,7 +40,7 @@ _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 @dataclass(frozen=True)
 class Case:
-    """Two versions, and how often they are compared by which quantity."""
+    """Two versions, the metric that compares them, and the number of comparisons."""
 
     name: str
     quantity: str
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def is_slower(self) -> bool:
-        """Whether there is something to find."""
+        """Whether the second version is slower."""
         return self.before != self.after
 
 
@@ -81,8 +81,8 @@ class Trial:
     """One comparison of two versions, as a run against a ref makes it.
 
     Attributes:
-        is_busy: Whether a program loaded another core at random meanwhile.
-        duets: What was measured until the comparison was decided.
+        is_busy: Whether another program loaded a core at random during the trial.
+        duets: The duets that decided the comparison.
     """
 
     case: str
@@ -94,7 +94,7 @@ class Trial:
 
     @property
     def comparison(self) -> Comparison:
-        """What the duets come to, by the rule as it is now."""
+        """The comparison of the duets by the current rule."""
         return decide(CASES[self.case].quantity, self.duets)
 
 
@@ -139,7 +139,7 @@ def _shorten(duet: Duet) -> Duet:
 
 
 def find_missing(done: Sequence[Trial], cases: Sequence[Case]) -> Iterator[tuple[Case, bool]]:
-    """Yield the cases still to be tried, in turns, every second trial of each beside a program."""
+    """Yield the cases still to try, in turns; every second trial of each runs beside a program."""
     counts = {case.name: sum(trial.case == case.name for trial in done) for case in cases}
     for number in range(max(case.trials for case in cases)):
         for case in cases:
@@ -148,7 +148,7 @@ def find_missing(done: Sequence[Trial], cases: Sequence[Case]) -> Iterator[tuple
 
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
-    """Write as Markdown what the trials of each case came to."""
+    """Format the outcomes of each case as Markdown."""
     yield "| slowed down | measured | trials | REGRESSED | INCONCLUSIVE | duets | seconds |"
     yield "|---|---|--:|---|---|--:|--:|"
     for case in CASES.values():
@@ -192,7 +192,7 @@ def _ratios(found: Sequence[Comparison], name: str) -> list[float]:
     default=_KEPT, show_default=True, help="The file of trials.",
 )  # fmt: skip
 def main(only: tuple[str, ...], minutes: float, budget: float, path: Path) -> None:
-    """Time unchanged and slowed code side by side, and count what the gate comes to.
+    """Time unchanged and slowed code side by side, and count the gate's outcomes.
 
     Each trial is kept in a file as soon as it is done; those that the file holds are not repeated.
     --minutes 0 runs nothing and prints the table. The exit code is 1 when unchanged code was

@@ -1,7 +1,7 @@
-"""This repository's pipeline and step, slowed down on purpose by a known part of themselves.
+"""This repository's pipeline and step, slowed down on purpose by a known amount.
 
-A dose is work that is added to every batch or step. What it adds is measured, not assumed: by how
-much ten doses raise the figure that they slow down, each session of them beside one without.
+A dose is work added to every batch or step. Its effect is measured, not assumed: sessions with
+and without doses are compared in the metric that the doses slow down.
 """
 
 import time
@@ -25,7 +25,7 @@ _COPIED_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Slowdown:
-    """What is made slower, and by how many doses.
+    """The part that is made slower, and the number of doses.
 
     Attributes:
         kind: One of `KINDS`; "none" for nothing.
@@ -38,7 +38,7 @@ class Slowdown:
     doses: int = 0
 
     def loader(self) -> Any:
-        """Return the pipeline, whose workers do or wait more."""
+        """Return the pipeline, whose workers do more work or wait longer."""
         pipeline: Any = import_module("netpipe.workload.pipeline")
         plain = pipeline.concatenate
         if self.kind in ("cpu", "wait"):
@@ -59,7 +59,7 @@ class Slowdown:
 
 
 class Slowed:
-    """A transform that does something `doses` times before it does its own work."""
+    """A transform that calls a function `doses` times before its own work."""
 
     def __init__(self, plain: Callable[..., Any], dose: Callable[[int], None], doses: int) -> None:
         self._plain = plain
@@ -67,13 +67,13 @@ class Slowed:
         self._doses = doses
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the transform returns."""
+        """Apply the doses, then the transform."""
         self._dose(self._doses)
         return self._plain(*args, **kwargs)
 
 
 def _work(doses: int) -> None:
-    """Do what transforms do, some 20 us a dose: work, not time, so that it slows as they do."""
+    """Do about 20 us of typical transform work: fixed work, so that it slows with the machine."""
     for _ in range(doses):
         total = 0
         for value in range(200):

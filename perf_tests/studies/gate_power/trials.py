@@ -1,4 +1,4 @@
-"""What is slowed down by how much, and the sessions that were taken of it."""
+"""Planted slowdowns and their sessions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _MOVES: Final = {
     "step": "step_s",
     "transfer": "step_transfer_s",
 }
-_REMOTE: Final = 200  # doses, 20 ms: what a batch from remote storage waits for
+_REMOTE: Final = 200  # doses: 20 ms, like the wait of a batch for remote storage
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Two versions, one as it was, one slowed down; the same where nothing was done."""
+    """The original version and a slowed one; both are the same without a slowdown."""
 
     name: str
     before: Slowdown
@@ -29,7 +29,7 @@ class Trial:
 
     @property
     def is_slower(self) -> bool:
-        """Whether anything was done."""
+        """Whether the second version is slowed down."""
         return self.before != self.after
 
 
@@ -49,7 +49,7 @@ TRIALS: Final = (
 
 
 class Pair(NamedTuple):
-    """A session as it was and a slower one, taken one right after the other."""
+    """Consecutive sessions of the original and the slowed version."""
 
     base: Measurement
     now: Measurement
@@ -60,9 +60,9 @@ class TrialSessions:
     """A trial and its sessions, in the order in which they were taken.
 
     Attributes:
-        before: All sessions of the version as it was, of other trials too.
-        after: The sessions of the slower one.
-        pairs: A session of each, taken one right after the other.
+        before: All sessions of the original version, of other trials too.
+        after: The sessions of the slowed version.
+        pairs: Consecutive sessions of both versions.
     """
 
     trial: Trial
@@ -72,7 +72,7 @@ class TrialSessions:
 
     @property
     def slower(self) -> str:
-        """By what factor the pairs were slower, in the figure that the slowdown moves."""
+        """The factor between the pairs in the metric that the slowdown changes."""
         name = _MOVES[self.trial.after.kind]
         factor = median(_value(pair.now, name) / _value(pair.base, name) for pair in self.pairs)
         return f"{factor:.3f} x {name}"
@@ -101,9 +101,9 @@ def _select(sessions: Sequence[Session], slowdown: Slowdown) -> tuple[Measuremen
 
 
 def _pairs(trial: Trial, sessions: Sequence[Session]) -> Iterator[Pair]:
-    """Yield two sessions in a row that are of the two versions, each session once.
+    """Yield consecutive sessions of the two versions, each session once.
 
-    Where both are the same, each is the first of every other pair.
+    If both versions are the same, they take turns in being first.
     """
     count = 0
     left = iter(sessions)

@@ -1,4 +1,4 @@
-"""What only a GPU shows, in three stages of ten minutes: docs/gpu.md.
+"""Checks that need a GPU, in three stages of ten minutes: docs/gpu.md.
 
-Start with `stages.py`, which says what each stage runs; `running.py` runs it within its time.
+Start with `stages.py`, which lists each stage's commands; `running.py` runs them within the time.
 """

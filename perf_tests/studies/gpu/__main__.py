@@ -16,7 +16,7 @@ from perf_tests.studies.gpu.running import DONE, Outcome, pack, run_command, run
 from perf_tests.studies.gpu.stages import QUICK, STAGE_S, Settings, make_stage
 from perf_tests.studies.options import exit_on_signals
 
-_VERDICTS: Final = (0, 1, 3)  # of netpipe: fine, a verdict failed, inconclusive
+_VERDICTS: Final = (0, 1, 3)  # netpipe's exit codes: fine, a verdict failed, inconclusive
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,10 +43,10 @@ def main(
     stage: int, out: Path, archive: Path | None, device: str | None, limit_s: float,
     again: bool, quick: bool,
 ) -> None:  # fmt: skip
-    """Run a stage: 1 looks at everything, 2 records a baseline, 3 plants faults.
+    """Run a stage: 1 checks everything, 2 records a baseline, 3 plants faults.
 
-    The exit code is 0 when every step is done, 1 when one failed or had no time left. In a
-    rehearsal it is 0 when every command ran to its end.
+    The exit code is 0 if every step is done, 1 if one failed or had no time left. In a rehearsal
+    it is 0 if every command ran to its end.
     """
     exit_on_signals()
     clock = MonotonicClock()

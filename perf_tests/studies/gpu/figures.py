@@ -40,7 +40,7 @@ def format_workers(combinations: list[Mapping[str, Any]], step_s: float) -> Iter
 
 
 def main(folder: Path) -> None:
-    """Print both tables from what a stage has written in a folder."""
+    """Print both tables from the files of a stage."""
 
     def read(name: str) -> Any:
         return json.loads((folder / f"{name}.out").read_text("utf-8"))

@@ -1,6 +1,6 @@
-"""`python -m perf_tests.studies.gpu.probe`: what jax, NVML and the step say on this device.
+"""`python -m perf_tests.studies.gpu.probe`: report what jax, NVML and the step say here.
 
-Fakes for tests are made from what it prints, so nothing is left out or rounded, and what fails is
+Fakes for tests are made from this output, so nothing is left out or rounded. A query that fails is
 printed with its error.
 """
 
@@ -36,7 +36,7 @@ _STEPS: Final = 5
 def _tried(query: Callable[[], Any]) -> Any:
     try:
         return query()
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is what was asked for
+    except Exception as error:  # noqa: BLE001  # any error is part of the answer
         return f"{type(error).__name__}: {error}"
 
 
@@ -76,7 +76,7 @@ def time_copies(device: jax.Device) -> dict[str, Any]:
 
 
 def train(device: jax.Device) -> dict[str, Any]:
-    """Return what a few steps take, what they leave of the memory, and the card's health."""
+    """Return the time of a few steps, the memory left, and the card's health."""
     target = Step(workload_of(device, Config()))
     state, run = target()
     (sequences, tokens), watch = target.batch_shape, GpuWatch.open([device])

@@ -1,4 +1,4 @@
-"""Runs the steps of a stage within its time, and keeps what each has done as soon as it ends."""
+"""Runs the steps of a stage within its time, and keeps each outcome as soon as a step ends."""
 
 import json
 import os
@@ -20,17 +20,17 @@ from perf_tests.studies.records import append_record, read_records
 
 ROOT: Final = Path(__file__).parents[3]
 DONE, FAILED, NO_TIME = "done", "failed", "no time left"
-MARGIN_S: Final = 25.0  # to end the last command, and to pack the archive
+MARGIN_S: Final = 25.0  # for ending the last command and packing the archive
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a step.
+    """The outcome of a step.
 
     Attributes:
-        command: None when it was not started.
-        exit_code: None when it was not started, or took too long.
-        why: Why it failed; for a planted fault, what it was called.
+        command: The command line; None if it was not started.
+        exit_code: None if it was not started, or took too long.
+        why: Why it failed; for a planted fault, the verdict.
     """
 
     step: str
@@ -42,7 +42,7 @@ class Outcome:
 
 
 Run = Callable[[Sequence[str], Path, Path, float], int | None]
-"""Runs a command with files for its output and its log, for so many seconds at most.
+"""Runs a command with files for its output and its log, with a limit in seconds.
 
 It returns the exit code; None if the command was ended.
 """
@@ -57,9 +57,9 @@ def run_steps(
     clock: Callable[[], float],
     again: bool = False,
 ) -> Iterator[Outcome]:
-    """Run steps until a moment of the clock; yield what became of each, in their order.
+    """Run steps until `ends_s` on the clock; yield the outcome of each, in order.
 
-    What the folder says is done is not run, unless `again`.
+    Steps that are done according to the folder are skipped, unless `again`.
     """
     out.mkdir(parents=True, exist_ok=True)
     records = out / "steps.jsonl"
@@ -105,7 +105,7 @@ def read_names(output: Path) -> list[str]:
 def run_command(
     command: Sequence[str], output: Path, log: Path, limit_s: float, platforms: str = ""
 ) -> int | None:
-    """Run a command in this checkout, and end what is left of its process group."""
+    """Run a command in this checkout, then end the rest of its process group."""
     with (
         output.open("w", encoding="utf-8") as stdout,
         log.open("w", encoding="utf-8") as stderr,
@@ -125,7 +125,7 @@ def run_command(
 
 
 def _environment(platforms: str) -> dict[str, str]:
-    """Return the variables with which a checkout that is not installed works."""
+    """Return the variables that let a checkout work without being installed."""
     paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
     added = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
     if not entry_points(group="pytest11", name="netpipe"):
@@ -136,7 +136,7 @@ def _environment(platforms: str) -> dict[str, str]:
 
 
 def pack(out: Path, archive: Path) -> None:
-    """Write a folder into one file, whole or not at all."""
+    """Pack a folder into one file, atomically."""
     part = archive.with_name(f"{archive.name}.part")
     with tarfile.open(part, "w:gz") as packed:
         packed.add(out, arcname=out.name)

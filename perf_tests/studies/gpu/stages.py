@@ -1,4 +1,4 @@
-"""The stages as data: the commands of each, the most valuable ones first."""
+"""The stages as data: the commands of each, the most valuable first."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _FAULTS: Final = {
     "donation": ("donation-missing",),
     "recompiling": ("recompiling",),
 }
-"""What is planted in `targets.py`, and the verdicts or the finding that are right."""
+"""The faults planted in `targets.py`, and the right verdicts or findings."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Step:
     """A command of a stage.
 
     Attributes:
-        words: What follows `python -m`.
-        limit_s: Seconds that it may take, of a stage of `STAGE_S`.
+        words: The words after `python -m`.
+        limit_s: Seconds that it may take of the stage's `STAGE_S`.
         least_s: Seconds below which it is not worth starting.
         needs: A module without which it cannot run.
-        expects: What must be among the verdict and the findings of the measurement that it
-            prints; empty when its exit code decides.
+        expects: Accepted verdicts or findings of the measurement that it prints; empty if its
+            exit code decides.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Settings:
-    """How long everything takes.
+    """The durations and counts of all stages.
 
     Attributes:
         budget_s: Seconds of rounds of each measurement.
         sessions: Sessions of the baseline that stage 2 records.
-        comparisons: How often it is compared with the same code.
-        rounds: Runs for each number of workers, of `seconds` each.
+        comparisons: Number of comparisons with the same code.
+        rounds: Runs of `seconds` each for each number of workers.
     """
 
     budget_s: float = 10.0

@@ -1,6 +1,6 @@
 """Planted faults with a real step on the device, as targets of `netpipe measure`.
 
-The training step is the one that is measured without faults, on a quarter of the batch: it takes
+The training step is the one measured without faults, on a quarter of the batch: it takes
 25 to 250 ms on an H100 if its MFU is between 0.1 and 1, and the delays here fit all of that.
 """
 
@@ -35,7 +35,7 @@ def _workload() -> Config:
 
 
 def _delayed(seconds: float) -> Iterator[Batch]:
-    """Give the same real batch for ever, each time after so many seconds in the loop's thread."""
+    """Yield the same real batch forever, each time after `seconds` in the loop's thread."""
     pipeline = replace(_workload().pipeline, workers=0)
     first = next(iter(load(data_of_user(), pipeline)))
     return in_main_thread(Steady(seconds), make=lambda _: first)
@@ -56,7 +56,7 @@ def loader_bound_loader() -> Iterator[Batch]:
 
 
 def forced_sync_loader() -> Iterator[Batch]:
-    """Return a loader whose time is hidden behind the step, unless the loop waits for the step."""
+    """Return a loader that the step hides unless the loop waits for the step."""
     return _delayed(_FORCED_SYNC_S)
 
 

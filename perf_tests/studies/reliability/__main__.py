@@ -25,7 +25,7 @@ _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
-    """Write as Markdown in how many trials a command left no damage."""
+    """Format as Markdown the number of trials without damage for each command."""
     found: dict[tuple[str, str], list[Trial]] = defaultdict(list)
     for trial in trials:
         found[trial.disturbance, trial.command].append(trial)
@@ -49,7 +49,7 @@ def _cell(trials: Sequence[Trial]) -> str:
 def find_missing(
     trials: Sequence[Trial], commands: Sequence[str], kinds: Sequence[str]
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield what is still to be tried: command, disturbance, and the number of the trial."""
+    """Yield the missing trials: command, disturbance, and the trial's number."""
     done = Counter((trial.command, trial.disturbance) for trial in trials)
     for number in range(max(DISTURBANCES[kind].trials for kind in kinds)):
         for kind in kinds:
@@ -92,7 +92,7 @@ def main(
     """Kill commands at random moments, starve them, run two at once, and look for damage.
 
     Each trial is kept in a file as soon as it is done; those that the file holds are not repeated.
-    Disturbances that need mounts are left out where this user may not mount. --minutes 0 runs
+    Disturbances that need mounts are skipped if this user may not mount. --minutes 0 runs
     nothing and prints the table. The exit code is 1 when a trial of the file found damage.
     """
     exit_on_signals()

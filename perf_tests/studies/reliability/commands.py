@@ -45,7 +45,7 @@ class Command:
     """A command line of netpipe, run in the project folder.
 
     Attributes:
-        find_damage: Yields what is wrong with the outputs in a project folder, which may be
+        find_damage: Yields the damage to the outputs in a project folder, which may be
             absent.
         outputs: The files and folders in the project that it may write.
     """
@@ -57,7 +57,7 @@ class Command:
 
     @property
     def arguments(self) -> list[str]:
-        """What to start."""
+        """The command line to start."""
         return [sys.executable, "-m", *self.words]
 
 
@@ -80,7 +80,7 @@ def make_project(folder: Path) -> None:
 
 
 def _check_prepared(project: Path) -> Iterator[str]:
-    """A prepared folder was there before, so there must be a whole one now: the old or the new."""
+    """Check that the prepared folder is whole, either the old or the new one."""
     for split in ("train", "eval"):
         try:
             source = open_source(project / "out", split)

@@ -1,4 +1,4 @@
-"""What is done to a command: signals at random moments, too little space, a second command."""
+"""Disturbances of a command: signals at random moments, too little space, a second copy."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ class Disturbance:
     """One kind of disturbance.
 
     Attributes:
-        trials: How often it is tried with each command.
+        trials: Number of trials with each command.
         sent: The signal that the command gets at a random moment, if any.
         to_group: Whether the whole process group gets the signal, as from a closed terminal.
         fills_disk: Whether the disk of the project and of the temporary folder has only a little
@@ -42,7 +42,7 @@ class Disturbance:
 
     @property
     def is_possible(self) -> bool:
-        """Whether this user may do it: limiting space needs the right to mount file systems."""
+        """Whether this user may apply it: limiting space needs the right to mount file systems."""
         needs_mounts = self.fills_disk or self.read_only or self.shm_kib is not None
         return not needs_mounts or may_mount()
 
@@ -77,7 +77,7 @@ DISTURBANCES: Final[Mapping[str, Disturbance]] = {
 
 @contextmanager
 def prepare_disk(disturbance: Disturbance, scratch: Path) -> Iterator[None]:
-    """Put `scratch` on a small disk of its own where the disturbance needs one."""
+    """Put `scratch` on a small disk of its own if the disturbance needs one."""
     if not disturbance.fills_disk and not disturbance.read_only:
         yield
         return

@@ -27,24 +27,24 @@ _ENDING_S: Final = 30.0
 _MARK: Final = "NETPIPE_RELIABILITY_TRIAL"
 _CACHES: Final = (".pytest_cache", "__pycache__", ".benchmarks")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Those of netpipe, 3 for inconclusive among them, and pytest's 4 for wrong usage.
+# netpipe's exit codes, with 3 for inconclusive, and pytest's 4 for wrong usage.
 _ORDERLY_CODES: Final = (0, 1, 2, 3, 4)
 _FINISHED_CODES: Final = (0, 3)
-# On a busy machine a recording may be inconclusive, which is a failure.
+# A recording may be inconclusive on a busy machine, which counts as a failure.
 _JUDGED_CODES: Final = (0, 1, 3)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a disturbed command left behind.
+    """The outcome of one disturbed command.
 
     Attributes:
         commit: The commit that was tried; ends with "+" where the working tree differed from it.
         drawn: A random number from 0 to 1: the moment of a signal, as a part of the time that the
             command takes when it is left alone, or the room on a full disk.
-        exit_codes: Of each copy; a negative number is the signal that ended it.
-        problems: What must not be; none after a good trial.
-        log: The end of the output where there are problems.
+        exit_codes: One per copy; a negative number is the signal that ended it.
+        problems: Damage that was found; empty after a good trial.
+        log: The end of the output, if there are problems.
     """
 
     command: str
@@ -61,8 +61,8 @@ class _Place:
     """The folders and files of a trial.
 
     Attributes:
-        disk: Holds what a disturbance of the disk concerns.
-        other_temporary: For temporary files where `temporary` cannot be written to.
+        disk: The folder that a disturbance of the disk affects.
+        other_temporary: For temporary files if `temporary` cannot be written to.
         log: The output of all runs.
     """
 
@@ -156,7 +156,7 @@ def _fill_place(place: _Place, template: Path) -> None:
 def _run_copies(
     arguments: Sequence[str], disturbance: Disturbance, place: _Place, moment_s: float
 ) -> tuple[list[int], list[str]]:
-    """Return the exit codes, and which processes did not end in time."""
+    """Return the exit codes, and the processes that did not end in time."""
     mark = uuid4().hex
     copies = [_start(arguments, place, mark) for _ in range(disturbance.copies)]
     problems = []
@@ -194,8 +194,8 @@ def _start(arguments: Sequence[str], place: _Place, mark: str) -> "subprocess.Po
 def _default_signals() -> Iterator[None]:
     """Start processes with the default dispositions of signals.
 
-    They would inherit that a study in the background, or under nohup, ignores some, and a signal
-    may come before they could change that themselves.
+    They would inherit ignored signals from a study in the background or under nohup, and a signal
+    may arrive before they can change that themselves.
     """
     before = {each: signal.signal(each, signal.SIG_DFL) for each in _SIGNALS}
     try:
@@ -236,7 +236,7 @@ def _find_marked(mark: str) -> list[psutil.Process]:
 
 
 def _find_bad_codes(codes: Sequence[int], sent: signal.Signals | None) -> Iterator[str]:
-    # A command that has just started ends by the signal itself.
+    # A command that has just started is ended by the signal itself.
     allowed = _ORDERLY_CODES if sent is None else (*_FINISHED_CODES, 128 + sent, -sent)
     for code in codes:
         if code not in allowed:
@@ -244,7 +244,7 @@ def _find_bad_codes(codes: Sequence[int], sent: signal.Signals | None) -> Iterat
 
 
 def _find_left(command: Command, place: _Place) -> Iterator[str]:
-    """Yield every file, folder and worktree that should not be there any more."""
+    """Yield every leftover file, folder and worktree."""
     expected = {"conftest.py", "test_load.py", ".gitignore", ".git", "parquet", "out"}
     expected |= {*command.outputs, *_CACHES}
     yield from (

@@ -103,7 +103,7 @@ class RuleCosts:
     @property
     def origin(self) -> str:
         """The release of Grain and the machine that the figures were measured with."""
-        # Without trademarks, the clock speed and the word processor.
+        # Without trademarks, clock speed and the word "processor".
         cpu = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", self.host.cpu).split())
         return f"measured with Grain {self.versions['grain']} on {self.host.cores} cores, {cpu}"
 

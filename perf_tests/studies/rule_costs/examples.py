@@ -35,7 +35,7 @@ class Setting:
 
     @property
     def step_s(self) -> float:
-        """Seconds of a training step as long as the Python on its batch."""
+        """Seconds of a training step that takes as long as the Python on its batch."""
         return self.batch * self.python_s_per_row
 
     def __str__(self) -> str:

@@ -106,14 +106,14 @@ def count_worker_dependent_batches(example: Example, setting: Setting) -> Observ
 
 
 def count_neighbours(example: Example, setting: Setting) -> Observation:
-    """Count the elements of a batch with a neighbour in the data set in it: the mean."""
+    """Return the mean number of elements per batch whose neighbour is in the same batch."""
     contents = [set(batch) for batch in _contents(example, setting)]
     counts = [sum(bool({row - 1, row + 1} & batch) for row in batch) for batch in contents]
     return Observation({"elements": fmean(counts)})
 
 
 def count_distinct_elements(example: Example, setting: Setting) -> Observation:
-    """Count the distinct elements among as many as the data set has."""
+    """Count the distinct elements within one data set's length."""
     batches = _contents(example, setting, setting.rows // setting.batch)
     return Observation({"elements": float(len(set().union(*batches)))})
 

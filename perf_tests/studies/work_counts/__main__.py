@@ -46,8 +46,8 @@ class Trial:
         change: The name of what was planted, or `UNCHANGED`.
         conditions: The load and the cores of the machine.
         outcomes: The outcome of each kind of work.
-        named: Whether the reason names the cause; of unchanged code, whether nothing is named.
-        seconds: How long the command took; of unchanged code, the counts of one side.
+        named: Whether the reason names the cause; for unchanged code, whether nothing is named.
+        seconds: Duration of the command; for unchanged code, of counting one side.
     """
 
     change: str
@@ -59,7 +59,7 @@ class Trial:
 
 
 def compare_unchanged(number: int, drawn: random.Random) -> Trial:
-    """Count again, on a busy machine or on one core every other time, and compare."""
+    """Count again, every other time on a busy machine or on one core, and compare."""
     conditions = ("quiet", "busy core", "one core", "busy core, one core")[number % 4]
     seeds = [str(drawn.randint(0, _MAX_SEED)) for _ in range(2)]
     cores = os.sched_getaffinity(0)

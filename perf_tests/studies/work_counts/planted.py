@@ -1,4 +1,4 @@
-"""Changes of this repository's pipeline that make it do more work, and what must name them."""
+"""Changes that make this repository's pipeline do more work, and the causes to name."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class PlantedChange:
         line: The line in `file`, without its indentation, that `replacement` replaces; there, a
             newline is followed by that indentation.
         kind: The kind of work that rises.
-        cause: What the reason must contain.
+        cause: Text that the reason must contain.
     """
 
     name: str

@@ -99,7 +99,7 @@ def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], ca
 
 
 def test_one_is_no_plural() -> None:
-    """Counts other than 1 have a plural."""
+    """Only counts other than 1 have a plural."""
     assert format_count(1, "worker") == "1 worker"
     assert format_count(0, "worker") == "0 workers"
     assert format_count(len(Probes()), "element") == "1,000 elements"

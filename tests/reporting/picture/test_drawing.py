@@ -22,7 +22,7 @@ every_pipeline = pytest.mark.parametrize("name", PIPELINES)
 
 
 def report_of(name: str) -> LintReport:
-    """Report on a pipeline in which everything is found."""
+    """Report on a pipeline with every finding."""
     return report_on(PIPELINES[name](), findings_of_all_severities())
 
 
@@ -72,7 +72,7 @@ def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
 
 
 def test_two_drawings_on_a_page_keep_their_colors() -> None:
-    """Each names its styles differently."""
+    """Each drawing uses other style names."""
     first, second = (draw_svg(report_of(name)) for name in ("straight", "twenty_nodes"))
     name = first.partition("-matrix")[0].rpartition(".")[2]
     assert name
@@ -113,7 +113,7 @@ def test_text_from_outside_is_escaped() -> None:
 
 
 def test_findings_are_listed_without_a_graph() -> None:
-    """The description says that there is none."""
+    """Findings without a graph are listed, and the description says so."""
     finding, *_ = findings_of_all_severities()
     drawing = draw_svg(report_on([1, 2], {finding: ()}))
     assert "There is no Grain graph" in drawing

@@ -99,7 +99,7 @@ def test_branches_stand_in_a_bracket() -> None:
 
 @pytest.mark.parametrize("pipeline", [diamond, shared_by_workers])
 def test_a_shared_call_is_drawn_once(pipeline: Callable[[], Any]) -> None:
-    """It has a number, by which the second branch or box names it."""
+    """A shared call has a number, which the second branch or box refers to."""
     text = printed(report_on(pipeline()))
     assert text.count("source Probes") == 1
     assert text.count(".map(tokenize) #1") == 2
@@ -205,7 +205,7 @@ def with_name(pipeline: Any, name: str) -> LintReport:
 
 
 def test_long_names_lose_their_middle() -> None:
-    """Their ends tell them apart."""
+    """Long names are cut in the middle, because their ends differ."""
     text = printed(with_name(without_workers(), "a" * 80 + "_end"), 60)
     assert "aaa…aaa" in text
     assert "_end)" in text
@@ -244,7 +244,7 @@ def test_a_long_pipeline_and_a_deep_one_are_drawn() -> None:
 
 
 def test_seeds_that_are_not_drawn_may_be_many() -> None:
-    """What stands below them is found."""
+    """Nodes below many hidden seeds are found."""
     seeds = [Node(number, "Seed", {}, (number + 1,), in_worker=False) for number in range(2_000)]
     graph = Graph((*seeds, Node(2_000, "Source", {}, (), in_worker=False)))
     assert "source" in printed(LintReport("throughput", "0", graph, ()))

@@ -23,7 +23,7 @@ DOCUMENT = {
 
 
 def test_only_given_options_are_on_the_command_line() -> None:
-    """A question without a step, a loop and an accelerator names none of them."""
+    """Options that a question lacks are not on the command line."""
     bare = Question("a:loader", {}, budget_s=7.5)
     assert bare.arguments[1:3] == ["netpipe", "diagnose"]
     assert bare.arguments[3:] == ["--loader", "a:loader", "--budget", "7.5", "--json"]
@@ -54,7 +54,7 @@ def test_another_document_is_no_answer(lacks: str) -> None:
 
 
 def test_a_child_prints_what_its_environment_says() -> None:
-    """It receives the variables, and its exit code does not matter if it printed a document."""
+    """The child receives the variables; its exit code is ignored if it printed a document."""
     code = "import os, json, sys; print(json.dumps({'is': os.environ['A']})); sys.exit(1)"
     assert run_for_json(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
 
@@ -67,7 +67,7 @@ def test_a_child_that_prints_nothing_is_an_error() -> None:
 
 
 def test_a_child_that_does_not_end_is_ended() -> None:
-    """It is gone, with all that it started, when the error is raised."""
+    """The child and its descendants are gone when the error is raised."""
     token = f"netpipe-test-{uuid4()}"
     endless = [sys.executable, "-c", "import time; time.sleep(60)", token]
     with pytest.raises(ChildError, match=r"more than 1 s"):

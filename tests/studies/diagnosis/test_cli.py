@@ -20,7 +20,7 @@ Ran = list[tuple[str, int]]
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Let trials take no time: of seed 3 nothing is right, of seed 5 it is interrupted."""
+    """Make trials instant: seed 3 gives wrong answers, seed 5 is interrupted."""
     asked: Ran = []
 
     def name(case: Case, seed: int, _: float) -> Naming:
@@ -77,7 +77,7 @@ def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> Non
 
 
 def test_no_minutes_run_nothing(ran: Ran, tmp_path: Path) -> None:
-    """The table of what there is, is printed."""
+    """With --minutes 0 only the table is printed."""
     file = str(tmp_path / "trials.jsonl")
     invoke("predicted", "--first", "1", "--seeds", "1", "--trials", file)
     result = invoke("predicted", "--minutes", "0", "--trials", file)
@@ -104,7 +104,7 @@ def test_an_unknown_case_is_refused() -> None:
 
 
 def test_trials_of_slow_reads_are_kept_like_others(ran: Ran, tmp_path: Path) -> None:
-    """They have a row of their own, and 20 seeds unless told otherwise."""
+    """Slow reads have their own row, and 20 seeds by default."""
     file = str(tmp_path / "reads.jsonl")
     result = invoke("reads", "--first", "1", "--trials", file)
     assert ran == [("reads", seed) for seed in range(1, 21)]

@@ -19,7 +19,7 @@ SetAnswer = Callable[[Answer | Exception], None]
 
 @pytest.fixture
 def set_answer(monkeypatch: pytest.MonkeyPatch) -> SetAnswer:
-    """Let diagnose give an answer, or fail."""
+    """Make diagnose give an answer, or fail."""
 
     def prepare(result: Answer | Exception) -> None:
         def diagnose(_: Question) -> Answer:
@@ -33,7 +33,7 @@ def set_answer(monkeypatch: pytest.MonkeyPatch) -> SetAnswer:
 
 
 def test_a_question_names_what_the_case_has() -> None:
-    """Its loader always, its step and its loop where it has them, and the values drawn."""
+    """A question has the loader, the drawn values, and the step and loop if any."""
     plain = find("slow-source")
     question = make_question(plain, plain.draw(1), 5.0)
     assert question.loader == "perf_tests.studies.faults.subject:loader"
@@ -47,7 +47,7 @@ def test_a_question_names_what_the_case_has() -> None:
 
 
 def test_stage_and_resource_must_both_be_right(set_answer: SetAnswer) -> None:
-    """Each is judged by itself, and the trial by both."""
+    """Stage and resource are judged separately, and the trial by both."""
     case = find("slow-source")
     set_answer(answer(resource="read-latency"))
     assert run(case, 1, 5.0).is_right
@@ -60,7 +60,7 @@ def test_stage_and_resource_must_both_be_right(set_answer: SetAnswer) -> None:
 
 
 def test_a_slow_start_is_known_by_its_largest_part(set_answer: SetAnswer) -> None:
-    """The part counts, and that the start is called slow; the bottleneck does not."""
+    """The largest part and a slow start are judged, not the bottleneck."""
     case = find("dataset-sent-to-a-worker")
     set_answer(answer(start_up=StartUp(1.0, 0.5, shipping_s=13.0)))
     right = run(case, 1, 5.0)
@@ -83,7 +83,7 @@ def test_the_answer_is_kept(set_answer: SetAnswer) -> None:
 
 
 def test_a_failure_is_wrong(set_answer: SetAnswer) -> None:
-    """No diagnosis names nothing, not even where no stage is right."""
+    """A failed diagnosis is wrong even if no stage is the right answer."""
     set_answer(ChildError("ended with code 2"))
     trial = run(find("wide-float32"), 1, 5.0)
     assert (trial.is_stage, trial.resource, trial.sentence) == (False, "error", "ended with code 2")

@@ -115,7 +115,7 @@ def test_slow_reads_follow_the_seed() -> None:
 
 
 def test_every_kind_of_storage_is_drawn() -> None:
-    """Latency alone, and with each limit, in every shape of a pipeline."""
+    """Every pipeline shape gets latency alone, and latency with each limit."""
     drawn = [draw_slow_reads(seed) for seed in SEEDS]
     storages = [parse_storage(each.storage) for each in drawn]
     assert all(0.005 <= storage.latency_s <= 0.060 for storage in storages)
@@ -135,7 +135,7 @@ def test_every_kind_of_storage_is_drawn() -> None:
 
 
 def test_a_limit_is_reached_by_some_reads_in_flight() -> None:
-    """It allows 3 to 40 reads at the same time, of those that diagnose tries: 4, 16 and 64."""
+    """A limit allows 3 to 40 reads in flight; diagnose tries 4, 16 and 64."""
     drawn = [draw_slow_reads(seed).storage for seed in SEEDS]
     for storage in map(parse_storage, drawn):
         assert storage.max_concurrent_reads >= 2
@@ -145,7 +145,7 @@ def test_a_limit_is_reached_by_some_reads_in_flight() -> None:
 
 
 def test_records_differ_in_their_size() -> None:
-    """By up to four times, about a usual size."""
+    """Record sizes differ by up to four times around the typical size."""
     sizes = [Records(20_000)[number].nbytes for number in range(700)]
     assert (min(sizes), max(sizes)) == (8_000, 32_000)
     assert np.mean(sizes) == pytest.approx(20_000, rel=0.02)

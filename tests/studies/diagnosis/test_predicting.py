@@ -1,4 +1,4 @@
-"""Trials of predicting: which change is made, and how far a prediction is off."""
+"""Trials of predictions: the change that is made, and the error of the prediction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,18 +32,18 @@ ALONE = next(seed for seed in range(99) if len(draw_pipeline(seed).working) == 1
 
 
 def alike(pipelines: Sequence[Pipeline]) -> Timed:
-    """Let all of them take as long."""
+    """Return equal times for all pipelines."""
     return Timed(((0.02,),) * len(pipelines), 0.0)
 
 
 def made(kind: str, *what_if: Prediction, pipeline: Pipeline = PIPELINE) -> set[Pipeline]:
-    """Return what any seed may change a pipeline to."""
+    """Return every change that some seed makes to a pipeline."""
     changes = [choose_change(seed, kind, pipeline, what_if) for seed in range(30)]
     return {change.pipeline for change in changes if change}
 
 
 def test_a_change_is_made_in_the_pipeline() -> None:
-    """Workers are counted anew, and a stage's delay goes."""
+    """A change sets the number of workers, or removes a stage's delay."""
     assert made("workers", *WHAT_IF) == {PIPELINE.with_workers(2)}
     assert made("without-stage", *WHAT_IF) == {PIPELINE.without("read")}
 
@@ -56,7 +56,7 @@ def test_what_changes_nothing_is_not_tried() -> None:
 
 
 def test_seeds_try_different_changes() -> None:
-    """Every prediction that can be made is made by some seed, the same by the same."""
+    """Every possible change is made by some seed, and a seed always makes the same one."""
     both = [prediction(f"{n} workers", "workers", 0.03 / n) for n in (2, 3)]
     assert made("workers", *both) == {PIPELINE.with_workers(n) for n in (2, 3)}
     assert choose_change(5, "workers", PIPELINE, both) == choose_change(
@@ -65,7 +65,7 @@ def test_seeds_try_different_changes() -> None:
 
 
 def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both changes and the pipeline as it was are timed in one session, each beside its own."""
+    """Both changes and the unchanged pipeline are timed in one session."""
     stage = {"read": "Source", "decode": "Decode", "augment": "Augment", "stack": "Batch"}
     first = draw_pipeline(SEED).working[0]
     what_if = (WHAT_IF[0], prediction(f"no {stage[first]}", "without-stage", 0.010))
@@ -88,7 +88,7 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_only_stage_is_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it there would be nothing to load."""
+    """A pipeline's only stage is never removed."""
     monkeypatch.setattr(predicting, "diagnose", lambda _: answer(what_if=WHAT_IF))
     monkeypatch.setattr(predicting, "time_pipelines", alike)
     assert [trial.kind for trial in run(ALONE, 5.0)] == ["workers"]
@@ -107,7 +107,7 @@ def test_a_missing_prediction_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts against each change that was not made."""
+    """A failure is a wrong trial of each kind of change."""
 
     def failing(_: Question) -> None:
         raise ChildError("ended with code 2")
@@ -120,12 +120,12 @@ def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("came", "off"), [(0.020, 0.0), (0.025, 0.2), (0.016, 0.25), (None, None)])
 def test_an_error_is_over_what_was_measured(came: float | None, off: float | None) -> None:
-    """Too much and too little count alike."""
+    """Errors in both directions count alike."""
     assert make_trial(came).error_fraction == (None if off is None else pytest.approx(off))
 
 
 def test_what_the_machine_became_slower_by_is_no_error() -> None:
-    """A pipeline that takes longer by a tenth, changed and unchanged, was predicted rightly."""
+    """A prediction is right if the changed and the unchanged pipeline both slow down by a tenth."""
     slower = replace(make_trial(0.022), before_s_per_batch=about(1.1 * 0.031))
     assert slower.error_fraction == pytest.approx(0.1 / 1.1)
     assert slower.steady_error_fraction == pytest.approx(0.0)
@@ -136,14 +136,14 @@ READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", 
 
 
 def test_reads_in_flight_are_changed_by_their_threads() -> None:
-    """Not by their number, which workers multiply; larger records cannot be made."""
+    """Reads in flight are changed by the threads, not by workers or larger records."""
     (changed,) = made(READS, READS_64, prediction("records of 8 times the size", "larger", 0.002))
     assert changed == replace(PIPELINE, threads=32)
     assert not made(READS, *WHAT_IF)
 
 
 def test_slow_reads_are_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The change is of reads in flight alone, and the pipeline that of its own draw."""
+    """Slow reads have their own draw, and only the reads in flight change."""
     pipeline = draw_slow_reads(7)
 
     def timed(pipelines: Sequence[Pipeline]) -> Timed:
@@ -159,7 +159,7 @@ def test_slow_reads_are_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("high", "is_inside"), [(0.030, True), (0.015, False), (inf, False)])
 def test_an_interval_without_a_bound_holds_nothing(high: float, is_inside: bool) -> None:
-    """It is that of a single round, and would hold whatever came."""
+    """The interval of a single round has no bound, so nothing counts as inside."""
     trial = make_trial(came=0.020)
     unsure = replace(trial, predicted_s_per_batch=Interval(0.010, 0.0, high, 3))
     assert unsure.is_inside is is_inside

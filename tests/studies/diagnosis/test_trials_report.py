@@ -1,4 +1,4 @@
-"""Tables and goals of trials that were never made."""
+"""Tables and goals of made-up trials."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tests.studies.diagnosis.trials_of_diagnosis import naming, predicting
 
 
 def test_a_row_has_every_answer_about_a_case() -> None:
-    """Answers are listed once each, with how many trials were right; rates follow."""
+    """Each answer is listed once, with the number of right trials; rates follow."""
     trials = [naming(), naming(seed=2), naming(right=False, seed=3), naming(case="slow-thread")]
     lines = list(naming_report.format_table(trials))
     cells = [cell.strip() for cell in lines[2].split("|")]
@@ -43,7 +43,7 @@ def busy(trial: Predicting) -> Predicting:
 
 
 def test_predictions_are_counted_by_kind() -> None:
-    """Each kind has its proportion within 20% and its errors; a missing one is far off."""
+    """Each kind has its proportion within 20% and its errors; a missing prediction is not close."""
     trials = [predicting(0.020), predicting(0.040), predicting(0.024, "without-stage")]
     _, _, workers, without, both, calm = predicting_report.format_table(trials)
     half = "50.0% (9 to 91)"
@@ -63,7 +63,7 @@ def test_four_in_five_must_be_close(close: int, far: int, met: bool) -> None:
 
 
 def test_a_line_has_pipeline_prediction_and_outcome() -> None:
-    """Nothing else is needed to understand a trial."""
+    """A line is enough to understand a trial."""
     line = predicting_report.format_trial(predicting(0.025))
     assert "read waits 20 ms, decode computes 10 ms; workers 1, threads 0; 2 workers" in line
     assert line.endswith("30.0 ms, predicted 20.0 ms, measured 25.0 ms: off by 20%")
@@ -71,7 +71,7 @@ def test_a_line_has_pipeline_prediction_and_outcome() -> None:
 
 
 def test_a_line_has_the_storage_of_slow_reads() -> None:
-    """It comes before the stages that take time by themselves."""
+    """The storage comes before the stages that take time."""
     trial = predicting(0.025)
     slow = replace(trial, pipeline=replace(trial.pipeline, storage="object-store,latency=20ms"))
     assert ": object-store,latency=20ms, read waits 20 ms" in predicting_report.format_trial(slow)

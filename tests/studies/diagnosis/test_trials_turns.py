@@ -14,7 +14,7 @@ from perf_tests.studies.diagnosis.turns import Timed, time_loaders, time_pipelin
 
 
 def test_rounds_run_there_and_back() -> None:
-    """Every other round is turned around, and each loader keeps its own times."""
+    """Every other round is reversed, and each loader keeps its own times."""
     asked: list[str] = []
 
     def measure(loader: LoaderFactory, pace: Pace) -> ElementBlock:
@@ -28,7 +28,7 @@ def test_rounds_run_there_and_back() -> None:
 
 
 def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is described on its command line, and its times come back in the same order."""
+    """The child gets descriptions of the pipelines, and returns the times in their order."""
     pipelines = [draw_pipeline(1), draw_pipeline(2)]
 
     def printed(arguments: Sequence[str], _: Mapping[str, str], limit_s: float) -> Any:

@@ -1,4 +1,4 @@
-"""Trials of diagnoses that were never made."""
+"""Made-up trials of diagnoses."""
 
 from typing import Any
 

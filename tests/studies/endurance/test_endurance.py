@@ -1,4 +1,4 @@
-"""Whether the pipeline goes on for ever."""
+"""The endurance study."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_flat_is_flat() -> None:
     ],
 )
 def test_a_leak_is_seen(name: str, step: int) -> None:
-    """A little more at every look is named, and nothing else is."""
+    """A quantity that rises at every reading is named, and no other."""
     leaking = [
         replace(moment, **{name: getattr(moment, name) + step * number})
         for number, moment in enumerate(FLAT)
@@ -47,7 +47,7 @@ def test_the_start_is_no_growth() -> None:
 
 
 def test_a_loader_is_watched_and_closed() -> None:
-    """It is pulled until there are looks enough to compare, and closed."""
+    """The loader is pulled until there are enough readings, then closed."""
     closed = []
 
     class Endless:
@@ -68,7 +68,7 @@ def test_a_loader_is_watched_and_closed() -> None:
 
 
 def test_the_plot_shows_every_moment() -> None:
-    """It is an SVG file, the same each time, with a panel for each thing that is held."""
+    """The plot is a reproducible SVG with a panel for each quantity."""
     plot = draw_svg(FLAT, "a title")
     assert plot == draw_svg(FLAT, "a title")
     ElementTree.fromstring(plot)
@@ -85,7 +85,7 @@ def test_the_plot_shows_every_moment() -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It pulls the pipeline, prints what was held before and after, and draws it."""
+    """The command pulls the pipeline, prints the quantities before and after, and draws them."""
     generate(tmp_path / "data", probes=40)
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
     svg = tmp_path / "held.svg"

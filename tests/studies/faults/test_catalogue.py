@@ -1,4 +1,4 @@
-"""The catalogue: what there is, what is drawn, and that every part of it can be made."""
+"""The catalogue has enough cases, draws their values, and can build each of them."""
 
 import json
 import pickle
@@ -28,19 +28,19 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 def quick(case: Case) -> dict[str, float]:
-    """Draw values of which none takes time."""
+    """Draw values that take no time."""
     instant = {"step_s": 1e-6, "load_s": 1e-6, "start_s": 0.0, "products": 1, "spare": 1}
     instant |= {"mb_per_batch": 0.01, "shared_mb": 0.01}
     return {name: instant.get(name, value) for name, value in case.draw(0).items()}
 
 
 def ready_step(state: Any, _: Batch) -> tuple[Any, Any]:
-    """Be done at once."""
+    """Return at once."""
     return state, {"loss": jnp.float32(0.5)}
 
 
 def test_there_are_enough_of_each() -> None:
-    """At least 24 faults and 8 controls, each of a name of its own."""
+    """The catalogue has at least 24 faults and 8 controls with distinct names."""
     assert len(FAULTS) >= 24
     assert len(CONTROLS) >= 8
     assert len({case.name for case in CASES}) == len(CASES)
@@ -48,7 +48,7 @@ def test_there_are_enough_of_each() -> None:
 
 @every_case
 def test_a_case_expects_something_and_says_why_when_it_is_not_one_thing(case: Case) -> None:
-    """A case names a verdict or a finding, and gives a reason for taking two for right."""
+    """A case names a verdict or a finding, and gives a reason if it accepts two."""
     assert case.kinds or case.finding
     assert case.why or len(case.expected.split(" or ")) == 1
     assert case.finding or not case.names
@@ -56,7 +56,7 @@ def test_a_case_expects_something_and_says_why_when_it_is_not_one_thing(case: Ca
 
 @every_case
 def test_what_is_drawn_lies_in_its_range(case: Case) -> None:
-    """Every value of every seed is within its range, and whole where it must be."""
+    """Every drawn value is within its range, and whole if required."""
     for seed in range(50):
         for name, value in case.draw(seed).items():
             drawn = case.ranges[name]
@@ -65,7 +65,7 @@ def test_what_is_drawn_lies_in_its_range(case: Case) -> None:
 
 
 def test_drawing_follows_the_seed() -> None:
-    """The same seed gives the same values, another seed others, another case others."""
+    """Values depend on seed and case alone."""
     case, other = find("slow-source"), find("slow-collate")
     assert case.draw(7) == case.draw(7)
     assert case.draw(7) != case.draw(8)
@@ -81,14 +81,14 @@ def test_values_survive_json() -> None:
 
 
 def test_a_range_runs_upwards() -> None:
-    """A range whose ends are swapped is a mistake of the catalogue."""
+    """A range with swapped ends is refused."""
     with pytest.raises(AssertionError, match=r"low .* high"):
         Range(2.0, 1.0)
 
 
 @every_case
 def test_an_accelerator_can_be_read(case: Case) -> None:
-    """A clock of the step's time takes the place of every step but the real ones."""
+    """A clock with the step's time replaces every step except the real ones."""
     values = case.draw(1)
     emulated = parse_accelerator(case.accelerator(values))
     if case.step:
@@ -99,7 +99,7 @@ def test_an_accelerator_can_be_read(case: Case) -> None:
 
 
 class PrivateMemory:
-    """Takes the place of shared memory, which would stay."""
+    """A stand-in for shared memory, which would stay."""
 
     def __init__(self, *, create: bool, size: int) -> None:
         assert create
@@ -116,7 +116,7 @@ def test_a_loader_gives_batches(case: Case, monkeypatch: pytest.MonkeyPatch) -> 
     """Every loader gives batches of arrays, each made quickly when no time is planted."""
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     monkeypatch.setattr(leaks, "SharedMemory", PrivateMemory)
-    monkeypatch.setenv("NETPIPE_STORAGES", "")  # it is set for the processes of a session
+    monkeypatch.setenv("NETPIPE_STORAGES", "")  # set for the processes of a session
     for batch in islice(case.loader(quick(case)), BATCHES):
         assert all(isinstance(leaf, np.ndarray) for leaf in batch.values())
 
@@ -175,7 +175,7 @@ def test_a_session_builds_what_its_environment_names(monkeypatch: pytest.MonkeyP
 
 
 def test_patterns_choose_cases() -> None:
-    """Globs choose in the catalogue's order, none chooses all, and a stranger is refused."""
+    """Globs choose in the catalogue's order, no glob chooses all, and unknown names are refused."""
     assert select_cases([]) == CASES
     assert [case.name for case in select_cases(["at-risk", "slow-s*[ed]"])] == [
         "slow-source",

@@ -20,7 +20,7 @@ from tests.studies.faults.trials_made import control, fault
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The names that cases get; a case that is not in here gets its first expected name."""
+    """The name for each case; other cases get their first expected name."""
     names: dict[str, str] = {}
 
     def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement]:
@@ -55,7 +55,7 @@ def test_help_says_what_counts() -> None:
 
 
 def test_an_unknown_case_is_refused() -> None:
-    """A name that matches nothing is named, with those there are."""
+    """A pattern without a match is named in the error, with the known cases."""
     result = invoke("--only", "slow-horse")
     assert result.exit_code == 2
     assert "found 'slow-horse'" in result.output
@@ -64,7 +64,7 @@ def test_an_unknown_case_is_refused() -> None:
 
 @pytest.mark.usefixtures("called")
 def test_all_right_is_zero() -> None:
-    """A run in which everything bears its right name meets the goals."""
+    """A run in which every case is named correctly exits with 0."""
     result = invoke("--seed", "1")
     assert result.exit_code == 0, result.output
     assert "controls blamed: 0 of" in result.output
@@ -112,7 +112,7 @@ def test_measurements_are_recorded(tmp_path: Path) -> None:
 
 
 def test_runs_are_merged(called: dict[str, str], tmp_path: Path) -> None:
-    """Files of earlier runs are counted together, and nothing is run."""
+    """Files of earlier runs are counted together, without a new run."""
     files = [str(tmp_path / name) for name in ("one.json", "two.json")]
     invoke("--seed", "1", "--only", "slow-source", "--json", files[0])
     called["slow-source"] = "healthy"
@@ -149,7 +149,7 @@ def test_a_file_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_busy_core_is_given_back() -> None:
-    """The process that keeps a core busy is gone when the run is over, whatever ended it."""
+    """The process that keeps a core busy ends with the run, however that ends."""
     pids: list[int] = []
 
     def interrupted() -> None:

@@ -16,7 +16,7 @@ BATCH = batch(0)
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Return the list of what is kept from now on."""
+    """Return an empty list that replaces the kept memory."""
     arrays: list[object] = []
     monkeypatch.setattr(leaks, "_kept", arrays)
     return arrays
@@ -34,14 +34,14 @@ def test_part_of_each_batch_is_kept(kept: list[object]) -> None:
 
 
 def test_what_is_freed_is_not_kept(kept: list[object]) -> None:
-    """Nothing is left of what a batch needs for a moment."""
+    """Temporary memory of a batch is not kept."""
     assert Freeing(10)(0, BATCH) is BATCH
     assert not kept
 
 
 def test_shared_memory_stays_unless_it_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of the size lies in /dev/shm after the batch was made, or none."""
-    # No tracker is started, which would be a process that a test leaves behind.
+    """A file of the given size stays in /dev/shm unless it is removed."""
+    # A resource tracker would be a process that the test leaves behind.
     for name in ("register", "unregister"):
         monkeypatch.setattr(resource_tracker, name, lambda *_: None)
     shared = share(5000)
@@ -53,7 +53,7 @@ def test_shared_memory_stays_unless_it_is_removed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_slow_source_is_slow_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One waits where it is unpickled, the other at its first read."""
+    """One source waits when unpickled, the other at its first read."""
     waits_s: list[float] = []
     monkeypatch.setattr(starts, "wait", waits_s.append)
     pickle.loads(pickle.dumps(starts.Arriving(arriving_s=3.0)))

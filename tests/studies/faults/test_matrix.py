@@ -1,4 +1,4 @@
-"""Counting trials: what is right, what is blamed, what is left open."""
+"""Counts of trials that are right, blamed or left open."""
 
 from dataclasses import replace
 
@@ -43,7 +43,7 @@ def test_a_verdict_is_right_or_not(trial: Trial, shows: Result) -> None:
 
 @pytest.mark.parametrize("called", ["healthy", "inconclusive", "contention"])
 def test_a_finding_names_a_fault_under_any_verdict(called: str) -> None:
-    """A fault that costs no stall is named by its finding."""
+    """A fault without a stall is named by its finding."""
     found = fault(called, kinds=(), finding="donation-missing", findings={"donation-missing": ""})
     assert classify(found) is Result.RIGHT
 
@@ -65,7 +65,7 @@ def test_a_finding_of_a_fault_blames_a_control(blaming: str) -> None:
 
 
 def test_every_finding_that_names_a_fault_blames_a_control() -> None:
-    """A finding that some fault must have is one that no control may have."""
+    """Every finding expected of some fault blames a control."""
     assert {case.finding for case in CASES if case.finding} <= set(BLAMING)
 
 
@@ -94,7 +94,7 @@ def test_one_miss_and_one_blame_are_too_many(worst: Trial) -> None:
 
 
 def test_no_trials_show_nothing() -> None:
-    """A run in which nothing was tried meets no goal, and divides by nothing."""
+    """A run without trials meets no goal, and does not divide by zero."""
     assert not count_rates([]).meets_goals
     assert count_rates([control()]).meets_goals
 
@@ -106,7 +106,7 @@ def test_second_sessions_are_counted() -> None:
 
 
 def test_the_matrix_has_a_row_for_each_name_expected() -> None:
-    """Rows are what was expected, columns what was called, in the same order."""
+    """Rows are expected names, columns given names, in the same order."""
     sync = {"expected": "forced-sync", "kinds": ("forced-sync",)}
     trials = [fault(), fault(), fault("error"), fault("forced-sync", **sync), control()]
     assert build_confusion(trials) == [

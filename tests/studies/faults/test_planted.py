@@ -31,7 +31,7 @@ PLANTED = [case for case in CASES if case.planted]
     ],
 )
 def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, name: str | None) -> None:
-    """A kind, a function at any place of a chain, or no stage where none is at fault."""
+    """A stage is matched by its kind or by any function in its call chain."""
     assert planted.is_stage(name)
 
 
@@ -46,12 +46,12 @@ def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, name: str | No
     ],
 )
 def test_another_stage_is_not_it(planted: Planted, name: str | None) -> None:
-    """A helper that spends the time is no answer without its caller."""
+    """A helper that spends the time is not a right answer without its caller."""
     assert not planted.is_stage(name)
 
 
 def test_a_resource_is_right_if_it_is_among_them() -> None:
-    """Every alternative counts, nothing else."""
+    """Only the listed resources count as right."""
     both = Planted((SOURCE,), ("cpu", "gil"), "either")
     assert both.is_resource("cpu")
     assert both.is_resource("gil")
@@ -65,13 +65,13 @@ def test_a_resource_is_right_if_it_is_among_them() -> None:
 def test_an_answer_is_needed_and_a_reason_for_two(
     stages: tuple[str, ...], resources: tuple[str, ...]
 ) -> None:
-    """Impossible answers, and several without a reason, are mistakes of the catalogue."""
+    """Impossible answers, and several without a reason, are refused."""
     with pytest.raises(AssertionError):
         Planted(stages, resources)
 
 
 def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> None:
-    """Diagnose is held to account on at least 25 cases, each of ten resources, and slow starts."""
+    """At least 25 cases have a stage; they cover ten resources and slow starts."""
     assert len(PLANTED) >= 25
     assert {
         resource for case in PLANTED if case.planted for resource in case.planted.resources
@@ -84,7 +84,7 @@ def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> N
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_only_what_loads_slowly_has_a_stage(case: Case) -> None:
-    """Controls, syncs, compilations and donation are no stage's fault; slow loading always is."""
+    """Only slow loading has a stage; controls, syncs, compilation and donation have none."""
     slow = {"loading", "buffers", "resources", "jitter", "at-risk"}
     stored = {"latency", "bandwidth", "throttling", "cold-cache", "slow-shard", "slow-start"}
     beside = {"transfer-bound", "contention"}
@@ -93,7 +93,7 @@ def test_only_what_loads_slowly_has_a_stage(case: Case) -> None:
 
 
 def test_rows_of_a_disk_are_read_whole() -> None:
-    """The file holds as many bytes as are asked for, and any row of it can be read."""
+    """The file has the requested size, and any row can be read."""
     path = file_of_noise(3_000_000)
     assert path.stat().st_size == 3_000_000
     rows = DiskRows(path, 3_000_000 // 32)
@@ -101,7 +101,7 @@ def test_rows_of_a_disk_are_read_whole() -> None:
 
 
 def test_what_is_sent_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch holds the bytes that it must."""
+    """A batch has the requested size."""
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     batch = next(iter(sending(2.0)))
     assert batch["features"].nbytes == 2_000_000

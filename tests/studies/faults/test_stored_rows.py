@@ -1,4 +1,4 @@
-"""Pipelines over a storage: what is stored, how fast it is read, and where it comes from."""
+"""Pipelines over a storage: records, speeds and shards."""
 
 import pickle
 from itertools import islice
@@ -31,7 +31,7 @@ def test_records_have_sizes_that_tell_bytes_from_requests() -> None:
 
 
 def test_settings_are_those_of_a_storage() -> None:
-    """A latency has the mean that it must, with a tail, and a bandwidth is in bytes."""
+    """A latency has the given mean and a tail, and a bandwidth is in bytes."""
     profile = parse_storage(f"object-store,{latency(0.020)},{bandwidth(25e6)}")
     assert profile.total_bytes_per_s == 25e6
     service = Service(profile)
@@ -40,7 +40,7 @@ def test_settings_are_those_of_a_storage() -> None:
 
 
 def test_shards_are_read_in_turn() -> None:
-    """So many records come from one shard before the next."""
+    """`together` records come from one shard before the next."""
     first, second = {"row": row(1)}, {"row": row(2)}
     shards = Shards(([first] * 8, [second] * 8), together=2)
     read = [shards[number] for number in range(5)]
@@ -48,8 +48,8 @@ def test_shards_are_read_in_turn() -> None:
 
 
 def test_batches_of_a_storage_are_those_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches hold the rows in their order, over and over, also from shards and with threads."""
-    monkeypatch.setenv("NETPIPE_STORAGES", "")  # it is set for the processes of a session
+    """Batches repeat the rows in order, also from shards and with threads."""
+    monkeypatch.setenv("NETPIPE_STORAGES", "")  # set for the processes of a session
     epochs = stored("latency=0s,tail=0s", records=Records(records=2 * ROWS))
     assert [_first_row(batch) for batch in islice(epochs, 3)] == [0, ROWS, 0]
     sharded = in_shards(1e-6, 10.0, together=1, reads=grain.ReadOptions(num_threads=2))

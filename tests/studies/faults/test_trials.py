@@ -1,4 +1,4 @@
-"""Trials: what a session is asked for, and when there is a second one."""
+"""Trials: the request of a session, and the reasons for a second one."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Measured = Callable[..., list[tuple[Sequence[str], SessionRequest, str]]]
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
-    """Let sessions return these measurements, or raise these errors; return what was asked."""
+    """Make sessions return these measurements or raise these errors; return the requests."""
 
     def prepare(
         *results: Measurement | Exception,
@@ -61,7 +61,7 @@ def test_a_session_is_asked_for_the_case(measured: Measured) -> None:
 
 
 def test_a_case_with_a_step_and_one_with_a_loop_name_them(measured: Measured) -> None:
-    """A real step runs on the CPU, a loop of one's own is handed over."""
+    """A real step runs on the CPU, and the case's own loop is requested."""
     asked = measured(SLOW, SLOW)
     run(find("slow-loader-on-a-cpu"), seed=1, budget_s=1.0)
     run(find("sync-float"), seed=1, budget_s=1.0)
@@ -71,7 +71,7 @@ def test_a_case_with_a_step_and_one_with_a_loop_name_them(measured: Measured) ->
 
 
 def test_a_blamed_control_is_measured_once_more(measured: Measured) -> None:
-    """An alarm is believed when a fresh process confirms it; a fault needs no second session."""
+    """A blamed control gets a second session; a named fault does not."""
     fine = make_measurement(device=EMULATED)
     measured(SLOW, fine, SLOW, SLOW, SLOW)
     calmed, _ = run(find("fine-thread"), seed=1, budget_s=2.0)
@@ -95,7 +95,7 @@ def test_an_inconclusive_session_is_measured_once_more(measured: Measured) -> No
 
 
 def test_a_session_that_fails_is_a_result_too(measured: Measured) -> None:
-    """A crash is no verdict, and is not measured again."""
+    """A crash is recorded as an error, and is not measured again."""
     asked = measured(SessionError("ended with code 3"))
     trial, measurement = run(find("slow-source"), seed=1, budget_s=1.0)
     assert (trial.called, trial.message) == ("error", "ended with code 3")
@@ -104,7 +104,7 @@ def test_a_session_that_fails_is_a_result_too(measured: Measured) -> None:
 
 
 def test_findings_come_along(measured: Measured) -> None:
-    """What was found is named as by the protocol and of the verdict's remarks."""
+    """A trial has the findings of the protocol and the verdict's remarks."""
     found = make_measurement(
         findings=(Finding("donation-missing", "1 byte"),), busy_elsewhere_fraction=0.5
     )

@@ -1,4 +1,4 @@
-"""Trials of cases that were never run."""
+"""Made-up trials of cases."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions made anew from sessions that were kept."""
+"""Decisions replayed from recorded sessions."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ SPREAD = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
 
 
 def session(cpu_ratio: float) -> Measurement:
-    """Make a session of such a CPU ratio, on one machine."""
+    """Make a session with a CPU ratio, on one machine."""
     host = replace(HOST, machine="one")
     return make_measurement(load_cpu_ratio=Interval(cpu_ratio, cpu_ratio, cpu_ratio, 8), host=host)
 
@@ -38,7 +38,7 @@ def test_identical_code_passes_at_once() -> None:
 
 
 def test_a_slowdown_takes_sessions_until_it_is_proven() -> None:
-    """More sessions are drawn from the supply, and no more than a run would measure."""
+    """More sessions are drawn from the supply, up to the number that a run measures."""
     supply = iter(sessions(2.4, 20))
     decision = decide_run(sessions(2.0, 10), supply)
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "load_cpu_ratio")
@@ -55,14 +55,14 @@ def test_a_run_is_as_bad_as_its_worst_quantity() -> None:
 
 
 def test_a_quantity_that_is_only_reported_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quantity that is not judged on the device leaves the decision to the others."""
+    """A quantity that is not judged on the device does not affect the decision."""
     monkeypatch.setitem(GATED, "step_s", (replace(STEP, is_judged_on_shared_cores=False),))
     kept = [replace(measurement, device=CPU) for measurement in sessions(2.0, 10)]
     assert decide_run(kept, iter(kept)).outcome is Outcome.PASS
 
 
 def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replays of identical code hold other sessions against ten in a row."""
+    """Replays of identical code compare other sessions with ten in a row."""
     kept = [session(2.0 + number / 1000) for number in range(25)]
     seen: list[tuple[list[Measurement], Measurement]] = []
 
@@ -77,7 +77,7 @@ def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_replays_find_what_is_slower_and_nothing_else() -> None:
-    """A loader that costs a fifth more is found every time, the same one never."""
+    """A loader that costs a fifth more is always found, an unchanged one never."""
     kept, slower = sessions(2.0, 30), sessions(2.4, 12)
     assert {decision.outcome for decision in replay_decisions(kept, kept, 50, seed=1)} == {
         Outcome.PASS
@@ -88,7 +88,7 @@ def test_replays_find_what_is_slower_and_nothing_else() -> None:
 
 
 def test_in_order_every_session_after_the_baseline_is_used_once() -> None:
-    """Ten sessions are recorded, the others are runs; one that looks again takes the next."""
+    """Ten sessions are recorded, the others are runs; a run that is still open takes the next."""
     assert [decision.sessions for decision in decide_in_order(sessions(2.0, 16))] == [1] * 6
     slower_at_the_end = sessions(2.0, 10) + sessions(2.4, 4)
     found = list(decide_in_order(slower_at_the_end))

@@ -1,4 +1,4 @@
-"""Runs of the performance tests on unchanged code: what is kept of them and how it is counted."""
+"""Runs of the performance tests on unchanged code: their records and counts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ def test_failures_and_errors_are_distinguished(tmp_path: Path) -> None:
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """It has no exit code, and the reason is in its log."""
+    """A run that is ended has no exit code, and its log has the reason."""
     (tmp_path / "test_it.py").write_text("import time\ndef test_it(): time.sleep(600)\n")
     found = run([str(tmp_path), "-p", "no:cacheprovider"], is_busy=False, limit_s=0.5)
     assert found.exit_code is None
@@ -64,7 +64,7 @@ def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 def test_the_suite_is_continued_where_it_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the missing runs are made; every second of all is beside a busy program."""
+    """Only the missing runs are made; every second run is beside a busy program."""
     path = tmp_path / "identical.jsonl"
     append_record(path, FINE)
     monkeypatch.setattr(identical, "run", lambda _, *, is_busy: replace(FINE, is_busy=is_busy))
@@ -74,7 +74,7 @@ def test_the_suite_is_continued_where_it_was_cut_off(
 
 
 def test_no_minutes_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With --minutes 0 the table of what was kept is printed; an alarm makes the exit code 1."""
+    """With --minutes 0 only the table is printed; an alarm makes the exit code 1."""
     path = tmp_path / "identical.jsonl"
     append_record(path, FINE)
     append_record(path, ALARM)

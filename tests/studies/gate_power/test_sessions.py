@@ -33,7 +33,7 @@ def make_sessions(*slowdowns: Slowdown) -> list[Session]:
 
 
 def test_a_slowed_transform_does_its_own_work_too() -> None:
-    """It takes so many doses before, and returns what it returned."""
+    """The doses come first, and the transform's result is unchanged."""
     doses: list[int] = []
     assert Slowed(lambda number, plus: number + plus, doses.append, 7)(1, plus=2) == 3
     assert doses == [7]
@@ -57,14 +57,14 @@ def test_another_name_is_no_target() -> None:
 
 
 def test_both_sides_of_a_trial_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which comes first alternates from cycle to cycle."""
+    """The two sides take turns in coming first."""
     monkeypatch.setattr(live, "measure_session", lambda slowdown, _: make_sessions(slowdown)[0])
     order = [session.slowdown for session in measure_in_turns([(NOTHING, CPU)], 2, 1.0)]
     assert order == [NOTHING, CPU, CPU, NOTHING]
 
 
 def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:
-    """A file holds them in order; nothing that the gate looks at is lost."""
+    """A file has the sessions in order, with everything that the gate reads."""
     path = tmp_path / "sessions.jsonl.gz"
     for session in make_sessions(NOTHING, CPU):
         append_session(path, session)
@@ -75,7 +75,7 @@ def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:
 
 
 def test_pairs_are_sessions_in_a_row() -> None:
-    """A session is in one pair of its trial; one between two others belongs to neither's."""
+    """A session is in at most one pair of its trial."""
     kept = make_sessions(NOTHING, CPU, CPU, NOTHING, NOTHING, NOTHING)
     found = {group.trial.name: group for group in group_by_trial(kept)}
     assert set(found) == {"nothing", "loader CPU, 10%"}
@@ -86,7 +86,7 @@ def test_pairs_are_sessions_in_a_row() -> None:
 
 
 def test_every_kind_of_slowdown_is_tried() -> None:
-    """Loader CPU, loader wait, step and transfer, beside nothing at all."""
+    """Trials cover loader CPU, loader wait, step, transfer and no slowdown."""
     assert {trial.after.kind for trial in TRIALS} == {"none", *slowdowns.KINDS}
 
 
@@ -99,7 +99,7 @@ def test_a_proportion_is_no_surer_than_its_sessions() -> None:
 
 
 def test_the_table_counts_every_outcome() -> None:
-    """Found, open, and the sessions that a decision took."""
+    """The table has found, open, and the sessions per decision."""
     decisions = [
         Decision(Outcome.REGRESSED, "load_cpu_ratio", 2),
         Decision(Outcome.INCONCLUSIVE, "step_s", 5),
@@ -114,7 +114,7 @@ def test_the_table_counts_every_outcome() -> None:
 
 
 def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
-    """It prints a row for each trial and way to decide; identical code makes it end with 0."""
+    """The command prints a row per trial and way to decide; identical code exits with 0."""
     path = tmp_path / "sessions.jsonl.gz"
     for session in make_sessions(*[NOTHING] * 24):
         append_session(path, session)
@@ -129,7 +129,7 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     ids=["none", "no gzip", "no session"],
 )
 def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """Where there are no sessions, the message names the file."""
+    """The error names a file without sessions."""
     path = tmp_path / "sessions.jsonl.gz"
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Trials of two versions side by side: what is tried, kept and counted."""
+"""Trials of two versions side by side: their order, records and counts."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.plugin.recorded import make_duet, recorded
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[Side[Any]]]:
-    """Let no duet run; return how slower code is, and give the sides that would have run."""
+    """Return a function that fakes duets with a slowdown and returns their sides."""
     sides: list[Side[Any]] = []
 
     def let(factor: float) -> list[Side[Any]]:
@@ -38,7 +38,7 @@ def run_study(path: Path, *words: str) -> Any:
 
 
 def test_every_second_trial_is_beside_a_program() -> None:
-    """Cases are tried in turns, so that one machine state is not one case's."""
+    """Cases are tried in turns, so that each sees every machine state."""
     cases = [CASES["nothing, loading"], CASES["loader CPU, 10%"]]
     missing = list(find_missing([], cases))
     assert [case.name for case, _ in missing[:4]] == [case.name for case in cases] * 2
@@ -68,7 +68,7 @@ def test_trials_are_kept_and_counted(
 def test_an_alarm_on_unchanged_code_fails_the_study(
     tmp_path: Path, machine: Callable[[float], list[Side[Any]]]
 ) -> None:
-    """And so it does when the trials are read again."""
+    """An alarm fails the study, also when the trials are read again."""
     machine(1.2)
     path = tmp_path / "trials.jsonl"
     assert run_study(path, "--only", "nothing, a loader that waits").exit_code == 1

@@ -1,4 +1,4 @@
-"""What the probe prints of a card."""
+"""The output of the probe about a card."""
 
 import sys
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from perf_tests.studies.gpu.probe import ask_nvml
 
 
 def test_answers_and_errors_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fakes are made from them, so types must be visible, and one error hides no other answer."""
+    """Fakes are made from the output: types are visible, and an error hides no other answer."""
 
     def refuse(_: object) -> None:
         raise RuntimeError("Not Supported")

@@ -31,10 +31,10 @@ LIMIT_S = 600.0
 
 @dataclass
 class Commands:
-    """Commands that take no time of the machine's.
+    """Fake commands that take no real time.
 
     Attributes:
-        takes_s: Seconds that each takes, by its first word; 10 if not named.
+        takes_s: Seconds of each command by its first word; 10 by default.
         codes: Exit codes, 0 if not named. An exception is raised instead.
         output: What each prints.
         ran: The first word of each command that was started, and its limit.
@@ -61,19 +61,19 @@ class Commands:
     def outcomes(
         self, out: Path, steps: Sequence[Step] = STEPS, *, again: bool = False
     ) -> list[Outcome]:
-        """Run steps in a folder, as if it were the machine's last ten minutes."""
+        """Run steps in a folder within ten simulated minutes."""
         ends_s = self.clock() + LIMIT_S
         every = run_steps(steps, out, ends_s=ends_s, run=self.run, clock=self.clock, again=again)
         return list(every)
 
 
 def names(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return what became of each step."""
+    """Return the outcome of each step."""
     return [each.outcome for each in outcomes]
 
 
 def test_every_command_has_a_part_of_what_remains(tmp_path: Path) -> None:
-    """A command that does not end is ended in time, and what no longer fits is not started."""
+    """A hanging command is ended in time, and steps that no longer fit are not started."""
     steps = [Step(name, (name,), limit_s=350.0) for name in ("slow", "slower", "late")]
     commands = Commands(takes_s={"slow": 1000.0, "slower": 1000.0})
     outcomes = commands.outcomes(tmp_path, steps)
@@ -84,7 +84,7 @@ def test_every_command_has_a_part_of_what_remains(tmp_path: Path) -> None:
 
 
 def test_a_short_step_still_fits_behind_one_that_does_not(tmp_path: Path) -> None:
-    """Each step says how much time is not worth starting it."""
+    """Each step has a least time below which it is not started."""
     long, short = Step("long", ("long",), least_s=100.0), Step("short", ("short",), least_s=5.0)
     commands = Commands(takes_s={"first": 550.0})
     steps = [Step("first", ("first",), limit_s=550.0), long, short]

@@ -24,7 +24,7 @@ def steps_of(stage: int, key: str = "h200-x1", cores: int = 16) -> dict[str, Ste
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_fits_into_ten_minutes(stage: int) -> None:
-    """Every step can be started if those before it take no longer than they must."""
+    """Every step can start if the steps before it take their least time."""
     assert sum(step.least_s for step in steps_of(stage).values()) < STAGE_S - MARGIN_S
 
 
@@ -46,7 +46,7 @@ def test_all_that_is_compared_is_recorded() -> None:
 
 
 def test_the_same_code_is_compared_three_times_with_what_was_recorded() -> None:
-    """An alarm, and what cannot be judged, is a failed step."""
+    """An alarm and an undecided comparison both fail the step."""
     record, *compared = steps_of(2).values()
     assert len(compared) == 3
     for step in compared:
@@ -72,7 +72,7 @@ def test_the_real_step_is_measured_next_to_the_emulated_one(key: str, emulated: 
 
 @pytest.mark.parametrize(("cores", "counts"), [(16, "1,2,4,8,15"), (8, "1,2,4,7"), (2, "1")])
 def test_workers_leave_the_training_process_a_core(cores: int, counts: str) -> None:
-    """The most workers are one less than the cores."""
+    """The largest number of workers is one less than the cores."""
     assert counts in steps_of(3, cores=cores)["workers"].words
 
 
@@ -117,7 +117,7 @@ def test_headroom_is_that_of_the_measured_step() -> None:
 def test_the_summary_and_the_exit_code_tell_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[str, str], code: int
 ) -> None:
-    """0 only when every step is done."""
+    """The exit code is 0 only if every step is done."""
     outcomes = [Outcome(f"step-{number}", each) for number, each in enumerate(found)]
     monkeypatch.setattr(study, "run_steps", lambda *_, **__: outcomes)
     arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1"]
@@ -155,6 +155,6 @@ def test_a_longer_stage_gives_every_step_more_time(
 
 
 def test_a_rehearsal_is_shorter() -> None:
-    """It has the same steps but for the repeated comparisons."""
+    """A rehearsal has the same steps except the repeated comparisons."""
     quick = make_stage(2, "cpu", 2, OUT, QUICK)
     assert [step.name for step in quick] == ["record", "compare-1"]

@@ -11,7 +11,7 @@ WITH_JAX = {"jax", "numpy", "scipy"}
 
 
 def test_the_list_has_every_requirement_but_those_of_jax() -> None:
-    """It has the package's, its pipeline's and NVIDIA's binding, each once."""
+    """The list has the requirements of the package, the pipeline and NVIDIA's binding once each."""
     extras = PROJECT["optional-dependencies"]
     needed = [*PROJECT["dependencies"], *extras["workload"], *extras["cuda13"]]
     names = {re.split(r"[^a-z0-9-]", each)[0] for each in needed} - WITH_JAX

@@ -1,4 +1,4 @@
-"""What is still to be tried, and the table of what was."""
+"""The missing trials, and the table of finished ones."""
 
 from perf_tests.studies.reliability.__main__ import find_missing, format_table
 from perf_tests.studies.reliability.disturbances import DISTURBANCES

@@ -1,4 +1,4 @@
-"""A disturbed command is blamed for what it leaves behind, and for nothing else."""
+"""A disturbed command is blamed for leftovers, and only for those."""
 
 import json
 import signal
@@ -20,11 +20,11 @@ _ALONE = Disturbance("alone", 1)
 
 @dataclass(frozen=True)
 class _Script(Command):
-    """Python code in place of a command of netpipe."""
+    """Python code that replaces a netpipe command."""
 
     @property
     def arguments(self) -> list[str]:
-        """What to start."""
+        """The command line to start."""
         return [sys.executable, "-c", *self.words]
 
 
@@ -73,7 +73,7 @@ def test_damage_is_found(template: Path, code: str, problem: str) -> None:
 
 
 def test_a_clean_command_has_no_problem(template: Path) -> None:
-    """A whole output, and one line of error for bad input, are as they should be."""
+    """A complete output, or one line of error for bad input, is not a problem."""
     code = "import sys; open('out', 'w').write('{}'); sys.exit('error: no such file')"
     trial = _try(code, template)
     assert (trial.problems, trial.log, trial.exit_codes) == ((), "", (1,))
@@ -114,7 +114,7 @@ else:
 
 
 def test_the_run_after_sigkill_must_succeed(template: Path) -> None:
-    """It finds what the killed one left, and must cope with that."""
+    """The run after a kill must cope with its leftovers."""
     fails = """
 import os, pathlib, signal, sys
 if pathlib.Path("out").exists():
@@ -138,14 +138,14 @@ def test_a_command_that_a_signal_makes_fail_is_a_problem(template: Path) -> None
 def test_a_process_that_outlives_the_command_is_a_problem(
     template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may hold the output open; the trial is recorded, and the process ended."""
+    """The trial is recorded, and the process is ended even if it holds the output open."""
     monkeypatch.setattr(trials, "_ENDING_S", 0.1)
     code = "import subprocess; subprocess.Popen(['sleep', '600'])"
     assert _try(code, template).problems == ("process left: sleep 600",)
 
 
 def test_a_command_that_fails_undisturbed_is_not_tried(template: Path) -> None:
-    """Its trials would find no damage."""
+    """A command that fails undisturbed is refused."""
     for code in ("import sys; sys.exit(2)", "pass"):
         with pytest.raises(RuntimeError, match="script"):
             time_undisturbed(_Script("script", (code,), _check_json, ("out",)), template)

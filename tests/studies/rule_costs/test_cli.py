@@ -26,13 +26,13 @@ def _figures(rule: str, _: Path, rounds: int, known: RuleCosts | None = None) ->
 
 @contextmanager
 def no_files() -> Iterator[Path]:
-    """A folder that nothing needs."""
+    """An unused folder."""
     yield Path("nowhere")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every rule one figure, and files of this test's own to write to."""
+    """Give every rule one figure, and write to temporary files."""
     document = tmp_path / "rules.md"
     document.write_text(RULES_DOCUMENT.read_text(encoding="utf-8"))
     monkeypatch.setattr(cli, "make_example_files", no_files)
@@ -59,12 +59,12 @@ def test_rules_are_measured_and_printed(tmp_path: Path) -> None:
 
 
 def test_fewer_rounds_may_be_asked_for() -> None:
-    """Then the ratios are those of the rounds there were."""
+    """With fewer rounds, the ratios cover only these."""
     assert "0.25 to 0.50 in 2 rounds" in invoke("--only", "no-*", "--rounds", "2").output
 
 
 def test_a_record_is_whole(tmp_path: Path) -> None:
-    """It has every rule, where it was measured, and is copied into the document."""
+    """A record has every rule and the machine, and is copied into the document."""
     result = invoke("--record")
     assert result.exit_code == 0, result.output
     written = read_costs(tmp_path / "costs.json")
@@ -82,7 +82,7 @@ def test_a_record_is_whole(tmp_path: Path) -> None:
 def test_the_document_is_renewed_without_measuring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A changed page gets its cost lines back from the figures there are."""
+    """A changed page gets its cost lines from the recorded figures."""
     invoke("--record")
     document = tmp_path / "rules.md"
     whole = document.read_text()
@@ -93,7 +93,7 @@ def test_the_document_is_renewed_without_measuring(
 
 
 def drop(rule: str, costs: Path, **changes: object) -> None:
-    """Take a rule, and more, out of the recorded figures."""
+    """Remove rules from the recorded figures."""
     recorded = json.loads(costs.read_text())
     del recorded["rules"][rule]
     costs.write_text(json.dumps({**recorded, **changes}))

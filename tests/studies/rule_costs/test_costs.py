@@ -23,7 +23,7 @@ COSTS = RuleCosts(
 
 
 def test_a_figure_says_both_numbers_to_three_digits() -> None:
-    """More digits would be noise."""
+    """Both numbers have three significant digits."""
     assert str(SPEED) == "2,190 instead of 4,780 elements/s at batches of 32"
     assert str(replace(SPEED, wrong=0.0512, right=32.0)).startswith("0.0512 instead of 32 ")
 
@@ -45,7 +45,7 @@ def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...])
 
 
 def test_the_figure_of_a_crash_names_the_exception() -> None:
-    """The exception is what the user sees."""
+    """The figure of a crash has the exception."""
     crash = Figure(0, 5, "batches", error="TypeError: cannot pickle 'Device' object")
     assert str(crash).endswith(f" {crash.error}")
     assert "0" not in str(crash)
@@ -75,7 +75,7 @@ def test_a_rule_without_figures_has_no_cost(rules: dict[str, tuple[Figure, ...]]
 
 
 def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Nothing is lost on the way."""
+    """The file is read as it was written."""
     file = tmp_path / "costs.json"
     file.write_text(json.dumps(asdict(COSTS)))
     assert read_costs(file) == COSTS

@@ -34,7 +34,7 @@ def test_a_setting_replaces_what_the_examples_share() -> None:
 
 
 def test_every_loader_is_a_fresh_one() -> None:
-    """Global names of a run are not seen by the next."""
+    """Globals of one run are not visible in the next."""
     example = made("seen = []\ndef pipeline():\n    seen.append(1)\n    return len(seen)\n")
     assert [example.loader()(), example.loader()()] == [1, 1]
 
@@ -57,12 +57,12 @@ def test_a_failing_example_is_found_in_the_document() -> None:
     ],
 )
 def test_a_setting_in_words(setting: Setting, words: str) -> None:
-    """They follow a unit."""
+    """A setting is written to follow a unit."""
     assert str(setting) == words
 
 
 def test_the_document_is_read_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """An example that was changed is run as it is now."""
+    """A changed example is read again."""
     document = tmp_path / "rules.md"
     monkeypatch.setattr(examples, "RULES_DOCUMENT", document)
     block = "```python\ndef pipeline():\n    return {}\n```\n"

@@ -21,30 +21,30 @@ SETTING = Setting(batch=2, rows=8)
 
 
 def made(code: str) -> Example:
-    """An example whose pipeline gives what is written."""
+    """An example with this pipeline code."""
     return Example(Block("python", SHARED, 1), Block("python", code, 10))
 
 
 def giving(*batches: tuple[int, ...]) -> Example:
-    """An example of batches with such numbers."""
+    """An example of batches with these numbers."""
     return made(f"def pipeline():\n    return [batch(*rows) for rows in {list(batches)}]\n")
 
 
 def test_delivered_elements_are_counted() -> None:
-    """Of a whole epoch, the short batch too."""
+    """Elements of a whole epoch are counted, with the short batch."""
     assert measures.count_delivered_elements(giving((1, 2), (3,)), SETTING).values == {
         "elements": 3
     }
 
 
 def test_neighbours_are_counted_on_either_side() -> None:
-    """An element counts when the one before it or after it in the data set is in its batch."""
+    """An element counts if its neighbour in the data set is in the same batch."""
     batches = giving((1, 2, 7, 10), (4, 3, 5, 0))
     assert measures.count_neighbours(batches, SETTING).values == {"elements": 2.5}
 
 
 def test_elements_of_the_first_epoch_are_those_seen_while_one_could_be() -> None:
-    """Four batches of two are an epoch of eight; what comes twice counts once."""
+    """Four batches of two are an epoch of eight; duplicates count once."""
     batches = giving((0, 1), (1, 2), (2, 3), (4, 4), (5, 6))
     assert measures.count_distinct_elements(batches, SETTING).values == {"elements": 5}
 
@@ -56,7 +56,7 @@ def test_batches_from_one_half_are_counted() -> None:
 
 
 def test_batches_that_change_with_the_workers_are_counted() -> None:
-    """Each is compared with the one of the same place."""
+    """Batches are compared position by position."""
     code = "def pipeline():\n    return [batch(1), batch(2, WORKERS.num_workers), batch(3)]\n"
     assert measures.count_worker_dependent_batches(made(code), SETTING).values == {"batches": 1}
 
@@ -70,7 +70,7 @@ def test_a_crash_is_told_with_the_batches_before_it() -> None:
 
 
 def test_a_pipeline_that_runs_has_no_crash() -> None:
-    """Only its first batches are asked for."""
+    """Only the first batches are pulled, and no crash is reported."""
     code = "def pipeline():\n    while True:\n        yield batch(1)\n"
     observed = measures.count_batches_before_crash(made(code), SETTING)
     assert observed.values == {"batches": measures.CRASH_BATCHES}
@@ -94,7 +94,7 @@ class HeldClock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HeldClock:
-    """A clock at 0, in place of that of the measures."""
+    """A fake clock at 0 for the measures."""
     held = HeldClock()
     monkeypatch.setattr(measures, "time", held)
     return held
@@ -124,7 +124,7 @@ def slow(clock: HeldClock) -> Example:
 
 
 def test_speed_and_start_are_real_time(slow: Example) -> None:
-    """The first batch is the start, and no part of the speed."""
+    """The time of the first batch is the start-up, and does not count in the speed."""
     values = measures.measure_speed(slow, SETTING).values
     assert values["elements_per_s"] == 16
     assert values["first_batch_s"] == 1
@@ -140,7 +140,7 @@ def test_steps_wait_for_their_batches(slow: Example) -> None:
 def test_memory_is_read_when_it_has_stopped_growing(
     slow: Example, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Buffers that fill are waited for."""
+    """Memory is read after the buffers have filled."""
     readings = iter([100.0, 200.0, 300.0, 300.5])
     monkeypatch.setattr(measures, "_bytes_of_all", lambda: next(readings))
     assert measures.measure_buffers(slow, SETTING).values == {"bytes_of_all": 300.5}

@@ -1,4 +1,4 @@
-"""How docs/rules.md is read and renewed."""
+"""Reading and updating docs/rules.md."""
 
 from perf_tests.studies.rule_costs.document import (
     Block,
@@ -54,7 +54,7 @@ def test_a_section_has_its_severities_blocks_and_cost() -> None:
 
 
 def test_a_blocks_line_is_where_it_stands() -> None:
-    """Tracebacks lead to the example."""
+    """A block knows its line in the document."""
     lines = TEXT.splitlines()
     for section in parse_sections(TEXT).values():
         for block in section.blocks:
@@ -70,7 +70,7 @@ def test_a_section_without_a_severity_is_not_a_rule() -> None:
 
 
 def test_costs_are_renewed_in_their_sections() -> None:
-    """Each rule's line gets that rule's cost, and what is in it is taken as it is."""
+    """Each rule's line gets that rule's cost, inserted literally."""
     renewed = replace_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__, "ours")
     expected = TEXT.replace("1.5 s, and more", r"\1 a").replace("nothing yet", "b")
     assert renewed == expected.replace("Costs: theirs.", "Costs: ours.")

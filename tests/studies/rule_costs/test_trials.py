@@ -38,7 +38,7 @@ def seeing(wrong: Sequence[float], right: Sequence[float]) -> Callable[[Form], O
 
 
 def test_the_two_forms_take_turns() -> None:
-    """Other load on the machine affects both alike."""
+    """The two forms take turns, so that other load affects both alike."""
     order: list[Form] = []
 
     def observe(form: Form) -> Observation:
@@ -50,7 +50,7 @@ def test_the_two_forms_take_turns() -> None:
 
 
 def test_a_figure_has_the_medians_and_every_round() -> None:
-    """In the unit of the report, with its setting."""
+    """A figure has the medians and every round, in the report's unit."""
     quantity = Quantity("bytes", "MB", "at night", size=2.0)
     (figure,) = measure_in_turns(trial(quantity), seeing([2, 40, 6], [10, 20, 90]), 3)
     assert [figure.wrong, figure.right] == [3, 10]
@@ -59,7 +59,7 @@ def test_a_figure_has_the_medians_and_every_round() -> None:
 
 
 def test_several_quantities_come_from_the_same_runs() -> None:
-    """Nothing is run twice for a second number."""
+    """One run gives all quantities of a trial."""
     calls = count()
 
     def observe(_: Form) -> Observation:
@@ -71,7 +71,7 @@ def test_several_quantities_come_from_the_same_runs() -> None:
 
 
 def test_what_the_wrong_example_raised_is_kept() -> None:
-    """It is the cost of a pipeline that does not run."""
+    """The exception of the wrong example is the recorded cost."""
 
     def observe(form: Form) -> Observation:
         error = "TypeError: no" if form == "wrong" else ""
@@ -82,7 +82,7 @@ def test_what_the_wrong_example_raised_is_kept() -> None:
 
 
 def test_a_right_example_that_fails_is_no_measurement() -> None:
-    """Then the document is wrong, and no number is made of it."""
+    """A right example that fails raises an error instead of giving a figure."""
     failing = Observation({"bytes": 0.0}, "OSError: gone")
     with pytest.raises(TrialError, match=r"right .*OSError: gone"):
         list(measure_in_turns(trial(Quantity("bytes", "B")), lambda _: failing))
@@ -119,7 +119,7 @@ def test_a_rule_is_measured_in_processes_of_its_own(monkeypatch: pytest.MonkeyPa
 def test_the_examples_files_are_as_large_as_the_document_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """200 MB of float32, and gone afterwards."""
+    """The file has 200 MB of float32, and is removed afterwards."""
     assert trials.TABLE_ROWS * 4 == 200_000_000
     monkeypatch.setattr(trials, "TABLE_ROWS", 10)
     with make_example_files() as folder:
@@ -129,7 +129,7 @@ def test_the_examples_files_are_as_large_as_the_document_says(
 
 
 def test_every_quantity_of_a_rule_is_distinct() -> None:
-    """No two figures of a rule read alike."""
+    """No two quantities of a rule have the same text."""
     for rule, of_rule in CATALOGUE.items():
         names = [f"{item.unit} {item.setting}" for trial in of_rule for item in trial.quantities]
         assert len(set(names)) == len(names) > 0, rule

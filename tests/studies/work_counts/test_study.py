@@ -1,4 +1,4 @@
-"""The study of counted work: what it plants, keeps and prints."""
+"""The study of counted work: its changes, records and table."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ def make_trial(change: str, *, named: bool = True, outcome: str = "PASS") -> Tri
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 def test_a_change_can_be_planted(change: PlantedChange, tmp_path: Path) -> None:
-    """Its line is in its file, once; what takes its place is still Python."""
+    """A change's line occurs once in its file; its replacement is valid Python."""
     path = tmp_path / change.file
     path.parent.mkdir(parents=True)
     shutil.copy(ROOT / change.file, path)
@@ -30,7 +30,7 @@ def test_a_change_can_be_planted(change: PlantedChange, tmp_path: Path) -> None:
 
 
 def test_trials_are_kept_and_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A second run goes on where the first one ended."""
+    """A second run continues where the first one ended."""
     tried: list[str] = []
 
     def find_planted(change: PlantedChange, _: int) -> Trial:

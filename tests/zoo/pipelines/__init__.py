@@ -1,1 +1,1 @@
-"""One adaptor for each pipeline: `loader(workers)` as the package's own guide makes it."""
+"""One adaptor for each pipeline: `loader(workers)`, built as the package's guide says."""

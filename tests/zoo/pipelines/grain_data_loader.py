@@ -10,7 +10,7 @@ class Augment(grain.transforms.Map):  # type: ignore[misc]
     """The transform as an operation."""
 
     def map(self, element: Image) -> Image:
-        """Return the image after it."""
+        """Return the augmented image."""
         return augment(element)
 
 

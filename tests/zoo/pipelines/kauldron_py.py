@@ -12,10 +12,10 @@ from tests.zoo.pipelines.grain_tutorial import Images
 
 @dataclasses.dataclass(frozen=True)
 class Augment(grain.MapTransform):  # type: ignore[misc]
-    """The transform as kauldron's configurations hold one."""
+    """The transform in the form that kauldron's configurations use."""
 
     def map(self, element: Any) -> Any:
-        """Return the image after it."""
+        """Return the augmented image."""
         return {"image": augment(element)}
 
 

@@ -1,1 +1,1 @@
-"""The catalogue, a family or two a file."""
+"""The catalogue, with one or two families per file."""

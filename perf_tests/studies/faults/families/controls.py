@@ -1,4 +1,4 @@
-"""Controls: nothing is wrong, however it may look."""
+"""Controls: healthy cases, some of which look like faults."""
 
 from typing import Final
 
@@ -119,7 +119,7 @@ CASES: Final = (
         "the loop reads each loss, but loading takes so little that it costs nothing",
         _HEALTHY,
         lambda values: in_main_thread(Steady(load_s(values))),
-        # Waking up for each step costs about a millisecond here: 3 to 5% of a step of 20 ms.
+        # Waking up for each step takes about a millisecond: 3 to 5% of a step of 20 ms.
         {"step_s": Range(0.045, 0.060), "load_ratio": Range(0.0, 0.002)},
         loop=lambda _: reading(READS["float"]),
         budget_ratio=1.5,

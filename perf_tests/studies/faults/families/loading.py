@@ -1,4 +1,4 @@
-"""Loading that is too slow, wherever its time goes, and buffers that hide it for a while."""
+"""Loading that is too slow in some stage, and buffers that hide it for a while."""
 
 from dataclasses import replace
 from typing import Final
@@ -32,7 +32,7 @@ _TOO_SLOW = {"step_s": STEP_S, "load_ratio": Range(1.2, 2.0)}
 
 
 def _by_row(values: Values, threads: int = 1) -> Steady:
-    """Return a row's time so that `threads` in turn need `load_ratio` steps for a batch."""
+    """Return the time per row at which `threads` need `load_ratio` steps per batch."""
     return Steady(threads * load_s(values) / ROWS)
 
 

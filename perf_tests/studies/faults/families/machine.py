@@ -1,4 +1,4 @@
-"""What lies between the loader and the step: the compiler, the copy, memory, shared cores."""
+"""Faults between loader and step: compilation, copies, memory, shared cores."""
 
 from collections.abc import Iterable
 from typing import Final

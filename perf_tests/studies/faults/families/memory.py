@@ -1,4 +1,4 @@
-"""Loaders that grow, in the training process, in a worker or in /dev/shm, and some that do not."""
+"""Loaders that grow in the training process, a worker or /dev/shm, and some that do not."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,7 +20,7 @@ _GROWING = {**_RANGES, "mb_per_batch": Range(0.4, 1.0)}
 def _loader(
     make_change: Callable[[int], Change], workers: int = 0
 ) -> Callable[[Values], grain.IterDataset]:
-    """Return a quick loader whose batches are changed by what is made for `mb_per_batch`."""
+    """Return a fast loader whose batches go through the change for `mb_per_batch`."""
 
     def make(values: Values) -> grain.IterDataset:
         stages = Stages(
@@ -67,7 +67,7 @@ _MEMORY: Final = (
         _loader(lambda kept_bytes: Keeping(kept_bytes, every=2), workers=2),
         {**_RANGES, "mb_per_batch": Range(0.8, 2.0)},
         finding="memory-grows",
-        names="worker ",  # Grain starts both at the same time: either may have the first pid
+        names="worker ",  # Grain starts both workers at once: either may have the lower pid
     ),
     Case(
         "fine-allocates-and-frees",

@@ -1,4 +1,4 @@
-"""Stages that are short of another resource than time or the interpreter's lock."""
+"""Stages limited by something other than time or the GIL."""
 
 from typing import Final
 

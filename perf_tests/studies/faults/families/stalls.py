@@ -1,4 +1,4 @@
-"""Loading that is fast enough in the mean and still late now and then, or nearly too slow."""
+"""Loading that is fast enough on average but sometimes late, or nearly too slow."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,7 +12,7 @@ from perf_tests.studies.faults.planted import PYTHON, TRANSFORM, waits
 
 _JITTER = ("jitter",)
 _QUICK = {"step_s": Range(0.010, 0.014), "load_ratio": Range(0.03, 0.08)}
-# Longer than the batch in hand, the queues and the two steps in flight hide together.
+# Longer than the current batch, the queues and the two steps in flight hide together.
 _SHORT = {**_QUICK, "pause_ratio": Range(5.5, 7.0), "every": Range(18, 22, whole=True)}
 _LONG = {**_QUICK, "pause_ratio": Range(8.0, 9.5), "every": Range(24, 28, whole=True)}
 
@@ -28,7 +28,7 @@ _RARE_BUDGET_S = 5.0 * _RARE_BUDGET_RATIO
 
 
 def _rare_pause(values: Values) -> Iterable[Batch]:
-    """Pause so that training loses `cost` of its time, after what the steps in flight hide."""
+    """Pause so long that training loses `cost` of its time beyond the steps in flight."""
     step_s, cost, depth = values["step_s"], values["cost"], int(values["depth"])
     every = max(8, round((1 - cost) * _RARE_BUDGET_S / values["pauses_in_budget"] / step_s))
     hidden_s = 2 * step_s + depth * (step_s - load_s(values))

@@ -1,4 +1,4 @@
-"""Loaders whose first batch takes long, wherever that time goes."""
+"""Loaders whose first batch takes long, for various reasons."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ _SLOW = {"step_s": STEP_S, "load_ratio": Range(0.3, 0.5), "start_s": Range(12.0,
 
 @dataclass(frozen=True)
 class Arriving(Rows):
-    """A source that takes long to unpickle, as a list of millions of names does."""
+    """A source that is slow to unpickle, like a list of millions of names."""
 
     arriving_s: float = 0.0
 
@@ -28,7 +28,7 @@ class Arriving(Rows):
 
 @dataclass(frozen=True)
 class Opening(Rows):
-    """A source that opens its files when it is first read, which takes long."""
+    """A source that opens its files at its first read, which takes long."""
 
     opening_s: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Sources in a storage that is slow: by its latency, its bandwidth, its limits, its caches."""
+"""Sources in a slow storage: latency, bandwidth, limits, caches."""
 
 from math import ceil
 from typing import Final
@@ -26,22 +26,22 @@ _SLOWER = 10.0  # one shard in eight
 
 
 def _latency(values: Values, in_flight: int = 1) -> str:
-    """Return a latency with which so many reads in flight take `load_ratio` steps a batch."""
+    """Return the latency at which `in_flight` reads need `load_ratio` steps per batch."""
     return latency(in_flight * load_s(values) / ROWS)
 
 
 def _bandwidth(values: Values) -> str:
-    """Return a bandwidth with which a batch of large records takes `load_ratio` steps."""
+    """Return the bandwidth at which a batch of large records takes `load_ratio` steps."""
     return bandwidth(ROWS * LARGE_BYTES / load_s(values))
 
 
 def _rate(values: Values) -> str:
-    """Return a limit of reads per second with which a batch takes `load_ratio` steps."""
+    """Return the reads per second at which a batch takes `load_ratio` steps."""
     return f"rate={ROWS / load_s(values):.3f}/s"
 
 
 def _fast_shard_s(values: Values) -> float:
-    """Return a read's time in a fast shard so that a mean batch takes `load_ratio` steps."""
+    """Return the read time of a fast shard at which an average batch takes `load_ratio` steps."""
     return load_s(values) / ROWS * 8 / (7 + _SLOWER)
 
 
@@ -129,7 +129,7 @@ _THROTTLING: Final = (
         _BOUND,
         lambda values: stored(f"{latency(0.005)},{_rate(values)},retry=50ms", threads(16)),
         _TOO_SLOW,
-        # Of sixteen batches, the first may wait seconds for one read: few rounds fit into 20 s.
+        # The first of sixteen batches may wait seconds for one read: few rounds fit into 20 s.
         budget_ratio=12.0,
         planted=reads_wait_for("throttling"),
     ),
@@ -183,7 +183,7 @@ _COLD_CACHE: Final = (
             f"{_latency(values)},cache=100GB",
             records=Records(records=ceil(ROWS * values["epoch_s"] / load_s(values))),
         ),
-        # About half of the time in which loading sets the pace.
+        # Loading is the bottleneck about half of the time.
         {**_TOO_SLOW, "epoch_s": Range(3.6, 4.4)},
         finding="cache-warms-up",
         why="today's steps wait for storage, and those of the next epoch do not: either helps",

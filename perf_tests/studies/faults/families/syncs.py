@@ -1,4 +1,4 @@
-"""Loops that stand still: for the device, or for their own work."""
+"""Loops that wait for the device, or do work of their own."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,7 +11,7 @@ from perf_tests.studies.faults.loops import READS, Curriculum, reading, working
 from perf_tests.studies.faults.steps import donating
 
 _SYNC = ("forced-sync",)
-# A session's loader and its loop both know it.
+# Shared by a session's loader and its loop.
 _CURRICULUM = Curriculum()
 
 
