@@ -14,7 +14,7 @@ from tests.reporting.parsed import parsed
 EVERY = every_document()
 WORDS = (
     "by", "intent", "key", "kind", "lane", "metric", "name", "outcome", "platform", "quantity",
-    "resource", "rule", "schema", "section", "severity",
+    "resource", "rule", "schema", "section", "severity", "tokens_unit",
 )  # fmt: skip
 """Fields whose values netpipe itself chooses."""
 
