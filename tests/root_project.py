@@ -31,8 +31,8 @@ def perf_tests_of(project: Path, *words: str) -> "subprocess.CompletedProcess[st
     """Run performance tests of the copy."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider",
-         "--netpipe-data", "data", "--netpipe-budget", "2"],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
+         "--netpipe-data", "data", "--netpipe-budget", "2", *words],
         cwd=project,
         env={**environment, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(project)},
         capture_output=True, text=True, check=False,
