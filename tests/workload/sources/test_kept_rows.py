@@ -82,7 +82,9 @@ def test_other_processes_use_the_same_memory(prepared: Path) -> None:
     source = open_source(prepared, "train")
     kept = KeptRows(source, 1 << 30)
     pickled = cloudpickle.dumps(kept)
-    assert len(pickled) < kept._bounds[-1]
+    # Reading maps every page here too: a page that only one process maps counts as its own.
+    rows = kept.read(range(len(kept._bounds) - 1))
+    assert len(pickled) < sum(len(encode_row(row)) for row in rows)
     context = get_context("spawn")
     queue = context.Queue()
     child = context.Process(target=read_in_child, args=(pickled, queue))
