@@ -4,7 +4,6 @@ import importlib
 import re
 import shlex
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from netpipe.device.emulated_names import Flops
 from netpipe.errors import MisuseError
@@ -20,12 +19,6 @@ from netpipe.files.paths import find_path_problem
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]
-
-_STANDARD_LIBRARY: Final = [
-    Path(sysconfig.get_path("stdlib")),
-    Path(sysconfig.get_path("platstdlib")),
-    Path(sysconfig.get_path("platstdlib"), "lib-dynload"),
-]
 
 
 @dataclass(frozen=True)
@@ -168,7 +161,12 @@ def _add_folder(folder: Path, wanted: str = "") -> None:
     """
     if str(folder) in sys.path:
         return
-    standard = [n for n, entry in enumerate(sys.path) if Path(entry) in _STANDARD_LIBRARY]
+    import sysconfig  # slow, and pytest loads this module in every run
+
+    library = Path(sysconfig.get_path("stdlib"))
+    platform_library = Path(sysconfig.get_path("platstdlib"))
+    folders = (library, platform_library, platform_library / "lib-dynload")
+    standard = [n for n, entry in enumerate(sys.path) if Path(entry) in folders]
     behind = max(standard, default=-1) + 1
     names = {file.stem for file in folder.glob("*.py")} - {wanted}
     if any(PathFinder.find_spec(name, sys.path[behind:]) for name in names):

@@ -34,7 +34,7 @@ _MAX_SAMPLED_STAGES: Final = 9
 _WARM_UP_FRACTION: Final = 0.2
 _SAMPLE_INTERVAL_S: Final = 0.002
 _SWITCH_S: Final = 5e-5
-_HARNESS: Final = str(Path(__file__).parent.parent) + os.sep
+_HARNESS: Final = str(Path(__file__).parents[2]) + os.sep
 _PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE: Final = ("site-packages", "dist-packages")
 # A thread whose innermost code is here waits for another thread.
