@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
-from netpipe.files.whole_file import write_whole
 from netpipe.jobs.targets import Target
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
@@ -125,6 +124,9 @@ def write_result(
 
     An incomplete result (`is_whole` is false) counts only if no complete one follows.
     """
+    # Every pytest run imports this module, and only a session writes.
+    from netpipe.files.whole_file import write_whole
+
     result = Path(request.result) if is_whole else partial_result_file(request)
     text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
     write_whole(result, text, "session", lasts=False)
