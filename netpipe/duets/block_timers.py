@@ -144,9 +144,8 @@ class TrainTimer:
             return self._train(size.timed)
 
         block, is_within = self._puller.run_within_epoch(2 * size.timed, train, runs=1)
-        self._puller.wait_for_full_buffers(
-            _MAX_FILLING_S
-        )  # The loader rests during the other's turn.
+        # The loader rests during the other's turn.
+        self._puller.wait_for_full_buffers(_MAX_FILLING_S)
         if not is_within:
             return {}
         return {

@@ -144,9 +144,8 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
     for dot in re.finditer(r"\.|$", name):
         part = name[: dot.start()]
         spec = None
-        with suppress(
-            ImportError, ValueError
-        ):  # An import hook refuses it, or it was made by hand.
+        # An import hook may refuse the module, or it was made by hand.
+        with suppress(ImportError, ValueError):
             spec = find_spec(part)
         if spec is None:
             return None

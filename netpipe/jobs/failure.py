@@ -13,12 +13,12 @@ from netpipe.errors import LoaderFailedError, describe_error
 from netpipe.jobs.processes import LOWER_BUFFERS
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_HARNESS_ROOMS: Final = ("device", "grain_access", "jobs", "linting", "measuring")
+_HARNESS_PACKAGES: Final = ("device", "grain_access", "jobs", "linting", "measuring")
 # The instruments in the trainer's loop call the clock.
 HARNESS_FOLDERS: Final = (
-    *(str(_PACKAGE / room) + os.sep for room in _HARNESS_ROOMS), str(_PACKAGE / "clock.py"),
+    *(str(_PACKAGE / name) + os.sep for name in _HARNESS_PACKAGES), str(_PACKAGE / "clock.py"),
 )  # fmt: skip
-HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{room}." for room in _HARNESS_ROOMS)
+HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{name}." for name in _HARNESS_PACKAGES)
 
 # Advice by a pattern for Grain's class and its missing attribute, or for the text of the error.
 _ADVICE: Final = {

@@ -28,9 +28,8 @@ class WorkKind:
     @property
     def resolution(self) -> float:
         """The smallest meaningful difference per batch, in the unit."""
-        return (
-            64.0 if self.name == "read_bytes" else 0.0
-        )  # reading the counter reads some bytes itself
+        # Reading the counter reads some bytes itself.
+        return 64.0 if self.name == "read_bytes" else 0.0
 
     def format(self, value: float) -> str:
         """Write a value with its unit: `3.1 MB`, `128 calls`."""

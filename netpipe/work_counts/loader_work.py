@@ -39,7 +39,7 @@ from netpipe.measuring.training.step_runner import batch_bytes
 _WARM_UP_BATCHES: Final = 2
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
 _HARNESS: Final = (
-    *(f"{room.__path__[0]}/" for room in (measuring, jobs, work_counts)),
+    *(f"{package.__path__[0]}/" for package in (measuring, jobs, work_counts)),
     clock.__file__,
 )
 _LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])

@@ -26,43 +26,53 @@ def read_mutants(areas: list[str]) -> list[dict[str, str]]:
     return [mutant for file in chosen for mutant in tomllib.loads(file.read_text())["mutant"]]
 
 
-def is_killed(mutant: dict[str, str], copy: Path) -> bool:
-    """Return whether a test fails in a copy of the repository that has one mutant."""
+def passes(tests: str, copy: Path) -> bool | None:
+    """Return whether tests pass in a copy of the repository; None if they take too long."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+    environment = os.environ | {"PYTHONPATH": str(copy), "JAX_PLATFORMS": "cpu"}
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, timeout=_LIMIT_S, capture_output=True, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    assert done.returncode in (0, 1, 2), done.stdout.decode()
+    return done.returncode == 0
+
+
+def try_mutant(mutant: dict[str, str], copy: Path) -> str:
+    """Return "killed" if tests fail in the copy because of one mutant; else what came out."""
     file = copy / mutant["file"]
     text = file.read_text()
     assert text.count(mutant["old"]) == 1, mutant
     file.write_text(text.replace(mutant["old"], mutant["new"]))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = os.environ | {"PYTHONPATH": str(copy), "JAX_PLATFORMS": "cpu"}
     try:
-        done = subprocess.run(
-            [*command, *mutant["tests"].split()],
-            cwd=copy, env=environment, timeout=_LIMIT_S, capture_output=True, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return True
+        passed = passes(mutant["tests"], copy)
     finally:
         file.write_text(text)
-    assert done.returncode in (0, 1, 2), done.stdout.decode()
-    return done.returncode != 0
+    return {True: "SURVIVED", False: "killed", None: "NOT JUDGED: out of time"}[passed]
 
 
 def main() -> int:
-    """Print each mutant with its fate; return the number of survivors."""
+    """Print each mutant with its fate; return the number of those that were not killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("areas", nargs="*")
-    survivors = 0
+    mutants = read_mutants(parser.parse_args().areas)
+    alive = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "netpipe"
         shutil.copytree(ROOT, copy, ignore=_NOT_COPIED)
-        for mutant in read_mutants(parser.parse_args().areas):
-            killed = is_killed(mutant, copy)
-            survivors += not killed
-            word = "killed  " if killed else "SURVIVED"
-            sys.stdout.write(f"{word} {mutant['file']}: {mutant['what']}\n")
+        # A failure means something only where the tests pass without a mutant.
+        is_green = {tests: passes(tests, copy) for tests in {each["tests"] for each in mutants}}
+        for mutant in mutants:
+            fate = "NOT JUDGED: its tests fail without it"
+            if is_green[mutant["tests"]]:
+                fate = try_mutant(mutant, copy)
+            alive += fate != "killed"
+            sys.stdout.write(f"{fate}: {mutant['file']}: {mutant['what']}\n")
             sys.stdout.flush()
-    return survivors
+    return alive
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bool(main()))
