@@ -76,11 +76,11 @@ class PipelineOrderError(NetpipeError, AssertionError):
 
 
 class PipelineElementsError(NetpipeError, AssertionError):
-    """A pipeline leaves out, repeats or changes elements."""
+    """A pipeline omits, repeats or changes elements."""
 
 
 class InconclusiveError(NetpipeError):
-    """A measurement does not decide its test, which neither passes nor fails."""
+    """A measurement cannot decide its test, which then neither passes nor fails."""
 
 
 def describe_error(error: BaseException) -> str:

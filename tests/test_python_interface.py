@@ -151,7 +151,7 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert ended.returncode == 1
-    assert 'put the call of netpipe under `if __name__ == "__main__":`' in ended.stderr
+    assert 'put the call to netpipe under `if __name__ == "__main__":`' in ended.stderr
 
 
 def test_the_package_offers_only_what_it_names() -> None:

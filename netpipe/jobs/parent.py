@@ -176,7 +176,7 @@ class Session:
         self._next_listing = 0.0
 
     def is_over(self) -> bool:
-        """Look after the process; return whether it is over. Call this many times a second.
+        """Poll the process; return whether the session is over. Call this many times a second.
 
         It is over when it has ended or is out of time, or a few seconds after it wrote its result.
 

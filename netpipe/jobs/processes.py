@@ -208,7 +208,7 @@ def _clock_s(number: int) -> float:
 
 
 def list_own_threads() -> frozenset[int]:
-    """Return the ids of this process's threads, also of those that Python did not start."""
+    """Return the ids of this process's threads, including those that Python did not start."""
     return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 
@@ -291,9 +291,9 @@ class HostCpu:
     """A reading of the host's CPU time.
 
     Attributes:
-        busy_s: Used by any program, or taken from this virtual machine.
-        total_s: Passed on all CPUs.
-        own_s: Used by this process and its descendants.
+        busy_s: CPU seconds used by any program, or taken from this virtual machine.
+        total_s: Seconds that passed, summed over all CPUs.
+        own_s: CPU seconds used by this process and its descendants.
     """
 
     busy_s: float

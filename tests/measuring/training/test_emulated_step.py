@@ -276,7 +276,7 @@ def test_a_step_that_reads_values_is_misuse() -> None:
         return state, {"loss": float(batch["x"].sum())}
 
     step = EmulatedStep(0.001, lambda: (0, reads))
-    with pytest.raises(MisuseError, match=r"traced: .* Leave the") as raised:
+    with pytest.raises(MisuseError, match=r"traced: .* Omit the") as raised:
         step(step.initial_state(), BATCH)
     assert "\n" not in str(raised.value)
 
