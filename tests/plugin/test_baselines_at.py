@@ -9,7 +9,7 @@ from tests.plugin.recorded import H200, costlier, costly, recorded
 from tests.repository import commit, git, init
 
 CHANGED = (
-    "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json is what was accepted"
+    "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json was accepted"
     " before"
 )
 
@@ -78,7 +78,7 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     pulled.record(recorded(device=H200))
     result = pulled.compare()
     result.assert_outcomes(passed=1)
-    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first that can")
+    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first readable")
 
 
 def test_the_change_is_json_too(approving: Project) -> None:

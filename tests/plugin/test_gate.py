@@ -124,7 +124,7 @@ def test_a_run_that_judged_nothing(
         (costly(), {"expires": date(2026, 11, 24)}, "it expired on 2026-11-24"),
         (recorded(), {}, "without it, it is PASS on cpu-testing-4"),
         (recorded(load_cpu_ratio=1.0), {}, "without it, it is IMPROVED on cpu-testing-4"),
-        (costly(), {"metric": "step_s"}, "the benchmark is not held by that metric"),
+        (costly(), {"metric": "step_s"}, "that metric does not decide on the benchmark"),
         (costly(), {"benchmark": "test_perf.py::test_gone"}, "there is no such benchmark"),
         (costly(), {"benchmark": "test_other.py::test_a"}, None),
         (recorded(), {"device": "h200"}, None),
@@ -138,7 +138,7 @@ def test_superfluous_waivers(
     waiver = replace(WAIVER, **changes)
     gate = gated(measured, measured, baselines=[stored()], waivers=[waiver])
     decide(gate)
-    problem = f"baselines/waivers.toml: delete the waiver of {waiver.name}: {why}"
+    problem = f"baselines/waivers.toml: delete the waiver for {waiver.name}: {why}"
     assert list(gate.waiver_problems()) == ([problem] if why else [])
 
 

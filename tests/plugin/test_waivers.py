@@ -11,7 +11,7 @@ from tests.plugin.recorded import HOST, costly, recorded
 from tests.repository import commit, init
 
 ITSELF = "load_cpu_ratio in test_perf.py::test_load_time"
-DELETE = f"baselines/waivers.toml: delete the waiver of {ITSELF}"
+DELETE = f"baselines/waivers.toml: delete the waiver for {ITSELF}"
 REASON = "load_cpu_ratio is 1.50 x that of cpu-testing-4/0001_first.json (bound 1.03)"
 WAIVED = "REGRESSED, waived until 2999-12-31: decodes IPv6"
 

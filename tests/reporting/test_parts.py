@@ -171,7 +171,7 @@ def test_a_diagnosis_leads_with_the_bottleneck() -> None:
     assert first.headline.tone is Tone.BAD
     assert headings(first) == [
         *STEPS, "Tried: 3 workers", "What each stage takes", "Reads at the same time", "What if",
-        "What was changed, to learn from it", "Headroom of each accelerator", "Start-up", "Where",
+        "Interventions", "Headroom of each accelerator", "Start-up", "Where",
         "Versions",
     ]  # fmt: skip
     assert not set(STEPS) & set(headings(measured))

@@ -167,7 +167,7 @@ def test_threads_that_a_source_needs_are_no_warning(
     trials = try_fixes(factory, found, 2, clock, 60.0, measure=Speeds(clock, calm=calm))
     (finding,) = apply_trials(found, trials).findings
     assert finding.severity == severity
-    assert ("not so here" in finding.proof) is (severity == "info")
+    assert ("not here" in finding.proof) is (severity == "info")
 
 
 def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
