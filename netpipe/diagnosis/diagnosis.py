@@ -123,7 +123,7 @@ class Bottleneck:
     #: disk.
     resource: Annotated[str, Literal[*RESOURCES]]
     fraction: Amount  #: Share of the loading time.
-    why: str  #: The figures that say so.
+    why: str  #: The figures that show it.
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Reads:
 
     Attributes:
         in_flight: Reads that the unmodified loader has at the same time, in all processes.
-        bytes_per_read: None if the source is not what waits; a read is then an element.
+        bytes_per_read: None if the wait is not in the source; a read is then an element.
         limit: The resource that limits the most reads in flight; "" if that is not clear.
     """
 
@@ -219,7 +219,7 @@ class Findings:
     lane_cpu_s_per_batch: Bounded  #: CPU seconds of it.
     workers: Count  #: Worker processes of the loader.
     threads: Count  #: Reader threads of each of its processes.
-    stages: tuple[Stage, ...]  #: What each stage takes in the single-thread run, the slowest first.
+    stages: tuple[Stage, ...]  #: Times in the single-thread run, the slowest first.
     bottleneck: Bottleneck
     #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
@@ -227,8 +227,8 @@ class Findings:
     #: The prediction that was tried in the same run; None where none could be.
     verified: Verification | None
     unverified: str  #: Why no prediction was tried; empty if one was.
-    elapsed_s: Amount  #: What the diagnosis took, without the measurement.
-    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were left out, and why.
+    elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.
+    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were skipped, and why.
     reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
     #: The stand-ins that the loader read from, whose times are derived; empty for none.
     storage: MayBeAbsent[str] = ""
@@ -258,9 +258,9 @@ class Diagnosis(Document):
 
     SCHEMA = SCHEMA
 
-    sentence: Text  #: What a person reads first.
+    sentence: Text  #: The summary of the diagnosis.
     findings: Inlined[Findings]
-    #: What each accelerator with a known peak would need; empty where the FLOPs of a step are not
+    #: The needs of each accelerator with a known peak; empty if the FLOPs of a step are not
     #: known.
     needs: tuple[Need, ...]
     measurement: Measurement | None  #: The loader with its step; None without one.

@@ -75,7 +75,7 @@ class RemoteTimer:
 
 
 def receive_all(timers: Sequence[RemoteTimer]) -> list[dict[str, Any]]:
-    """Wait for an answer from every side, while looking after all sides."""
+    """Wait for an answer from every side, while polling all sides."""
     received: dict[RemoteTimer, dict[str, Any]] = {}
     while len(received) < len(timers):
         for timer in timers:

@@ -48,7 +48,7 @@ def test_the_summary_of_a_loader_alone() -> None:
     """It has the rate, the stage, the resource with its figures, and a change that would help."""
     assert summary() == (
         "Loads 50 batches/s, 20 ms each. "
-        "Stage Map of mine.tokenize holds 71% of loading, bound by the GIL (threads 1 to 2: "
+        "Stage Map of mine.tokenize takes 71% of the loading time, bound by the GIL (threads 1 to 2: "
         "+4%, processes 1 to 2: +93%). "
         "Clearest effect: two single-thread runs, each in a process: "
         "1.90 (1.71 to 2.09) times as fast. "
@@ -102,10 +102,10 @@ def test_other_verdicts_are_followed_by_their_advice(measurement: Measurement, k
 @pytest.mark.parametrize(
     ("bottleneck", "part"),
     [
-        (Bottleneck("P", "process-transfer", 0.4, "w"), "between processes holds 40%: w."),
+        (Bottleneck("P", "process-transfer", 0.4, "w"), "between processes takes 40% of the loading time: w."),
         (Bottleneck(None, "device-transfer", 0.1, "w"), "to the device"),
         (Bottleneck(None, "unknown", 0.0, "w"), "No stage"),
-        (Bottleneck("S", "unknown", 0.9, "why not"), "loading; why not."),
+        (Bottleneck("S", "unknown", 0.9, "why not"), "loading time; why not."),
         (Bottleneck("S", "waiting", 0.9, "w"), "waiting for storage"),
         (Bottleneck("S", "cpu", 0.9, "w"), "the CPU (w)"),
         (Bottleneck("S", "disk", 0.9, "w"), "the disk (w)"),

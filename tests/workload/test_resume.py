@@ -112,7 +112,7 @@ def test_a_finite_epoch_ends_where_it_would_have(prepared: Path) -> None:
         ({"split": "eval"}, "split must be 'eval', as configured"),
         ({"sequence_length": 128}, "sequence_length must be 128"),
         ({"packing": False}, "packing must be"),
-        ({"batch_size": 16}, "global_batch_size must be 16, as configured; found 8.*stay the same"),
+        ({"batch_size": 16}, "global_batch_size must be 16, as configured; found 8.*the same"),
     ],
 )
 def test_what_would_change_the_batches_is_refused(

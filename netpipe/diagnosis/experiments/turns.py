@@ -19,7 +19,7 @@ from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
 
 NO_TIME: Final = "no time was left"
-"""The reason given for a part that was left out."""
+"""The reason given for a part that was skipped."""
 
 _EXTRA_S: Final = 20.0
 _MAX_ROUNDS: Final = 9

@@ -212,7 +212,7 @@ def test_other_settings_or_sources_begin_anew(
     ran.clear()
     if change == "source":
         os.utime(source / "0.parquet", (1, 1))
-    with pytest.warns(NewStartWarning, match=f"^{out}: .*anew"):
+    with pytest.warns(NewStartWarning, match=f"^{out}: .*starts over"):
         prepare([source], out, seed=int(change == "seed"))
     assert set(done) <= set(ran)
 
