@@ -130,7 +130,7 @@ def test_a_narrow_terminal_cuts_the_description(
 
 
 def test_the_bar_is_removed_at_the_end(terminal: StringIO) -> None:
-    """Its line is erased, and the cursor is shown again."""
+    """The bar's line is erased, and the cursor is shown again."""
     show()
     assert terminal.getvalue().rstrip().endswith((f"{ESCAPE}[2K", f"{ESCAPE}[?25h"))
     assert f"{ESCAPE}[2K" in terminal.getvalue().rpartition("41%")[2]

@@ -41,7 +41,7 @@ class Jobs:
 def limit_s(request: SessionRequest, sessions: int) -> float:
     """Return the seconds that `sessions` sessions may take in all.
 
-    One of them may use all limits of a session in full; each of the others gets only its budget.
+    One of them may use all limits of a session in full; the others add their rounds and start-ups.
     """
     return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _START_UP_S)
 

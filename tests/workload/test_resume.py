@@ -1,4 +1,4 @@
-"""Batches that go on where they were: after a kill, with other workers, on other hosts."""
+"""Batches that continue where they were: after a kill, with other workers, on other hosts."""
 
 import dataclasses
 import json
