@@ -48,8 +48,8 @@ def test_the_summary_of_a_loader_alone() -> None:
     """The summary has the rate, the stage, the resource with figures, and a useful change."""
     assert summary() == (
         "Loads 50 batches/s, 20 ms each. "
-        "Stage Map of mine.tokenize takes 71% of the loading time, bound by the GIL (threads 1 to 2: "
-        "+4%, processes 1 to 2: +93%). "
+        "Stage Map of mine.tokenize takes 71% of the loading time, bound by the GIL (threads 1 to "
+        "2: +4%, processes 1 to 2: +93%). "
         "Clearest effect: two single-thread runs, each in a process: "
         "1.90 (1.71 to 2.09) times as fast. "
         "3 workers would give 15 ms [13.5, 16.5]; headroom then 1.1 (not tried: there was no time)."

@@ -162,7 +162,7 @@ HELD = Transform(compiled)
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_a_use_of_jax_is_found(function: object) -> None:
-    """jax is found through a module, function, method, object or import, also indirectly."""
+    """Uses in a module, function, method, object or import are found, even indirect ones."""
     assert uses_jax(function)
 
 

@@ -133,7 +133,7 @@ def test_the_workers_of_all_branches_count(cores: Callable[[int], None]) -> None
 
 
 def test_jax_in_a_worker_is_a_warning() -> None:
-    """jax in workers is one finding; neither numpy nor jax in the training process is reported."""
+    """All uses of jax are one finding; numpy, and jax in the training process, are not reported."""
 
     def squared(element: Any) -> Any:
         return np.asarray(jnp.square(element))
