@@ -15,7 +15,7 @@ class InputError(NetpipeError):
     Args:
         where: The file, folder or option that holds the value.
         field: The wrong column, key or aspect.
-        constraint: Follows "must".
+        constraint: The constraint on the value, to follow "must".
         way_out: What the user can do about it, as a sentence.
     """
 

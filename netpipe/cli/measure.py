@@ -142,7 +142,7 @@ class Measurements(TypedDict):
     """The document of `netpipe measure --json` for several accelerators."""
 
     schema: Literal["netpipe.measurements/1"]
-    #: One for each accelerator, in the order asked for, with its verdict.
+    #: One for each accelerator, in the given order, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 

@@ -151,7 +151,7 @@ def find_disturbances(
         # The driver alone holds several hundred MiB of some cards.
         *(((gpu["used_bytes"] or 0) > 600 * _MIB or (gpu["busy_fraction"] or 0) > 0.05,
            f"another process uses the {gpu['name']}",
-           "end what nvidia-smi lists, or choose another card by CUDA_VISIBLE_DEVICES")
+           "end the processes in nvidia-smi, or choose another card by CUDA_VISIBLE_DEVICES")
           for gpu in machine["gpus"]),
     ]  # fmt: skip
     return [(what, remedy) for holds, what, remedy in found if holds]

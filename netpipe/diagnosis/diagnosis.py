@@ -68,7 +68,7 @@ class Stage:
     made_at: str  #: file:line; empty where not known.
     #: Where it runs in the unmodified loader.
     section: Annotated[str, Literal["workers", "threads", "trainer"]]
-    #: Wall seconds, without those of the stages that it reads from; so is cpu_s_per_batch.
+    #: Wall seconds, without those of the stages that it reads from; cpu_s_per_batch likewise.
     s_per_batch: Amount
     cpu_s_per_batch: Amount
     fraction: Amount  #: Its share of the single-thread time; near 1: it takes almost all of it.

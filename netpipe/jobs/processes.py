@@ -147,7 +147,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _stat_fields(pid: int) -> list[bytes]:
-    """Return a process's fields from its state on (proc(5)); empty when it is gone."""
+    """Return a process's fields of proc(5), beginning with its state; empty when it is gone."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 

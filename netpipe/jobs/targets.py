@@ -41,7 +41,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Read `package.module:name`, which may have words behind it, or `path/to/file.py:name`.
+        """Read `package.module:name`, optionally followed by arguments, or `path/to/file.py:name`.
 
         Raises:
             MisuseError: The text has another form.

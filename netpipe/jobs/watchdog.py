@@ -247,7 +247,7 @@ def _location(thread: int) -> str:
     """Return the stack of a thread: the user's frames, then the innermost ones."""
     frame = _frame_of(thread)
     if frame is None:
-        return "the thread that asked for it is gone"
+        return "the waiting thread is gone"
     return f"it is at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
 
 

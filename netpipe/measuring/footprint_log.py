@@ -1,7 +1,7 @@
 """Memory, shared memory and open files of a session, read once a round between timed blocks.
 
 Growth is the slope of the sum over all processes against the batches given, so workers that are
-started anew for each epoch count as one pool. A slope that is surely above 0 is not enough for a
+restarted for each epoch count as one pool. A slope that is surely above 0 is not enough for a
 finding, because allocators and buffers also grow by some megabytes before they stop.
 """
 

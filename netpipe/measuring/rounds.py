@@ -289,7 +289,7 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
-        # Nothing is timed here, and every round has given about as many batches by now.
+        # Nothing is timed here, and every round has pulled about as many batches by now.
         self.footprints.read(puller)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)

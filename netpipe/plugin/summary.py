@@ -64,7 +64,7 @@ def _parts(run: Run) -> Iterator[str | Table]:
         yield verdict_table(last for *_, last in measurer.sessions.values())
         yield from _verdict_lines(measurer)
     elif not (measurer.lints or measurer.profiles or measurer.resumes):
-        yield "nothing was measured: no test asked for it, or all that did were skipped"
+        yield "nothing was measured: no test requested it, or all that did were skipped"
     if run.gate.compares:
         yield from comparison_tables(run.gate)
         yield from _comparison_lines(run.gate)

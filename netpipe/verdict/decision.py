@@ -153,7 +153,7 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
         VerdictKind.RECOMPILING,
         f"{count} compilations inside the timed windows",
         (f"{count} compilations in {format_rounds(measurement.step_s.n)}",),
-        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
+        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 logs each compilation",
     )
 
 

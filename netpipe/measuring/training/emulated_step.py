@@ -286,7 +286,7 @@ def _sleep_until(frame: Any) -> None:
     if call.stage != _EXECUTE_STAGE:
         return
     deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
-    # Python sleeps by the same clock, and goes on after a signal.
+    # Python sleeps by the same clock, and continues after a signal.
     time.sleep(max(0.0, (deadline - time.monotonic_ns()) / _NS))
 
 

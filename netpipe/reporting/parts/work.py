@@ -24,12 +24,12 @@ def build_work_part(document: Mapping[str, Any]) -> Part:
     notes = [Note(name, shape) for name, shape in profile.arrays.items()]
     notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
     notes += [
-        Note(name, f"differs between two processes, left out: {', '.join(dropped)}")
+        Note(name, f"differs between two processes, dropped: {', '.join(dropped)}")
         for name, dropped in profile.dropped.items()
     ]
     cards: list[Card] = [Table("Work per batch", caption, rows)] if rows else []
     if notes:
-        cards.append(Notes("Arrays, and what was left out", notes))
+        cards.append(Notes("Arrays, and dropped counts", notes))
     return Part("Work", _build_headline(document.get("comparisons", [])), cards=cards)
 
 
