@@ -63,9 +63,9 @@ class Stage:
 
     #: As lint names the node; the functions of a loader that is not Grain's, the outermost first.
     name: Text
-    node: int | None  #: Its id in the graph of lint; None where there is none.
+    node: int | None  #: Its id in the graph of lint; None if there is none.
     function: str  #: The user's function in it.
-    made_at: str  #: file:line; empty where not known.
+    made_at: str  #: file:line; empty if not known.
     #: Where it runs in the unmodified loader.
     section: Annotated[str, Literal["workers", "threads", "trainer"]]
     #: Wall seconds, without those of the stages that it reads from; cpu_s_per_batch likewise.
@@ -92,7 +92,7 @@ class Intervention:
     what: Text
     before_s_per_batch: Bounded | None
     after_s_per_batch: Bounded | None
-    #: The rate of batches with the change over the rate without; above 1: it helps. None where it
+    #: The rate of batches with the change over the rate without; above 1: it helps. None if it
     #: was not made.
     speedup: Bounded | None
     says: str
@@ -118,7 +118,7 @@ def clear_factor(ratio: Interval) -> float:
 class Bottleneck:
     """The stage and the resource that limit the loader."""
 
-    stage: str | None  #: Its name; None where no stage limits.
+    stage: str | None  #: Its name; None if no stage limits.
     #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
     #: disk.
     resource: Annotated[str, Literal[*RESOURCES]]
@@ -224,7 +224,7 @@ class Findings:
     #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]  #: Predictions.
-    #: The prediction that was tried in the same run; None where none could be.
+    #: The prediction that was tried in the same run; None if none could be.
     verified: Verification | None
     unverified: str  #: Why no prediction was tried; empty if one was.
     elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.

@@ -73,7 +73,7 @@ class HostClass:
     memory_bytes: PositiveCount
     container: bool = False  #: Whether it is a container.
     #: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel Xeon
-    #: Processor'; empty where the kernel does not give them.
+    #: Processor'; empty if the kernel does not report them.
     cpu_model: MayBeAbsent[str] = ""
 
 
@@ -81,7 +81,7 @@ class HostClass:
 class Host(HostClass):
     """The machine that runs the loader."""
 
-    #: An anonymous id of this machine among others of its class; empty where there is none, as in
+    #: An anonymous id of this machine among others of its class; empty if there is none, as in
     #: virtual machines.
     machine: MayBeAbsent[str] = ""
 
@@ -227,7 +227,7 @@ class Measurement(Document):
     #: Share of the loading time in which the device computed, by a profiler's trace; 0: they take
     #: turns; 1: loading is hidden. Null without a trace.
     load_overlap_fraction: Fraction | None = None
-    gpu: GpuHealth | None = None  #: Null where there is no GPU, or its state cannot be read.
+    gpu: GpuHealth | None = None  #: Null if there is no GPU, or its state cannot be read.
     calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
     #: The raw values behind load_cpu_ratio, of the loader's first batches.
     turns: tuple[CalibrationTurns, ...] = ()
@@ -259,7 +259,7 @@ class Measurement(Document):
     #: Null in an older document.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
     #: Most memory of all processes between blocks, shared pages counted once; null in an older
-    #: document, and where the kernel does not report it.
+    #: document, or if the kernel does not report it.
     peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
     #: Growth of that memory for each batch given, without the pages of mapped files; near 0: none.
     growth_bytes_per_batch: MayBeAbsent[Measured | None] = None

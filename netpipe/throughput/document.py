@@ -92,7 +92,7 @@ class MeasuredCombination(Figures):
     workers: Count | None  #: Worker processes; null: the loader's own number of them.
     sequence_length: PositiveCount | None  #: Tokens in a sequence; null with --loader.
     best: bool  #: Whether it has the most tokens per second.
-    #: Every figure over that of the other loader beside it, or null where that is 0; null without
+    #: Every figure over that of the other loader beside it, or null if that is 0; null without
     #: one.
     ratios: Ratios | None
 
