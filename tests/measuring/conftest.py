@@ -93,6 +93,7 @@ def rehearse(
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
     monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
+    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: 0.0)
 
     def run(
         gaps_s: Iterable[float] = repeat(LOAD_S),

@@ -122,6 +122,17 @@ def test_the_parts_of_the_first_start_are_recorded(clock: FakeClock, rehearse: R
     assert rehearse(loader=loader).findings == ()
 
 
+@pytest.mark.parametrize(("busy", "name"), [(0.9, "start-not-judged"), (0.01, "slow-start")])
+def test_a_slow_start_on_a_busy_host_is_not_judged(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, busy: float, name: str
+) -> None:
+    """The start counts as slow only if it would be slow without the other programs."""
+    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: busy)
+    found = {finding.name: finding.message for finding in rehearse(import_s=12.0).findings}
+    assert set(found) == {name}
+    assert name == "slow-start" or "took 90.0% of the host's CPU time" in found[name]
+
+
 @pytest.mark.parametrize(
     ("used_s", "wanted", "idle"),
     [
