@@ -195,18 +195,19 @@ def _name(target: Target) -> str:
     if isinstance(target, str):
         return target
     name, module = getattr(target, "__qualname__", ""), getattr(target, "__module__", "")
-    told = name or type(target).__name__
+    shown_name = name or type(target).__name__
     holder = sys.modules.get(module)
     if "." in name or getattr(holder, name, None) is not target:
         raise MisuseError(
-            f"{told}: a child process must be able to import the factory; found a method, a "
+            f"{shown_name}: a child process must be able to import the factory; found a method, a "
             f"closure, a lambda or an object. {_WAY_OUT}"
         )
     file = getattr(holder, "__file__", None)
     if module == "__main__" and not (file and file.endswith(".py")):
         raise MisuseError(
-            f"{told}: a child process must be able to import the factory; found one that was "
-            f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile makes a cell one"
+            f"{shown_name}: a child process must be able to import the factory; found one that was "
+            f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile turns a cell "
+            "into a file"
         )
     return f"{module}:{name}" if "." in module else f"{file}:{name}"
 
