@@ -31,7 +31,7 @@ from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 from netpipe.results.units import format_percent
 
-# CPU time of an idle worker over that of the busiest one.
+# A worker is idle if it used less than this fraction of the busiest one's CPU time.
 _MAX_IDLE_FRACTION = 0.02
 # If the busiest worker used less, idle ones are not reported.
 _MIN_WORKER_CPU_S = 0.2
@@ -90,7 +90,7 @@ def measure(
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run()
     if trace is not None:
-        runner.log.no_trace = "taking it did not end"
+        runner.log.no_trace = "tracing did not end"
         yield summarize()
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has its own time limit.
@@ -233,7 +233,7 @@ def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Itera
     if puller.restarts:
         where = "outside all timed windows"
         if not log.within_epochs:
-            where = "also inside timed windows: let it go on (repeat)"
+            where = "also inside timed windows: make it repeat"
         yield Finding(
             "loader-restarted",
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "

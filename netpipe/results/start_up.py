@@ -63,7 +63,7 @@ class StartUp:
         name, remedy = START_PARTS[part]
         if part == "rest_s" and self.first_read_s is None:
             # A measurement does not split this part.
-            name, remedy = "what follows loader()", "netpipe diagnose splits it for Grain pipelines"
+            name, remedy = "work after loader()", "netpipe diagnose splits it for Grain pipelines"
         return (
             f"the first batch took {slowest_s:.0f} s, as it will each time the training starts; the"
             f" largest part is {name}, {seconds:.0f} of {self.total_s:.0f} s: {remedy}"

@@ -29,7 +29,7 @@ Rehearse = Callable[..., Measurement]
 
 
 def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-    """Train, and let every step be stamped before the loader moves the clock on."""
+    """Train, and let every step be timestamped before the loader advances the clock."""
     is_stamped = hasattr(step, "_done_s")
     for batch in batches:
         state, _ = step(state, batch)

@@ -59,7 +59,7 @@ def test_files_left_in_shared_memory_are_found() -> None:
 
 
 def test_a_healthy_loader_is_not_blamed() -> None:
-    """It has no finding, and its peak is at least that of an interpreter."""
+    """A healthy loader has no finding, and its peak is at least that of an interpreter."""
     found, messages = measure("healthy")
     assert messages == {}
     assert found.peak_pss_bytes is not None

@@ -150,7 +150,7 @@ def test_workers_that_do_nothing_are_a_finding(
     wanted: int,
     idle: str,
 ) -> None:
-    """Their use before the rounds does not count; torch may have ended them already."""
+    """CPU use before the rounds does not count; torch may have ended idle workers already."""
 
     class Loader:
         num_workers = wanted
@@ -265,7 +265,7 @@ def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehe
 
 
 def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
-    """Its workers end with the measurement, even if the step is unsuitable."""
+    """The loader's workers end with the measurement, even if the step is unsuitable."""
     closed: list[bool] = []
 
     def loader() -> Iterator[Any]:
@@ -283,7 +283,7 @@ def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
 def test_the_reference_is_stopped_in_any_case(
     rehearse: Rehearse, references: list[FakeReference]
 ) -> None:
-    """Its workers end with the measurement, even if the loop fails in a round."""
+    """The reference's workers end with the measurement, even if the loop fails in a round."""
 
     def failing_loop(*_: Any) -> None:
         raise MisuseError("no loop")

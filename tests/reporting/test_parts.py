@@ -127,7 +127,7 @@ def test_a_measurement_without_single_steps_draws_none(document: dict[str, Any])
 
 
 def test_a_kept_trace_is_named() -> None:
-    """The page says where the file is; without one it says nothing."""
+    """The page shows the path of the file, if there is one."""
     (part,) = build(measurement() | {"trace": "kept.json.gz"})
     assert "kept.json.gz" in [fact.value for fact in further_figures(part)]
     (part,) = build(measurement() | {"trace": ""})
@@ -165,13 +165,13 @@ def test_a_lint_without_findings_is_good() -> None:
 
 
 def test_a_diagnosis_leads_with_the_bottleneck() -> None:
-    """Its tone is the measurement's; only the diagnosis shows the steps."""
+    """The tone is the measurement's; only the diagnosis shows the steps."""
     first, measured, order = build(diagnosis())
     assert first.headline.word.startswith(".map(tokenize): ")
     assert first.headline.tone is Tone.BAD
     assert headings(first) == [
         *STEPS, "Tried: 3 workers", "What each stage takes", "Reads at the same time", "What if",
-        "What was changed, to learn from it", "Headroom of each accelerator", "Start-up", "Where",
+        "Interventions", "Headroom of each accelerator", "Start-up", "Where",
         "Versions",
     ]  # fmt: skip
     assert not set(STEPS) & set(headings(measured))
@@ -187,7 +187,7 @@ def test_a_loader_that_training_does_not_wait_for_is_not_blamed(kind: str, word:
 
 
 def test_a_stage_too_short_to_see_is_only_in_the_table() -> None:
-    """The caption says how many stages the drawing leaves out."""
+    """The caption has the number of stages that the drawing omits."""
     document = diagnosis()
     document["stages"][1]["fraction"] = 0.001
     drawing = find_drawing(build(document)[0], "What each stage takes")

@@ -42,11 +42,11 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", "rules", multiple=True, metavar="GLOB", callback=_select_rules,
-    help="Only rules with such a name. May be repeated.",
+    help="Only rules whose names match. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--rounds", type=click.IntRange(min=1), default=ROUNDS, show_default=True,
-    help="How often varying quantities are measured.",
+    help="Rounds in which varying quantities are measured.",
 )  # fmt: skip
 @click.option(
     "--record",
@@ -61,7 +61,7 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
 @click.option(
     "--missing",
     is_flag=True,
-    help="Measure and record only what is not recorded, on the machine of the other figures.",
+    help="Measure and record only the missing figures, on the machine of the others.",
 )
 def main(rules: Sequence[str], rounds: int, record: bool, document: bool, missing: bool) -> None:
     """Measure what breaking each rule costs, on the examples of docs/rules.md.
@@ -70,10 +70,10 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool, missin
     should be otherwise idle; it takes about six minutes on two cores.
     """
     if record and (document or len(rules) < len(CATALOGUE)):
-        raise click.UsageError("--record measures all rules; it takes neither of the other two")
+        raise click.UsageError("--record measures all rules; it cannot go with the other two")
     if missing and (record or document):
         raise click.UsageError(
-            "--missing records what it measures: it takes no other of these flags"
+            "--missing records what it measures: it cannot go with the other two"
         )
     exit_on_signals()
     if document:

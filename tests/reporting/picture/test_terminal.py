@@ -131,7 +131,7 @@ def test_ascii_where_the_console_has_no_more() -> None:
 
 
 def test_a_narrow_console_gets_what_matters() -> None:
-    """Findings go below their calls, then places go, then calls lose their middle."""
+    """Findings go below their calls, then places are dropped, then calls are cut in the middle."""
     report = report_on(straight(), findings_of_all_severities())
     assert (
         printed(report, width=44)
@@ -188,7 +188,7 @@ def test_a_node_added_by_grain_is_drawn_only_if_a_finding_is_about_it() -> None:
 
 
 def test_a_derived_seed_is_left_out() -> None:
-    """The user wrote the seed that it is derived from."""
+    """Derived seeds are hidden: the user wrote the seed that they are derived from."""
     text = printed(report_on(source().seed(3).shuffle()))
     assert ".seed(3)" in text
     assert ".shuffle()" in text

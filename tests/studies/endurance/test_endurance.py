@@ -74,7 +74,7 @@ def test_the_plot_shows_every_moment() -> None:
     ElementTree.fromstring(plot)
     for label in (
         "memory (PSS), MB",
-        "no libraries, MB",
+        "non-library memory, MB",
         "open files",
         "/dev/shm, MB",
         "batches/s",

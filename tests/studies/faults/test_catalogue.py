@@ -99,7 +99,7 @@ def test_an_accelerator_can_be_read(case: Case) -> None:
 
 
 class PrivateMemory:
-    """A stand-in for shared memory, which would stay."""
+    """A fake of shared memory, because real memory would stay."""
 
     def __init__(self, *, create: bool, size: int) -> None:
         assert create

@@ -45,7 +45,7 @@ Cost: nothing yet.
 
 
 def test_a_section_has_its_severities_blocks_and_cost() -> None:
-    """All that the tests and the benchmark need is read."""
+    """Everything that the tests and the benchmark need is read."""
     section = parse_sections(TEXT)["one-rule"]
     assert section.severities == {"throughput": "error", "reproducible": "info"}
     assert section.block("wrong") == Block("python", "a = 1\nb = 2\n", line=18)

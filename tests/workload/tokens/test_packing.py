@@ -87,7 +87,7 @@ def test_how_many_are_drawn_at_first_changes_nothing() -> None:
 
 @pytest.mark.parametrize("length", [60, 256, 1024])
 def test_a_sequence_lacks_less_than_a_measurement(length: int) -> None:
-    """No sequence has room for the longest measurement, 47 tokens."""
+    """Full sequences have no room for the longest measurement, 47 tokens."""
     block = _block([make_pings(size, seed=size) for size in SIZES])
     packed = _pack(block, length, sequences=40)
     for sequence in _segments(packed):

@@ -46,7 +46,7 @@ def log(clock: FakeClock) -> StateLog:
 
 
 def wait(log: StateLog, clock: FakeClock, *waits_s: float) -> None:
-    """Wait for a batch after the other."""
+    """Wait for one batch after the other."""
     for wait_s in waits_s:
         with log.waiting():
             clock.sleep(wait_s)
@@ -134,7 +134,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_has_a_short_name(name: str) -> None:
-    """Its kind, followed by the name of its function."""
+    """The name has the kind of the stage, followed by the name of its function."""
     assert shorten_name(name) == NAMES[name]
 
 
