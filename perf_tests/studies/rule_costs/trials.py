@@ -35,12 +35,10 @@ class TrialError(NetpipeError):
     """An observation that failed or took too long."""
 
 
-def measure_rule(
-    rule: str, folder: Path, rounds: int = ROUNDS, known: RuleCosts | None = None
-) -> tuple[Figure, ...]:
+def measure_rule(rule: str, folder: Path, known: RuleCosts | None = None) -> tuple[Figure, ...]:
     """Measure the cost of breaking a rule, in the folder of the files that its examples read.
 
-    Quantities that vary are observed in `rounds` rounds; known ones are left out.
+    Known quantities are left out.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
@@ -53,7 +51,7 @@ def measure_rule(
         def observe(form: Form, number: int = number) -> Observation:
             return _observe((rule, form, str(number)), folder)
 
-        figures.extend(measure_in_turns(trial, observe, rounds))
+        figures.extend(measure_in_turns(trial, observe))
     return tuple(figures)
 
 
