@@ -119,7 +119,7 @@ def shown(document: Mapping[str, Any]) -> tuple[Part, ...]:
     return build_parts(replace_unprintable(document))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_every_figure_of_a_measurement_is_the_documents(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
