@@ -21,6 +21,8 @@ from tests.reporting.examples import (
     work,
 )
 
+pytestmark = pytest.mark.usefixtures("_no_drawings")
+
 STEPS = ["Who waits for whom", "All steps, not only the median"]
 
 
