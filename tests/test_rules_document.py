@@ -132,7 +132,7 @@ def test_every_rule_but_three_is_measured() -> None:
 
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
-    """The page has the figures of the findings; `rule_costs --document` writes them."""
+    """The page has the figures of the findings; `rule_costs --record` writes them."""
     assert SECTIONS[rule].cost == COSTS.describe_figures(rule) != ""
     assert COSTS.describe(rule) == load_costs()[rule]
 

@@ -242,17 +242,6 @@ def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
-    """The check changes no file and creates none."""
-    path = tmp_path / "page.html"
-    refuse_unwritable(path, "--html")
-    assert list(tmp_path.iterdir()) == []
-    path.write_text("old", encoding="utf-8")
-    refuse_unwritable(path, "--html")
-    assert path.read_text(encoding="utf-8") == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize("name", [".", "/", "absent/page.html"])
 def test_a_file_that_cannot_be_written_is_refused_early(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -76,11 +76,6 @@ def test_the_exception_of_a_loader_is_formatted() -> None:
     assert lines[-1].strip() == 'json.loads("{")'
 
 
-def test_an_exception_that_was_never_raised_has_no_lines() -> None:
-    """Only its type and its text are shown."""
-    assert format_failure(KeyError("x")) == "KeyError: 'x'"
-
-
 def test_an_exception_without_a_text_is_named() -> None:
     """An exception whose `__str__` fails is shown by its type."""
 

@@ -179,11 +179,10 @@ def assert_nothing_is_left(here: Path) -> None:
     ("ended_by", "returncode", "at_import"),
     [
         (signal.SIGTERM, 128 + signal.SIGTERM, ""),
-        (signal.SIGHUP, 128 + signal.SIGHUP, ""),
         (signal.SIGKILL, -signal.SIGKILL, ""),
         (signal.SIGKILL, -signal.SIGKILL, "write_pids(); time.sleep(1000)"),
     ],
-    ids=["terminated", "hung-up", "killed", "killed-at-import"],
+    ids=["terminated", "killed", "killed-at-import"],
 )
 def test_an_ended_command_leaves_no_session(
     here: Path, ended_by: signal.Signals, returncode: int, at_import: str

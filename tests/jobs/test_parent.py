@@ -86,12 +86,6 @@ def test_the_error_has_the_ending_of_a_child_without_a_result(
     assert "last words" in str(caught.value)
 
 
-def test_a_child_that_printed_nothing_has_no_last_lines(here: Path) -> None:
-    """The error ends with how the child ended."""
-    with pytest.raises(SessionError, match=r"ended with code 0 without a result$"):
-        run_measurement(child(here, "os._exit(0)"), REQUEST)
-
-
 def test_a_stopped_child_hangs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child's watchdog is stopped with it, so the parent ends it."""
     monkeypatch.setattr(parent, "_LISTING_S", 0.0)

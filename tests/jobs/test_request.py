@@ -49,12 +49,6 @@ def test_unknown_values_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_request() == MeasureRequest(mfu=0.5)
 
 
-def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was not started as a session has none."""
-    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
-    assert read_request() is None
-
-
 def test_the_limit_of_a_session_follows_from_its_job() -> None:
     """Each of --prove and --try adds its budget to a lint; a measurement may compile for long."""
     lints = [

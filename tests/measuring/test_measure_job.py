@@ -168,12 +168,6 @@ def run_main(monkeypatch: pytest.MonkeyPatch, request: MeasureRequest, **targets
     child.main()
 
 
-def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest) -> None:
-    """The targets of the request are measured."""
-    run_main(monkeypatch, request_, loader=f"{TARGETS}:no_loader")
-    assert "found int" in error_of(request_)["message"]
-
-
 @pytest.mark.parametrize("role", ["step", "loop"])
 def test_every_target_is_looked_up(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, role: str

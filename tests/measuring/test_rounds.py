@@ -252,32 +252,6 @@ def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("round_s", "times_s", "counts"),
-    [
-        # load, step, step with a copy, real step; steps, short, copied, host, skipped, real
-        (2.0, (0.010, 0.030, 0.030, 0.030), (10, 7, 7, 7, 5, 24)),
-        (2.0, (0.100, 0.030, 0.030, 0.030), (10, 7, 7, 7, 3, 7)),
-        (4.0, (0.100, 0.030, 0.030, 0.100), (20, 14, 14, 14, 5, 14)),
-        (2.0, (1e-9, 1e-9, 1e-9, 1e-9), (200, 100, 100, 50, 5, 400)),
-        (2.0, (0.030, 9.000, 9.000, 9.000), (2, 1, 1, 2, 1, 3)),
-        (2.0, (9.000, 0.030, 0.030, 9.000), (10, 7, 7, 7, 1, 3)),
-        # A copy, or the loop's own work, counts as part of a step.
-        (2.0, (0.010, 0.001, 0.100, 0.100), (200, 100, 2, 50, 3, 7)),
-    ],
-)
-def test_blocks_share_a_round(
-    round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
-) -> None:
-    """Each block has its share of the round, with a minimum and a maximum."""
-    found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
-    steps = (found.steps, found.short_steps, found.copied_steps, found.host_steps)
-    assert counts == (*steps, found.train.skipped, found.train.steps)
-    assert found.load_s == pytest.approx(0.15 * round_s)
-    assert found.host_limit_s == pytest.approx(0.1 * round_s)
-    assert found.train.limit_s == pytest.approx(0.7 * round_s)
-
-
-@pytest.mark.parametrize(
     ("typical_s", "stretch", "train_stretch"),
     [(0.010, 1.0, 1.0), (0.012, 1.0, 1.0), (0.005, 2.0, 2.0), (0.004, 2.5, 2.0), (0.0, 3.0, 2.0)],
 )

@@ -68,9 +68,3 @@ def test_what_a_page_shows_of_a_host_is_there(field: str, tmp_path: Path) -> Non
     del wrong["host"][field]
     with pytest.raises(InputError, match=rf"host must .*'{field}'"):
         read_document(write(tmp_path, wrong))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The error says that it cannot be read."""
-    with pytest.raises(InputError, match=r"absent\.json: .*readable"):
-        read_document(tmp_path / "absent.json")

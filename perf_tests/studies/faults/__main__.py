@@ -24,7 +24,6 @@ from perf_tests.studies.options import exit_on_signals, only_cases
 _BUDGET_S = 5.0
 _SEEDS = 1_000_000
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
-_output = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
@@ -70,7 +69,6 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run nothing: count the trials that --json wrote to this file. May be repeated.",
 )  # fmt: skip
-@click.option("--markdown", is_flag=True, help="Print the matrix as Markdown.")
 def main(
     seed: int | None,
     cases: Sequence[Case],
@@ -80,7 +78,6 @@ def main(
     json_file: Path | None,
     record: Path | None,
     merged: Sequence[Trial],
-    markdown: bool,
 ) -> None:
     """Plant faults and healthy controls, and check that the harness distinguishes them.
 
@@ -102,7 +99,9 @@ def main(
                 trials.append(trial)
                 keep()
     keep()
-    _print(trials, markdown=markdown)
+    click.echo(report.format_matrix(trials))
+    for text in report.format_rates(count_rates(trials)):
+        click.echo(text)
     sys.exit(0 if count_rates(trials).meets_goals else 1)
 
 
@@ -118,15 +117,6 @@ def _run(
             if record and measurement:
                 _write(record / f"{case.name}.json", measurement.to_document())
             yield trial
-
-
-def _print(trials: Sequence[Trial], *, markdown: bool) -> None:
-    if markdown:
-        click.echo(report.format_matrix_markdown(trials))
-    else:
-        _output.print(report.build_matrix_table(trials))
-    for text in report.format_rates(count_rates(trials)):
-        click.echo(text)
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

@@ -127,8 +127,3 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
     assert sampler.lines()[0].file == HERE
     assert sampler.lines()[0].working_fraction < 1.0
     assert sampler.lines()[0].code == "assert seen.wait(30)"
-
-
-def test_no_sample_gives_no_line() -> None:
-    """A sampler that never sampled has no lines."""
-    assert StackSampler().lines() == ()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from netpipe.gate import baseline
-from netpipe.results.measurement import parse_measurement
 from netpipe.results.step_times import (
     MAX_TIMELINE_STEPS,
     DeviceStep,
@@ -101,23 +100,6 @@ def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
     )
     assert (spread.train_step_s[0], spread.train_step_s[100]) == pytest.approx((0.040, 0.080))
     assert spread.wait_s[95] == pytest.approx(found.wait_s.p95)
-
-
-def test_timeline_and_percentiles_survive_json() -> None:
-    """Timeline and percentiles are read as they were written."""
-    made = make_measurement(timeline=TIMES, distributions=SPREAD)
-    assert parse_measurement(made.to_document(), "a file") == made
-
-
-def test_an_older_document_has_no_timeline_and_percentiles() -> None:
-    """A document without them, or without the begin of steps, can be read."""
-    document = make_measurement(timeline=TIMES).to_document()
-    for moments in document["timeline"]:
-        del moments["began_s"]
-    assert parse_measurement(document, "a file").timeline == TIMES
-    del document["timeline"], document["distributions"]
-    found = parse_measurement(document, "a file")
-    assert (found.timeline, found.distributions) == ((), None)
 
 
 def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
