@@ -59,7 +59,7 @@ class ProcessTree:
         return {pid: process_cpu_s(pid) for pid in own}
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of this process and its descendants, with ended ones."""
+        """Return the CPU seconds of this process and its descendants, including ended ones."""
         return time.process_time() + _DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:

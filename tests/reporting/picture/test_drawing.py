@@ -90,7 +90,7 @@ def test_it_has_a_title_and_a_description_for_screen_readers() -> None:
 
 
 def test_it_follows_a_dark_page() -> None:
-    """Every color of the light page has one for a dark page."""
+    """Every colour of the light page has one for a dark page."""
     light, dark = draw_svg(report_of("straight")).split("@media (prefers-color-scheme: dark)")
     assert light.count("fill: #") == dark.count("fill: #") > 4
     assert "fill: #ffffff" in light

@@ -252,7 +252,7 @@ def test_counts_are_read_once_each_worker_has_sent_them(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_stages_of_workers_are_counted(many: Path, workers: int) -> None:
-    """Counts come from each worker, also from a single one, which Grain alone forgets."""
+    """Counts come from each worker, even from a single one, which Grain alone forgets."""
     config = PipelineConfig(sequence_length=64, batch_size=8, workers=workers)
     with closing(ResumableBatches(many, config, is_timed=True)) as batches:
         for _ in range(3):
