@@ -80,7 +80,7 @@ def test_a_cpu_is_given_batches_of_a_gpus_size(tmp_path: Path) -> None:
 
 
 def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:
-    """An emulated GPU's step time follows from our step's FLOPs, also in the perf tests."""
+    """An emulated GPU's step time follows from our step's FLOPs, in the perf tests too."""
     generate(tmp_path / "data", probes=30)
     run_module(
         "pytest", "perf_tests/test_training.py::test_training_does_not_wait",

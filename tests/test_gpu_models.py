@@ -33,7 +33,7 @@ def test_every_model_has_a_tox_environment() -> None:
 
 
 def test_every_environment_installs_the_cuda_of_its_model() -> None:
-    """The table's extra is installed, also for the other version of a comparison."""
+    """The table's extra is installed, for the other version of a comparison too."""
     command = [sys.executable, "-m", "tox", "config", "-e", ",".join(FAMILIES)]
     shown = subprocess.run(
         [*command, "-k", "extras", "commands"], capture_output=True, check=True, cwd=ROOT, text=True

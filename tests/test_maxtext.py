@@ -15,7 +15,7 @@ from tests.command import Netpipe, document
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return a configuration file; MaxText's stand-in is installed, also for child processes."""
+    """Return a configuration file; MaxText's stand-in is installed, for child processes too."""
     folder = tmp_path / "installed"
     folder.mkdir()
     fake_maxtext.install(folder)

@@ -177,7 +177,7 @@ def test_paths_through_links_are_moved(
 
 
 def test_nothing_is_left(repository: Path, before: AbstractContextManager[Version]) -> None:
-    """The worktree is gone at the end and after an interruption, also from git's list."""
+    """The worktree is gone at the end and after an interruption, and from git's list."""
     with pytest.raises(KeyboardInterrupt), before as version:  # noqa: PT012
         folder = version.checkout.folder
         assert worktrees(repository) == 2

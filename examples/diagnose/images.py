@@ -55,7 +55,7 @@ def resize(picture: Image.Image) -> Image.Image:
 
 
 class Augment(grain.transforms.RandomMap):
-    """Cut out a square at random, and turn half of them around."""
+    """Crop a random square, and mirror half of them."""
 
     def random_map(self, element: Image.Image, rng: np.random.Generator) -> np.ndarray:
         """Return float32 (CROP, CROP, 3), from -1 to 1."""
@@ -68,7 +68,7 @@ class Augment(grain.transforms.RandomMap):
 
 
 def pictures() -> grain.MapDataset:
-    """Give augmented pictures without end: float32 (CROP, CROP, 3)."""
+    """Return endless augmented pictures: float32 (CROP, CROP, 3)."""
     path = CACHE / f"pictures-{PICTURES}.array_record"
     if not path.exists():
         make_pictures(path)
@@ -84,5 +84,5 @@ def pictures() -> grain.MapDataset:
 
 
 def loader() -> grain.IterDataset:
-    """Give batches: float32 (BATCH_SIZE, CROP, CROP, 3)."""
+    """Return batches: float32 (BATCH_SIZE, CROP, CROP, 3)."""
     return pictures().to_iter_dataset().batch(BATCH_SIZE)

@@ -20,7 +20,7 @@ SEED = 7
 
 
 def make_row_group(rng: np.random.Generator) -> pa.Table:
-    """Let every column wander about, and leave out a few values."""
+    """Make every column a random walk with a few missing values."""
     values = rng.normal(scale=0.1, size=(COLUMNS, ROWS)).cumsum(axis=1).round(3)
     missing = rng.random((COLUMNS, ROWS)) < 0.02
     names = [f"sensor_{number:03}" for number in range(COLUMNS)]
@@ -61,7 +61,7 @@ def to_numpy(table: pa.Table) -> dict[str, np.ndarray]:
 
 
 def normalise(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Fill what is missing, and scale each column to a mean of 0 and a deviation of 1."""
+    """Fill missing values, and scale each column to a mean of 0 and a deviation of 1."""
     features = rows["features"]
     mean, deviation = np.nanmean(features, axis=0), np.nanstd(features, axis=0)
     scaled = (np.where(np.isnan(features), mean, features) - mean) / (deviation + 1e-6)
@@ -69,12 +69,12 @@ def normalise(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def concatenate(groups: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Join row groups to a batch."""
+    """Join row groups into a batch."""
     return {name: np.concatenate([group[name] for group in groups]) for name in groups[0]}
 
 
 def row_groups() -> grain.MapDataset:
-    """Give normalised row groups without end."""
+    """Return endless normalised row groups."""
     path = CACHE / f"table-{ROW_GROUPS}.parquet"
     if not path.exists():
         make_table(path)
@@ -84,7 +84,7 @@ def row_groups() -> grain.MapDataset:
 
 
 def loader() -> grain.IterDataset:
-    """Give batches: features float32 (2 ROWS, COLUMNS), label int64 (2 ROWS,)."""
+    """Return batches: features float32 (2 ROWS, COLUMNS), label int64 (2 ROWS,)."""
     return (
         row_groups()
         .batch(GROUPS_PER_BATCH, batch_fn=concatenate)

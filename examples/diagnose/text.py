@@ -32,7 +32,7 @@ def make_words(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def make_text(path: Path) -> None:
-    """Write lines of words, few of them often and many rarely, with some punctuation."""
+    """Write lines of words, a few of them frequent and many rare, with some punctuation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(SEED)
     words = make_words(rng, 20_000)
@@ -74,14 +74,14 @@ def pad(tokens: list[int]) -> np.ndarray:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Give the lines of a file, over and over."""
+    """Yield the lines of a file, over and over."""
     while True:
         with path.open(encoding="utf-8") as file:
             yield from file
 
 
 def batches(path: Path, vocabulary: Vocabulary) -> Iterator[dict[str, np.ndarray]]:
-    """Give batches without end."""
+    """Yield endless batches."""
     rows = []
     for line in read_lines(path):
         rows.append(pad(tokenize(line, vocabulary)))
@@ -92,7 +92,7 @@ def batches(path: Path, vocabulary: Vocabulary) -> Iterator[dict[str, np.ndarray
 
 
 def loader() -> Iterator[dict[str, np.ndarray]]:
-    """Give batches: tokens int32 (BATCH_SIZE, LENGTH), mask bool of the same shape."""
+    """Return batches: tokens int32 (BATCH_SIZE, LENGTH), mask bool of the same shape."""
     path = CACHE / f"text-{LINES}.txt"
     if not path.exists():
         make_text(path)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 CHARACTERS = 128
-CONTEXT = 8  # characters that a prediction looks back on
+CONTEXT = 8  # context of a prediction, in characters
 EMBEDDING = 32
 HIDDEN = 128
 LEARNING_RATE = 0.1
@@ -29,7 +29,7 @@ def loss_of(weights: Weights, windows: jax.Array) -> jax.Array:
     """Return the mean negative log-likelihood of every next character: float32 ().
 
     Args:
-        weights: What `initial_weights` draws.
+        weights: The result of `initial_weights`.
         windows: Characters, uint8 (batch, window).
     """
     seen = weights["embedding"][windows[:, :-1]]
@@ -42,12 +42,12 @@ def loss_of(weights: Weights, windows: jax.Array) -> jax.Array:
 
 @partial(jax.jit, donate_argnums=0)
 def train_step(weights: Weights, windows: jax.Array) -> tuple[Weights, dict[str, Any]]:
-    """Take one step of stochastic gradient descent; the weights handed in are used up."""
+    """Take one step of stochastic gradient descent; the given weights are donated."""
     loss, gradients = jax.value_and_grad(loss_of)(weights, windows)
     weights = jax.tree.map(lambda one, slope: one - LEARNING_RATE * slope, weights, gradients)
     return weights, {"loss": loss}
 
 
 def state_and_step() -> tuple[Weights, Any]:
-    """Return what training begins with: the first weights, and the function of one step."""
+    """Return the initial weights, and the function of one step."""
     return initial_weights(), train_step

@@ -11,11 +11,11 @@ from text_windows import batches
 
 @pytest.fixture
 def netpipe_loader() -> Callable[[], Any]:
-    """Return the factory of the input: called without arguments, it gives batches."""
+    """Return the factory of the input: called without arguments, it returns batches."""
     return batches
 
 
 @pytest.fixture
 def netpipe_step() -> Callable[[], Any]:
-    """Return the factory of the training: called without arguments, it gives (state, step)."""
+    """Return the factory of the training: called without arguments, it returns (state, step)."""
     return state_and_step

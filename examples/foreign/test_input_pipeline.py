@@ -17,11 +17,11 @@ def test_loading_stays_below_the_step(netpipe_measurement, netpipe_limits):
 
 
 def test_order(netpipe_lint):
-    """Batching and mp_prefetch stand where Grain can make use of them."""
+    """Batching and mp_prefetch are where Grain can use them."""
     expect_order(netpipe_lint)
 
 
 @pytest.mark.netpipe(accelerator="emulated:30ms", stall_fraction=0.05)
 def test_training_does_not_wait(netpipe_measurement, netpipe_limits):
-    """An accelerator of 30 ms a step spends at most 5% of its time waiting for batches."""
+    """An accelerator of 30 ms per step spends at most 5% of its time waiting for batches."""
     expect_no_stall(netpipe_measurement, netpipe_limits)

@@ -1,4 +1,4 @@
-"""The input of this project: windows of characters out of a folder of texts, with Grain."""
+"""The input of this project: windows of characters from a folder of texts, with Grain."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -15,7 +15,7 @@ WORKERS = 1
 
 
 class Windows:
-    """Every window of a folder's texts: the one at each character that `WINDOW` follow."""
+    """Every window of a folder's texts, one for each character where a whole window begins."""
 
     def __init__(self, folder: Path) -> None:
         self._paths = sorted(folder.glob("*.txt"))
@@ -32,12 +32,12 @@ class Windows:
 
 
 def as_tokens(window: bytes) -> np.ndarray:
-    """Turn a window into one token a character: uint8 (WINDOW,)."""
+    """Turn a window into one token per character: uint8 (WINDOW,)."""
     return np.frombuffer(window, np.uint8)
 
 
 def batches() -> grain.IterDataset:
-    """Give shuffled windows without end: uint8 (BATCH_SIZE, WINDOW)."""
+    """Return endless shuffled windows: uint8 (BATCH_SIZE, WINDOW)."""
     return (
         grain.MapDataset.source(Windows(TEXTS))
         .shuffle(SEED)

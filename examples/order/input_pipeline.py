@@ -10,7 +10,7 @@ class Windows:
     """Windows of text as bytes, uint8 (1024,)."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of windows."""
         return 20_000
 
     def __getitem__(self, place: int) -> np.ndarray:

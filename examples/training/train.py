@@ -1,4 +1,4 @@
-"""Train the tiny model; killed at any moment, it goes on where it was.
+"""Train the tiny model; if killed at any moment, it continues where it was.
 
     python examples/training/train.py --out trained --steps 200
 
@@ -34,7 +34,7 @@ def save(folder: Path, state: Any, batches: TrainIterator) -> None:
 
 
 def restore(folder: Path, state: Any, batches: TrainIterator) -> Any:
-    """Return the state that was kept, and let the data go on from there; else the new state."""
+    """Return the saved state, and continue the data from there; else return the new state."""
     if not (folder / KEPT).exists():
         return state
     with np.load(folder / KEPT) as kept:

@@ -184,7 +184,7 @@ def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s
     minutes = expected_s(len(subjects) * MIN_ROUNDS, trial_s) / 60
     notes.print(
         f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
-        f"trials: {len(subjects)} in each of {MIN_ROUNDS} to {MAX_ROUNDS} rounds, until the "
+        f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, or up to {MAX_ROUNDS} until the "
         f"choice is clear; each is a fresh process that measures {trial_s:g} s of steady "
         f"state: about {minutes:.1f} minutes or more",
         soft_wrap=True,

@@ -163,7 +163,7 @@ def _pull_together(
         # Here, the other version takes the place of the reference loader.
         now["load_cpu_ratio"] /= base["load_cpu_ratio"]
         base["load_cpu_ratio"] = 1.0
-        # Only while both pull do they share the machine.
+        # The sides share the machine only while both pull.
         times_s = [each[size.skipped :] for each in stamps_s]
         from_s = max(each[0] for each in times_s)
         both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]

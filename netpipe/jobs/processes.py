@@ -25,7 +25,7 @@ _THREAD_CLOCK = 4
 _MAX_READINGS = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SCHEDULING = Path("/proc/thread-self/schedstat")
-# False where the kernel was built without CONFIG_PROC_CHILDREN.
+# False if the kernel was built without CONFIG_PROC_CHILDREN.
 _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -59,7 +59,7 @@ class ProcessTree:
         return {pid: process_cpu_s(pid) for pid in own}
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds of this process and its descendants, with ended ones."""
+        """Return the CPU seconds of this process and its descendants, including ended ones."""
         return time.process_time() + _DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:

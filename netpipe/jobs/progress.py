@@ -45,7 +45,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressWriter:
-    """Writes this session's progress to a file, also from several threads."""
+    """Writes this session's progress to a file, even from several threads."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file

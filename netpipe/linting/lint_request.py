@@ -16,7 +16,7 @@ LINT_OVERTIME_S: Final = 20.0
 class LintRequest(SessionRequest):
     """The settings of one lint.
 
-    Its `budget_s` is for proofs and for trials, each; its `start_limit_s` is for importing and
+    `budget_s` applies to proofs and to trials separately; `start_limit_s` is for importing and
     building the pipeline. `silences` maps a rule's name, or "RULE of FUNCTION", to the reason.
     """
 

@@ -275,7 +275,7 @@ def netpipe_benchmark(
         return measured
 
     yield put
-    # Without it, pytest-benchmark warns that it was not used, also after a failed measurement.
+    # Without it, pytest-benchmark warns that it was not used, even after a failed measurement.
     benchmark.skipped = True
 
 

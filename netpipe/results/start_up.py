@@ -48,7 +48,7 @@ class StartUp:
         return sum((seconds or 0.0 for seconds in vars(self).values()), start=0.0)
 
     def is_slow(self, longest_s: float = 0.0, cpu_fraction: float = 1.0) -> bool:
-        """Return whether this start or a later one is slow, also with only this share of its time.
+        """Return whether this start or a later one is slow, even with only this share of its time.
 
         A start that competed for the CPU takes at least `cpu_fraction` of its seconds alone.
         """

@@ -86,7 +86,7 @@ class WorkerChoice:
     workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
     #: Batches that each worker should have ready, within the memory budget.
     buffer: MayBeAbsent[PositiveCount]
-    reason: Text  #: A sentence that compares it with its neighbors.
+    reason: Text  #: A sentence that compares it with its neighbours.
     memory_budget_bytes: PositiveCount  #: The most that all processes together may take.
     seconds: PositiveAmount  #: Requested steady iteration of each trial.
     #: The fewest workers first.
@@ -253,7 +253,7 @@ def choose(
 ) -> WorkerChoice:
     """Choose the fewest workers that are not clearly slower, after `try_candidates`.
 
-    The reason compares the chosen candidate with its neighbors and with the fastest one above it.
+    The reason compares the chosen candidate with its neighbours and with the fastest one above it.
     """
     judged = drop_slower(candidates)
     chosen = open_candidates(judged)[0]

@@ -60,7 +60,7 @@ def test_every_second_round_is_reversed(sides: Sides) -> None:
 
 
 def test_no_side_starts_after_the_deadline(sides: Sides) -> None:
-    """Earlier results are kept, also those of an incomplete round."""
+    """Earlier results are kept, including those of an incomplete round."""
     done = sides.interleave("abc", 2, until_s=4.5)
     assert "".join(sides.measured) == "abccb"
     assert done.rounds == [{"a": 1, "b": 2, "c": 3}, {"c": 4, "b": 5}]

@@ -166,7 +166,7 @@ def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) 
 
 
 def test_the_commit_needs_no_pytest_benchmark(versions: Versions) -> None:
-    """The baseline names the commit to measure, also without pytest-benchmark's table."""
+    """The baseline names the commit to measure, even without pytest-benchmark's table."""
     versions.record(slower(1.0))
     versions.project.has(NO_STALL)
     versions.project.pytester.makeconftest("")  # The project's own has hooks of that plugin.

@@ -174,7 +174,7 @@ def test_the_drawn_times_are_the_documents() -> None:
 
 
 def leaves(value: Any) -> Iterator[float]:
-    """Yield all numbers of a document, also those in texts."""
+    """Yield all numbers of a document, including those in texts."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from leaves(item)

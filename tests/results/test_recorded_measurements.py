@@ -27,7 +27,7 @@ def test_a_recorded_fault_keeps_its_name(path: Path) -> None:
 
 
 def test_every_verdict_that_can_be_planted_is_recorded() -> None:
-    """Each kind has a recorded measurement, also the fine ones."""
+    """Each kind has a recorded measurement, including the fine ones."""
     assert {judge(recorded(path)).kind for path in RECORDED} >= {
         "at-risk",
         "contention",

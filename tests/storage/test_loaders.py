@@ -53,7 +53,7 @@ def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any])
 
 @pytest.mark.parametrize("loader", [sources.batches, sources.data_loader, sources.in_workers])
 def test_batches_stay_the_same(loader: Callable[[], Any]) -> None:
-    """A loader in a storage yields the same batches, also with worker processes."""
+    """A loader in a storage yields the same batches, even with worker processes."""
     let_grain_start_workers()
     placed, original = (list(make()) for make in (place(loader, FAST), loader))
     assert len(placed) == len(original) > 0

@@ -158,7 +158,7 @@ def test_spawned_and_forked_processes_share_the_limits(is_sent: bool) -> None:
 
 
 def test_threads_share_the_limits() -> None:
-    """Each request gets its own turn, also with several threads."""
+    """Each request gets its own turn, even with several threads."""
     one, seen = storage(latency_s=1.0, max_concurrent_reads=1), list[float]()
     threads = [
         threading.Thread(target=lambda: seen.extend(one.request(0, 0.0)[0] for _ in range(200)))

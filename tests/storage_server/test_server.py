@@ -46,7 +46,7 @@ def test_refused_reads_are_tried_again(served: Path, tmp_path: Path) -> None:
 
 
 def test_the_server_ends_with_its_block(served: Path, tmp_path: Path) -> None:
-    """Both programs end with the block, also after an error."""
+    """Both programs end with the block, even after an error."""
     started: list[psutil.Process] = []
 
     def fail() -> None:

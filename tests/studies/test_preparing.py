@@ -10,7 +10,7 @@ TRIAL = Trial(
 
 
 def test_the_table_has_the_medians_of_each_kind() -> None:
-    """The table has a row per arrangement and size, in order, also for partial results."""
+    """The table has a row per arrangement and size, in order, even for partial results."""
     trials = [TRIAL, replace(TRIAL, wall_s=10.0), replace(TRIAL, wall_s=90.0),
               replace(TRIAL, arrangement="one process", rows=10**6)]  # fmt: skip
     assert list(format_table(trials))[2:] == [

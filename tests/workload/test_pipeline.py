@@ -178,7 +178,7 @@ def test_padding_is_bounded_in_every_batch(prepared: Path) -> None:
 
 @BOTH
 def test_batches_have_the_shape_asked(prepared: Path, config: PipelineConfig) -> None:
-    """Six int32 arrays of (batch, sequence), also when a batch is several blocks."""
+    """Six int32 arrays of (batch, sequence), even when a batch is several blocks."""
     config = dataclasses.replace(config, batch_size=138, sequence_length=64)
     (batch,) = _take(prepared, config, 1)
     assert set(batch) == {
@@ -211,7 +211,7 @@ def _of_size(histories: dict[int, list[Ping]], size: int) -> tuple[list[Ping], i
 
 
 def test_inherited_files_give_batches(tmp_path: Path, histories: dict[int, list[Ping]]) -> None:
-    """A folder of version 0 without an index is a pipeline's data as it is, also in workers."""
+    """A folder of version 0 without an index is a pipeline's data as it is, even in workers."""
     records = [encode_row_v0(pings, probe) for probe, pings in histories.items()]
     write_records(tmp_path / "probes.arrayrecord", records)
     alone = _take(tmp_path, IN_PROCESS, 3)

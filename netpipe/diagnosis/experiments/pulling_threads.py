@@ -35,7 +35,7 @@ class Block:
 
     Attributes:
         s_per_batch: Wall seconds; the rates of several threads are added.
-        read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
+        read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 if the
             kernel does not report them.
     """
 
@@ -187,7 +187,7 @@ def _workers_cpu_s() -> float:
 
 
 def _read_bytes() -> int:
-    # psutil lacks the method where the kernel lacks the file.
+    # psutil lacks the method if the kernel lacks the file.
     with suppress(psutil.Error, AttributeError):
         return int(psutil.Process().io_counters().read_bytes)
     return 0

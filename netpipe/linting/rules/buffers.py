@@ -122,7 +122,7 @@ def _buffer_size(node: Node) -> int:
 
 
 def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report buffers of many batches, and of much memory where a batch could be measured."""
+    """Report buffers of many batches, and of much memory if a batch could be measured."""
     graph, memory_bytes = pipeline.graph, pipeline.memory_bytes
     held = {node.id: _count_held_batches(graph, node) for node in graph.nodes}
     node, total = max(graph.nodes, key=lambda node: held[node.id]), sum(held.values())

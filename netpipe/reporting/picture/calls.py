@@ -49,7 +49,7 @@ WORKER_COUNT: Final = "worker_count"
 """A DataLoader's own name for the number of workers, on the `mp_prefetch` that it adds."""
 
 _OMITTED: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuffle_bins")
-# Grain sets these to functions of its own where the user gives none.
+# Grain sets these to functions of its own if the user gives none.
 _OMITTED_DEFAULTS: Final = ("batch_fn", "selection_map")
 
 

@@ -70,7 +70,7 @@ class AddressTable:
         return np.where((numbers >= 0) & (family != ip_version), OTHER_FAMILY, numbers)
 
     def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return 4 or 6 for each number, int8; 4 where there is no address."""
+        """Return 4 or 6 for each number, int8; 4 if there is no address."""
         lengths = [len(self._packed[max(number, 0)]) for number in numbers]
         return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4).astype(np.int8)
 

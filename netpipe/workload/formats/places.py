@@ -111,7 +111,7 @@ class Place:
             self.filesystem.delete_file(self.path)
 
     def make_folder(self) -> None:
-        """Make a folder where there are folders, not only names of objects with slashes."""
+        """Make a folder, unless the file system has only names of objects with slashes."""
         if self.filesystem.type_name not in _OBJECT_STORES:
             self.filesystem.create_dir(self.path)
 

@@ -130,7 +130,7 @@ _FORMATS: Sequence[tuple[str, str, Callable[[Path, str], RowSource]]] = (
 
 
 def find_format(data: Path) -> str:
-    """Return "arrayrecord" or "parquet", as a folder is read; "" where there is neither."""
+    """Return "arrayrecord" or "parquet", as a folder is read; "" if it has neither."""
     return next((name for pattern, name, _ in _FORMATS if any(data.glob(pattern))), "")
 
 

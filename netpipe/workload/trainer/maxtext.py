@@ -154,7 +154,7 @@ def _load_state_if_possible(
     is_ours = isinstance(data_iterator, iterators.TrainIterator)
     if is_ours and checkpoint_manager is not None and (latest := checkpoint_manager.latest):
         folder = checkpoint_manager.directory / str(latest.step) / "iter"
-        # Every process has the same position, also if their number has changed.
+        # Every process has the same position, even if their number has changed.
         if not (files := list(folder.glob("process_0-of-*.json"))):
             way_out = "Start a new run_name with load_full_state_path or load_parameters_path"
             raise InputError(folder, "position", "be in the checkpoint", "none", way_out)

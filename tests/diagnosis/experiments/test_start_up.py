@@ -91,7 +91,7 @@ def test_the_first_of_several_threads_counts() -> None:
 
 @pytest.mark.parametrize("loader", [loaders.plain, loaders.threaded, loaders.data_loader])
 def test_without_workers_nothing_is_sent(loader: Any) -> None:
-    """The first read is still seen, also in threads."""
+    """The first read is still seen, even in threads."""
     found = start(loader)
     assert found.shipping_s is None
     assert found.import_s is None

@@ -52,7 +52,7 @@ def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
 
 
 def test_it_follows_a_dark_page() -> None:
-    """Every color of the light page has one for a dark page."""
+    """Every colour of the light page has one for a dark page."""
     light, dark = draw_svg(report_of("straight")).split("@media (prefers-color-scheme: dark)")
     assert light.count("fill: #") == dark.count("fill: #") > 4
     assert "fill: #ffffff" in light

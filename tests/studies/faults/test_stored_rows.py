@@ -35,7 +35,7 @@ def test_shards_are_read_in_turn() -> None:
 
 
 def test_batches_of_a_storage_are_those_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches repeat the rows in order, also from shards and with threads."""
+    """Batches repeat the rows in order, even from shards and with threads."""
     monkeypatch.setenv("NETPIPE_STORAGES", "")  # set for the processes of a session
     epochs = stored("latency=0s,tail=0s", records=Records(records=2 * ROWS))
     assert [_first_row(batch) for batch in islice(epochs, 3)] == [0, ROWS, 0]

@@ -68,7 +68,7 @@ def test_trials_are_kept_and_counted(
 def test_an_alarm_on_unchanged_code_fails_the_study(
     tmp_path: Path, machine: Callable[[float], list[Side[Any]]]
 ) -> None:
-    """An alarm fails the study, also when the trials are read again."""
+    """An alarm fails the study, even when the trials are read again."""
     machine(1.2)
     path = tmp_path / "trials.jsonl"
     assert run_study(path, "--only", "nothing, a loader that waits").exit_code == 1

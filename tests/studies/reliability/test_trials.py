@@ -89,7 +89,7 @@ def test_two_copies_run_in_one_project(template: Path) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_command(template: Path, sent: signal.Signals) -> None:
-    """The command gets the signal, also from a study that ignores it because of nohup."""
+    """The command gets the signal, even from a study that ignores it because of nohup."""
     ignored = signal.signal(sent, signal.SIG_IGN)
     try:
         trial = _try("import time; time.sleep(600)", template, Disturbance("ended", 1, sent))

@@ -149,7 +149,7 @@ def test_an_address_of_the_other_family(tmp_path: Path) -> None:
 
 
 def test_rows_are_counted_over_batches_and_groups(tmp_path: Path) -> None:
-    """The row in an error is that of the file, also in a later row group."""
+    """The row in an error is that of the file, even in a later row group."""
     path = tmp_path / "groups.parquet"
     pq.write_table(_with("rtt", [1.0, 2.0, float("inf")]), path, row_group_size=1)
     with pytest.raises(InputError, match="row 2,"):
@@ -193,7 +193,7 @@ def test_no_rows(tmp_path: Path) -> None:
     ids=["empty", "10 bytes", "half", "no end", "a damaged page", "another format"],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    """The error names the file, also where the damage only shows when a page is read."""
+    """The error names the file, even if the damage only shows when a page is read."""
     path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"measured\.parquet: file"):

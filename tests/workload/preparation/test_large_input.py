@@ -438,7 +438,7 @@ def test_private_addresses_are_told_once(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_files_put_in_both_splits(measured: Path, tmp_path: Path) -> None:
-    """The error names both files, also when the probe is found in other processes' runs."""
+    """The error names both files, even when the probe is found in other processes' runs."""
     for number, name in enumerate(("train", "eval")):
         (tmp_path / f"{name}.parquet").write_bytes((measured / f"{number}.parquet").read_bytes())
     message = r"train\.parquet: probe 1[5-9] must be in one split; found it in \S+eval\.parquet"
