@@ -174,7 +174,7 @@ def _is_own(file: str, function: str) -> bool:
 
 
 def _count_read_bytes(work: LoaderWork) -> int | None:
-    """Return the bytes that this process has read so far; None if the kernel does not tell."""
+    """Return the bytes that this process has read so far; None if the kernel does not report it."""
     try:
         return int(psutil.Process().io_counters().read_chars)
     except (NotImplementedError, AttributeError, psutil.Error, OSError) as error:

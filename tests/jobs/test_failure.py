@@ -27,7 +27,7 @@ def deep(levels: int) -> None:
 
 
 def test_the_type_and_the_text_come_first() -> None:
-    """The lines of the user's own files follow; those of libraries stay out."""
+    """The lines of the user's own files follow; lines of libraries are omitted."""
     first, *lines = format_failure(caught(lambda: deep(0))).splitlines()
     assert first.startswith("JSONDecodeError: Expecting")
     assert lines[-1].strip() == 'json.loads("{")'
@@ -58,7 +58,7 @@ def test_a_folder_whose_name_begins_as_ours_is_the_users() -> None:
 
 
 def test_the_innermost_lines_can_be_asked_for_too() -> None:
-    """They come last, in whichever file they lie, and none comes twice."""
+    """The innermost lines come last, in whichever file they are, and none comes twice."""
     names = [__file__, "<a>", "<b>", "<c>"]
     frames = traceback.StackSummary.from_list([(name, 1, "run", "x") for name in names])
     files = [line.split('"')[1] for line in format_frames(frames, innermost=2).splitlines()[::2]]

@@ -49,7 +49,7 @@ def test_leaks_are_found_where_they_grow() -> None:
 
 
 def test_a_healthy_loader_is_not_blamed() -> None:
-    """It has no finding, and its peak is at least that of an interpreter."""
+    """A healthy loader has no finding, and its peak is at least that of an interpreter."""
     found, messages = measure("healthy")
     assert messages == {}
     assert found.peak_pss_bytes is not None

@@ -62,7 +62,7 @@ def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True
     ],
 )
 def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) -> None:
-    """At least six rounds are needed, and narrow intervals of L and of R/S0."""
+    """Rounds are tight after at least six, with narrow intervals of L and of R/S0."""
     assert log.is_tight() is tight
 
 
@@ -76,7 +76,7 @@ def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> Non
 
 
 def test_the_caller_decides_when_the_rounds_end(rehearse: Rehearse) -> None:
-    """It is asked after every round from the sixth on, with the measurement so far."""
+    """The caller is asked after every round from the sixth on, with the measurement so far."""
     asked: list[int] = []
 
     def is_decided(measured: Measurement) -> bool:

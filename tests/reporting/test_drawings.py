@@ -54,7 +54,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
-    """It has no style sheet, date or link, and all its ids begin with the given prefix."""
+    """A drawing has no style sheet, date or link, and all its ids begin with the given prefix."""
     found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
     ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}

@@ -44,7 +44,7 @@ def test_there_is_an_example_of_every_schema() -> None:
     ],
 )
 def test_another_file_is_refused(content: object, message: str, tmp_path: Path) -> None:
-    """The error names the file, the field, what it must be, what it is, and the way out."""
+    """The error names the file, the field, its constraint, its value, and the way out."""
     path = write(tmp_path, content)
     with pytest.raises(InputError, match=message) as refused:
         read_document(path)

@@ -45,16 +45,16 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seed", type=int, help="What severities are drawn from; the clock if left out.")
+@click.option("--seed", type=int, help="Seed of the severities; the clock if omitted.")
 @only_cases
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=_BUDGET_S,
-    show_default=True, help="Seconds of rounds for a case.",
+    show_default=True, help="Seconds of rounds per case.",
 )  # fmt: skip
-@click.option("--busy", is_flag=True, help="Keep one core busy with something else meanwhile.")
+@click.option("--busy", is_flag=True, help="Keep one core busy with another program.")
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Runs of everything, each with the next seed.",
+    help="Runs of all cases, each with the next seed.",
 )  # fmt: skip
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -62,12 +62,12 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path),
-    help="Write the measurement behind each case, the last one, to this folder.",
+    help="Write the last measurement of each case to this folder.",
 )  # fmt: skip
 @click.option(
     "--merge", "merged", multiple=True, callback=_read_trials,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run nothing: count what --json wrote to this file. May be given again.",
+    help="Run nothing: count the trials that --json wrote to this file. May be repeated.",
 )  # fmt: skip
 def main(
     seed: int | None,

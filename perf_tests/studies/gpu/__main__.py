@@ -23,20 +23,20 @@ _VERDICTS: Final = (0, 1, 3)  # netpipe's exit codes: fine, a verdict failed, in
 @click.argument("stage", type=click.IntRange(1, 3))
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of all results; what is done in it is not repeated.",
+    help="The folder of all results; finished steps in it are not repeated.",
 )  # fmt: skip
 @click.option(
     "--archive", type=click.Path(dir_okay=False, path_type=Path),
-    help="Also pack the folder into this .tar.gz, anew after each step.",
+    help="Also pack the folder into this .tar.gz, again after each step.",
 )  # fmt: skip
-@click.option("--device", help="The device's key, or cpu; found if left out.")
+@click.option("--device", help="The device's key, or cpu; detected if omitted.")
 @click.option(
     "--limit-s", type=click.FloatRange(min=60), default=STAGE_S,
-    show_default=True, help="Seconds; the limits of the steps grow with it.",
+    show_default=True, help="Seconds of the stage; the limits of its steps grow with it.",
 )  # fmt: skip
 @click.option(
     "--quick", is_flag=True,
-    help="A rehearsal: measure next to nothing, and accept whatever verdict that gives.",
+    help="A rehearsal: measure next to nothing, and accept any verdict.",
 )  # fmt: skip
 def main(
     stage: int, out: Path, archive: Path | None, device: str | None, limit_s: float,

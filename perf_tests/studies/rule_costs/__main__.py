@@ -42,7 +42,7 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", "rules", multiple=True, metavar="GLOB", callback=_select_rules,
-    help="Only rules with such a name. May be repeated.",
+    help="Only rules whose names match. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--record", is_flag=True,

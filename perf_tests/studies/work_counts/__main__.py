@@ -132,7 +132,9 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
 
 @click.command()
 @click.option("--unchanged", "comparisons", type=int, default=200, show_default=True)
-@click.option("--planted", "each", type=int, default=20, show_default=True, help="Of each change.")
+@click.option(
+    "--planted", "each", type=int, default=20, show_default=True, help="Trials of each change."
+)
 @click.option("--trials", type=click.Path(path_type=Path), default=_KEPT, show_default=True)
 def main(comparisons: int, each: int, trials: Path) -> None:
     """Run the trials that are missing from a file, and print its table."""

@@ -242,7 +242,7 @@ def test_a_step_that_reads_values_is_misuse() -> None:
         return state, {"loss": float(batch["x"].sum())}
 
     step = EmulatedStep(0.001, lambda: (0, reads))
-    with pytest.raises(MisuseError, match=r"traced: .* Leave the") as raised:
+    with pytest.raises(MisuseError, match=r"traced: .* Omit the") as raised:
         step(step.initial_state(), BATCH)
     assert "\n" not in str(raised.value)
 
@@ -322,7 +322,7 @@ def test_an_aux_says_that_it_has_a_loss_alone(
 
 
 def test_an_aux_is_a_dict_all_the_same(aux: OnlyLoss) -> None:
-    """It works like a dict of metrics."""
+    """An aux works like a dict of metrics."""
     assert list(aux) == ["loss"]
     assert {name: float(value) for name, value in aux.items()} == {"loss": 2.0}
     assert isinstance(jax.device_get(aux), dict)
@@ -330,7 +330,7 @@ def test_an_aux_is_a_dict_all_the_same(aux: OnlyLoss) -> None:
 
 
 def test_a_state_is_a_pytree(state: EmulatedState) -> None:
-    """Its only leaf passes through `jax.tree` and `jax.jit`."""
+    """The only leaf of a state passes through `jax.tree` and `jax.jit`."""
     (token,) = jax.tree.leaves(state)
     assert token.shape == (8, 8)
     assert isinstance(jax.jit(lambda state: state)(state), EmulatedState)

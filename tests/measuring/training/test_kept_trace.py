@@ -214,7 +214,7 @@ def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> No
 
 
 def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Its trace would otherwise show the speed of the buffers."""
+    """Without a drain, the trace would show the speed of the buffers."""
     slow = rehearse(iter([0.05] * 10_000), trace=partial(trace_file, tmp_path, "slow"))
     fast = rehearse(iter([0.01] * 10_000), trace=partial(trace_file, tmp_path, "fast"))
     drains = [spans_of(events_of(Path(found.trace)), DRAIN) for found in (slow, fast)]

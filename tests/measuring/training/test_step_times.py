@@ -90,7 +90,7 @@ def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -
 
 
 def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
-    """They cover every step that counts, from the minimum to the maximum."""
+    """The percentiles cover every step that counts, from the minimum to the maximum."""
     found = rehearse(cycle([0.010, 0.010, 0.010, 0.050]), budget_s=30.0)
     spread = found.distributions
     assert spread is not None
@@ -103,7 +103,7 @@ def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
 
 
 def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
-    """They would only make a baseline of ten sessions larger."""
+    """Timelines would only make a baseline of ten sessions larger."""
     theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     path = baseline.save(tmp_path, "first", theirs, {"a::b": (made,)})

@@ -43,7 +43,7 @@ def test_a_drawing_is_the_picture_in_the_terminal(name: str) -> None:
 
 @every_pipeline
 def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
-    """It has no URL but the SVG namespace, no script, no font and no external style."""
+    """The SVG has no URL but the SVG namespace, no script, no font and no external style."""
     text = draw_svg(report_of(name))
     assert text.replace('xmlns="http://www.w3.org/2000/svg"', "").count("http") == 0
     assert not any(word in text for word in ("<script", "@import", "@font-face", "href"))

@@ -93,7 +93,7 @@ def test_ascii_where_the_console_has_no_more() -> None:
 
 
 def test_a_narrow_console_gets_what_matters() -> None:
-    """Findings go below their calls, then places go, then calls lose their middle."""
+    """Findings go below their calls, then places are dropped, then calls are cut in the middle."""
     report = report_on(straight(), findings_of_all_severities())
     assert (
         printed(report, width=44)

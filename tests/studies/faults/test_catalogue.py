@@ -33,7 +33,7 @@ def ready_step(state: Any, _: Batch) -> tuple[Any, Any]:
 
 
 class PrivateMemory:
-    """A stand-in for shared memory, which would stay."""
+    """A fake of shared memory, because real memory would stay."""
 
     def __init__(self, *, create: bool, size: int) -> None:
         assert create

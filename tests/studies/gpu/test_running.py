@@ -93,7 +93,7 @@ def test_a_killed_stage_keeps_what_is_done_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_step_without_its_package_is_not_started(tmp_path: Path) -> None:
-    """It fails with the name of the package."""
+    """The step fails with the name of the package."""
     commands = Commands()
     [outcome] = commands.outcomes(tmp_path, [Step("page", ("a",), needs="no_such_package")])
     assert (outcome.outcome, outcome.why) == (FAILED, "no_such_package is not installed")
@@ -119,13 +119,13 @@ def test_a_planted_fault_must_be_named(
 
 
 def test_a_command_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    """It has no exit code."""
+    """The command has no exit code."""
     command = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
     assert run_command(command, tmp_path / "output", tmp_path / "log", 0.1) is None
 
 
 def test_nothing_outlives_the_command_that_started_it(tmp_path: Path) -> None:
-    """Its process group is ended with it."""
+    """The process group of the command is ended with it."""
     program = (
         "import subprocess, sys; "
         "print(subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)']).pid)"
@@ -137,7 +137,7 @@ def test_nothing_outlives_the_command_that_started_it(tmp_path: Path) -> None:
 
 
 def test_a_command_runs_in_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its code is importable without being installed, and its log is a file of its own."""
+    """The checkout's code is importable without being installed, and each log is its own file."""
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     program = "import sys, netpipe, os; print(os.environ['JAX_PLATFORMS']); sys.stderr.write('log')"
     output, log = tmp_path / "output", tmp_path / "log"

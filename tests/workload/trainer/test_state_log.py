@@ -44,7 +44,7 @@ def log(clock: FakeClock) -> StateLog:
 
 
 def wait(log: StateLog, clock: FakeClock, *waits_s: float) -> None:
-    """Wait for a batch after the other."""
+    """Wait for one batch after the other."""
     for wait_s in waits_s:
         with log.waiting():
             clock.sleep(wait_s)
