@@ -1,7 +1,9 @@
-"""A loader that keeps something from every batch, and one that does not."""
+"""Loaders that keep something from every batch, and one that does not."""
 
 import os
 import time
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ Batch = dict[str, np.ndarray]
 
 
 class _Make:
-    """Makes a batch in a worker, and may keep memory and leave a file there."""
+    """Makes a batch in a worker, and may keep a MiB there."""
 
     def __init__(self, *, leaks: bool) -> None:
         self.leaks = leaks
@@ -28,8 +30,6 @@ class _Make:
     def __call__(self, index: int) -> Batch:
         if self.leaks:
             _KEPT.append(np.ones(KEPT_BYTES, np.uint8))
-            left = footprint.SHARED_FOLDER / f"netpipe-leak-{index}"
-            left.write_bytes(bytes(100_000 if index else KEPT_BYTES))
         time.sleep(0.002)
         return {"x": np.full((16, 16), index, np.int32)}
 
@@ -43,11 +43,22 @@ def _with_worker(*, leaks: bool) -> grain.IterDataset:
     return batches.mp_prefetch(grain.MultiprocessingOptions(1, 1))
 
 
-def leaking() -> grain.IterDataset:
-    """Keep a MiB of each batch in the worker, and leave files in shared memory."""
+def leaking_worker() -> grain.IterDataset:
+    """Keep a MiB of each batch in the worker."""
     return _with_worker(leaks=True)
 
 
 def healthy() -> grain.IterDataset:
     """Keep nothing."""
     return _with_worker(leaks=False)
+
+
+def leaving_files() -> Iterator[Batch]:
+    """Leave a file of a MiB in shared memory, and one of 100 kB for each batch.
+
+    No worker is closed, which takes too long on a busy machine for a look at what is left.
+    """
+    for index in count():
+        left = footprint.SHARED_FOLDER / f"netpipe-leak-{index}"
+        left.write_bytes(bytes(100_000 if index else KEPT_BYTES))
+        yield _Make(leaks=False)(index)

@@ -23,7 +23,7 @@ from netpipe.workload.formats.index import INDEX_NAME, load_index
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.rows import MeasurementArray
 from netpipe.workload.pipeline import build
-from netpipe.workload.sampling.context_order import RowBlock
+from netpipe.workload.sampling.context_order import RowBlock, contexts_per_row
 from netpipe.workload.sampling.sampler import DrawnRows, read_block
 from netpipe.workload.sources import parquet_source
 from netpipe.workload.sources.probe_rows import ArrayRecordSource
@@ -188,6 +188,22 @@ def test_batches_have_the_shape_asked(prepared: Path, config: PipelineConfig) ->
     }
     assert {array.shape for array in batch.values()} == {(138, 64)}
     assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+def test_the_batch_size_cuts_one_sequence_of_contexts(prepared: Path) -> None:
+    """Larger batches hold the contexts of the smaller ones, in order."""
+    small = _take(prepared, UNPACKED, 12)
+    large = _take(prepared, dataclasses.replace(UNPACKED, batch_size=48), 1)
+    _assert_equal([concatenate(small)], large)  # type: ignore[arg-type, list-item]
+
+
+def test_it_goes_on_for_ever(prepared: Path) -> None:
+    """Without epochs the end of the data is not the end, and no epoch repeats another."""
+    contexts = int(contexts_per_row(load_index(prepared).train.row_measurements).sum())
+    config = dataclasses.replace(UNPACKED, batch_size=contexts)
+    first, second, third = _take(prepared, config, 3)
+    assert not np.array_equal(first["inputs"], second["inputs"])
+    assert not np.array_equal(second["inputs"], third["inputs"])
 
 
 def test_hosts_share_the_blocks(prepared: Path) -> None:
