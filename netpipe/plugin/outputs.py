@@ -242,8 +242,9 @@ def run_document(run: Run) -> dict[str, Any]:
     return {
         "schema": "netpipe.run/1",
         "measurements": [
-            measurement_document(session, judge(session))
-            for session in chain.from_iterable(measurer.sessions.values())
+            {**measurement_document(session, judge(session)), "test": measurer.tests[key]}
+            for key, sessions in measurer.sessions.items()
+            for session in sessions
         ],
         "lints": list(measurer.lints.values()),
         "work": [profile.to_document() for profile in measurer.profiles.values()],

@@ -1,6 +1,6 @@
 """One verdict on hosts that train together; each step waits for the slowest host. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, TypedDict
 
@@ -41,6 +41,7 @@ class HostsVerdict:
     epoch_batches: Mapping[str, int | None]
     ends_apart: bool  #: Whether loaders ended after different numbers of batches.
     passes: bool  #: Whether every host passes, and no loaders ended apart.
+    differences: tuple[str, ...]  #: The versions that differ between hosts.
 
     def sentences(self) -> list[str]:
         """Return the verdict, the slowest host, and any problem with the loaders' ends."""
@@ -52,7 +53,7 @@ class HostsVerdict:
             lines.append(f"the loaders end after different numbers of batches: {ends}; {told}")
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")
-        return lines
+        return [*lines, *self.differences]
 
 
 @dataclass(frozen=True)
@@ -61,36 +62,61 @@ class HostsReport(Document):
 
     SCHEMA = "netpipe.hosts/1"
 
-    devices: Mapping[str, HostsVerdict]  #: The verdict for each device, by its key.
+    #: The verdict for each device by its key, in runs of pytest for each test by "key test".
+    devices: Mapping[str, HostsVerdict]
 
 
-def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
-    """Judge two or more hosts; raise an InputError if their batches or devices differ."""
-    first, *others = measurements
-    for aspect in ("device.key", "batch_bytes"):
-        wanted = _read(measurements[first], aspect)
-        for host in others:
-            if (found := _read(measurements[host], aspect)) != wanted:
-                raise InputError(host, aspect, f"be that of {first}, {wanted}", found)
-    by_load_s = sorted(measurements, key=lambda host: measurements[host].load_s_per_batch.median)
-    fast, slow = (measurements[host].load_s_per_batch for host in (by_load_s[0], by_load_s[-1]))
-    deciding = max(measurements, key=lambda host: _weight(measurements[host]))
-    ended = {host: measurement.epoch_batches for host, measurement in measurements.items()}
-    verdict = judge(measurements[deciding])
-    ends_apart = len({batches for batches in ended.values() if batches is not None}) > 1
+def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdict:
+    """Judge two or more hosts, each by its worst measurement on one device.
+
+    Raises:
+        InputError: Their batches, data or storages differ, or two have the same measurement.
+    """
+    _refuse_others(measurements)
+    worst = {host: max(each, key=_weight) for host, each in measurements.items()}
+    by_load_s = sorted(worst, key=lambda host: worst[host].load_s_per_batch.median)
+    fast, slow = (worst[host].load_s_per_batch for host in (by_load_s[0], by_load_s[-1]))
+    deciding = max(worst, key=lambda host: _weight(worst[host]))
+    ends = {
+        host: {one.epoch_batches for one in each if one.epoch_batches is not None}
+        for host, each in measurements.items()
+    }
+    verdict = judge(worst[deciding])
+    ends_apart = len(set().union(*ends.values())) > 1
     return HostsVerdict(
         by_load_s[-1],
         # Rounds of different hosts cannot be paired, so this is the widest possible interval.
         Interval(slow.median / fast.median, slow.low / fast.high, slow.high / fast.low, slow.n),
         replace(verdict, message=f"{deciding}: {verdict.message}"),
-        ended,
+        {host: min(found, default=None) for host, found in ends.items()},
         ends_apart,
-        passes=not ends_apart and all(judge(each).passes(each) for each in measurements.values()),
+        passes=not ends_apart and all(judge(each).passes(each) for each in worst.values()),
+        differences=tuple(_compare_versions(worst)),
     )
 
 
-def _read(measurement: Measurement, aspect: str) -> object:
-    return measurement.device.key if aspect == "device.key" else measurement.batch_bytes
+def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
+    """Raise an InputError for a host whose measurements are copies, or of another training."""
+    pairs = [(host, each) for host, found in measurements.items() for each in found]
+    first, expected = pairs[0]
+    for number, (host, found) in enumerate(pairs):
+        for aspect in ("batch_bytes", "storage", "fingerprint"):
+            wanted, value = (getattr(each, aspect) for each in (expected, found))
+            if value != wanted:
+                raise InputError(host, aspect, f"be that of {first}, {wanted!r}", repr(value))
+        for other, earlier in pairs[:number]:
+            if other != host and earlier == found:
+                constraint = f"be measured on that host, not copied from {other}"
+                raise InputError(host, "content", constraint, "the same", "Measure on each host")
+
+
+def _compare_versions(measurements: Mapping[str, Measurement]) -> Iterator[str]:
+    """Yield a sentence for each package whose version differs from the first host's."""
+    (first, expected), *others = measurements.items()
+    for host, found in others:
+        for name in sorted(dict(found.versions.items() ^ expected.versions.items())):
+            here, there = (each.versions.get(name, "absent") for each in (found, expected))
+            yield f"{name} differs: {there} on {first}, {here} on {host}"
 
 
 def _weight(measurement: Measurement) -> tuple[int, float]:
