@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, TypedDict
 
 from netpipe.errors import InputError
 from netpipe.results.fields import Document
@@ -13,30 +12,16 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
 
-class _UnboundedInterval(TypedDict):
-    median: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-
-class _PlainVerdict(TypedDict):
-    kind: str
-    message: str
-    evidence: list[str]
-    next: str
-
-
 @dataclass(frozen=True)
 class HostsVerdict:
     """Why training on several hosts waits."""
 
     slowest: str  #: The file of the host whose loader takes the longest for a batch.
     #: The slowest host's load time over the fastest host's; null: this end is unbounded.
-    behind: Annotated[Interval, _UnboundedInterval]
+    behind: Interval
     #: The verdict of the deciding host: one whose training waits, else one with an inconclusive
     #: verdict, else the one with the largest load time over step time.
-    verdict: Annotated[Verdict, _PlainVerdict]
+    verdict: Verdict
     #: The number of batches after which each host's loader ended, by file; null: it did not end.
     epoch_batches: Mapping[str, int | None]
     ends_apart: bool  #: Whether loaders ended after different numbers of batches.
