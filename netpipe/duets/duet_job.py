@@ -56,7 +56,7 @@ def _make_timer(
     assert subject.step is not None
     stepper = StepRunner(subject.step, batches, clock, factories.synthetic)
     stepper.warm_up(_WARM_UP_SHARE * request.budget_s)
-    device = device_of(len(stepper.devices))
+    device = device_of(stepper.devices)
     about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)
     about["shares_cores"] = device.shares_host_cores
     if request.quantity == "step_s":

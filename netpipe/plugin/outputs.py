@@ -110,6 +110,8 @@ def _why_not_recorded(run: Run, exitstatus: int) -> str:
         return "no benchmark ran"
     for session in chain.from_iterable(run.measurer.sessions.values()):
         verdict = judge(session)
+        if session.device.platform == "unknown":
+            return "the step must name its device: give it an attribute `device`, such as 'cpu'"
         if not verdict.passes(session):
             return f"a session on {session.device.key} was {verdict.message}"
     return ""
