@@ -49,7 +49,8 @@ def _make_timer(
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
-        return LoadTimer(puller, clock, block_s), about
+        load_timer = LoadTimer(puller, clock, block_s)
+        return load_timer, {**about, "epoch_batches": puller.epoch_batches}
     watch.enter_phase("making and warming up the step")
     device_of, subject = device_and_subject(request, factories)
     batches = [puller.first_batch, puller.pull()[0]]
@@ -63,4 +64,5 @@ def _make_timer(
         puller.wait_for_full_buffers(_MAX_FILLING_S)  # The loader rests from now on.
         return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
-    return TrainTimer(puller, stepper, loop, block_s, watch), about
+    train_timer = TrainTimer(puller, stepper, loop, block_s, watch)
+    return train_timer, {**about, "epoch_batches": puller.epoch_batches}

@@ -127,10 +127,13 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
             before, after = run_slice(timers, size, number)
             if before and after:
                 slices.append((before, after))
+    # An older version does not describe its epoch.
+    epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
         base=_list_values([before for before, _ in slices]),
         now=_list_values([after for _, after in slices]),
         shares_cores=descriptions[0]["shares_cores"],
+        epoch_batches=min(filter(None, epochs), default=None),
     )
 
 

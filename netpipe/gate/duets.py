@@ -28,6 +28,7 @@ from netpipe.errors import OutOfTimeError
 from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
 from netpipe.gate.metrics import GATED, ONCE, Metric
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.fields import MayBeAbsent
 from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
@@ -62,12 +63,14 @@ class Duet:
             load_cpu_ratio is relative to base.
         difference: Why the two cannot be compared; "" if they can.
         shares_cores: Whether the step runs on the cores that the loader needs.
+        epoch_batches: Batches in the shorter epoch of both loaders; null while none has ended.
     """
 
     base: Mapping[str, Sequence[float]]
     now: Mapping[str, Sequence[float]]
     difference: str = ""
     shares_cores: bool = False
+    epoch_batches: MayBeAbsent[int | None] = None
 
 
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
@@ -110,7 +113,9 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     slices = [each for each in everything if len(each) >= _MIN_SLICES]
     if not slices:
         most = max(map(len, everything))
-        way_out = "give a larger budget, or make a short epoch longer"
+        epoch, way_out = duets[-1].epoch_batches, "give a larger budget"
+        if epoch is not None:
+            way_out = f"an epoch of {epoch} batches is too short: let the loader go on (repeat)"
         reason = f"{metric.name}: only {most} slices fitted into a duet; {way_out}"
         is_open = len(duets) < MIN_DUETS
         return Comparison(Outcome.INCONCLUSIVE, metric.name, 0.0, None, reason, is_open=is_open)

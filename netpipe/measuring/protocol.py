@@ -151,7 +151,10 @@ def _summarize(
         start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=(*_list_findings(runner, start_up), *runner.footprints.findings()),
+        findings=(
+            *_list_findings(runner, start_up),
+            *runner.footprints.findings(within_epochs=log.within_epochs),
+        ),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,

@@ -37,6 +37,11 @@ def short_epochs() -> list[Batch]:
     return [{"x": np.zeros((2, 3), np.int32)}] * 2
 
 
+def one_batch() -> list[Batch]:
+    """Give one batch and end."""
+    return short_epochs()[:1]
+
+
 def slow_start() -> Iterator[Batch]:
     """Wait 100 ms before the first of eight batches, and 1 ms before the others."""
     time.sleep(0.1)

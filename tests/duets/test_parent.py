@@ -83,6 +83,19 @@ def test_short_epochs_are_timed_within_them() -> None:
     assert max(duet.now["load_s_per_batch"]) < 0.05
 
 
+@pytest.mark.parametrize("settings", [{}, {"quantity": "train_s_per_step"}], ids=["load", "train"])
+def test_an_epoch_that_holds_no_block_is_described(settings: dict[str, Any]) -> None:
+    """No slice fits into it, and the shorter epoch is known."""
+    duet = run("one_batch", "short_epochs", accelerator="emulated:10ms", **settings)
+    assert not duet.now
+    assert duet.epoch_batches == 1
+
+
+def test_an_endless_loader_has_no_epoch() -> None:
+    """Nothing is known about an epoch that has not ended."""
+    assert run("quick", "quick").epoch_batches is None
+
+
 def test_the_session_that_fails_is_named() -> None:
     """The error says which version it was, and what its loader raised."""
     with pytest.raises(SessionError, match=r"session of base failed: .*disk gone"):

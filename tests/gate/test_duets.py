@@ -154,7 +154,15 @@ def test_too_few_slices_are_inconclusive() -> None:
         assert decide("step_s", [duet]).is_open
         decision = decide("step_s", [duet, duet])
         assert (decision.outcome, decision.is_open) == (Outcome.INCONCLUSIVE, False)
-        assert f"only {slices} slices" in decision.reason
+        assert f"only {slices} slices fitted into a duet; give a larger budget" in decision.reason
+
+
+def test_a_short_epoch_needs_no_larger_budget() -> None:
+    """The reason has its batches, and what helps."""
+    duet = replace(make_duet("step_s", USUAL, USUAL, 0), epoch_batches=8)
+    reason = decide("step_s", [duet, duet]).reason
+    assert "an epoch of 8 batches is too short: let the loader go on (repeat)" in reason
+    assert "budget" not in reason
 
 
 def test_a_short_duet_does_not_hide_a_slowdown() -> None:
