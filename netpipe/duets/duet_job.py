@@ -11,6 +11,7 @@ from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.measure_job import device_and_subject
 from netpipe.measuring.training.step_runner import StepRunner
@@ -45,11 +46,12 @@ def _make_timer(
     """Return a timer, and a description that the parent needs to compare the sides."""
     clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
     about = {"fingerprint": factories.fingerprint, "shares_cores": False}
+    footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
-        load_timer = LoadTimer(puller, clock, block_s)
+        load_timer = LoadTimer(puller, clock, block_s, footprints)
         return load_timer, {**about, "epoch_batches": puller.epoch_batches}
     watch.enter_phase("making and warming up the step")
     device_of, subject = device_and_subject(request, factories)

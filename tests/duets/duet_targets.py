@@ -50,6 +50,15 @@ def slow_start() -> Iterator[Batch]:
         yield {"x": np.zeros((2, 3), np.int32)}
 
 
+def growing() -> Iterator[Batch]:
+    """Start later than `quick`, with more memory, and keep a megabyte with every batch."""
+    time.sleep(0.3)
+    kept = [np.ones(4_000_000)]
+    for batch in quick():
+        kept.append(np.ones(125_000))
+        yield batch
+
+
 def failing() -> Iterator[Batch]:
     """Give two batches, then fail."""
     yield from short_epochs()
