@@ -198,13 +198,8 @@ def expect_complete_epoch(
 
 
 def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:
-    try:
-        # Some array libraries give equal numbers different hashes.
-        names = [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
-        hash(tuple(names))
-    except TypeError as error:
-        raise MisuseError(f"key must return names that have a hash: {error}") from error
-    return names
+    # Some array libraries give equal numbers different hashes.
+    return [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
 
 
 def _digest_rows(batch: Any) -> Iterable[bytes]:
@@ -213,13 +208,10 @@ def _digest_rows(batch: Any) -> Iterable[bytes]:
     from netpipe.grain_access.batch_digests import digest
 
     leaves = jax.tree_util.tree_leaves(batch)
-    shapes = [tuple(getattr(leaf, "shape", ())) for leaf in leaves]
-    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
-        found = " and ".join(map(str, dict.fromkeys(shapes))) or "none"
-        raise MisuseError(
-            f"all leaves of a batch must be arrays of one length; found {found}. Name the elements "
-            "of a batch with key"
-        )
+    lengths = {tuple(getattr(leaf, "shape", ())[:1]) for leaf in leaves}
+    if len(lengths) != 1 or () in lengths:
+        constraint = "all leaves of a batch must be arrays of one length, or key must name its rows"
+        raise MisuseError(f"{constraint}; found {sorted(lengths) or 'none'}")
     return map(digest, zip(*leaves, strict=True))
 
 

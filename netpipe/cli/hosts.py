@@ -44,12 +44,10 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     by_subject: dict[str, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
     for path in results:
         document = read_document(path)
-        for printed in document.get("measurements", [document]):
+        for printed in document.get("measurements") or [document]:
             measurement = parse_printed(printed, path)
             subject = f"{measurement.device.key} {printed.get('test', '')}".strip()
             by_subject[subject][str(path)].append(measurement)
-    if not by_subject:
-        raise InputError(results[0], "measurements", "hold at least one", "none")
     for subject, measured in by_subject.items():
         if missing := [path for path in map(str, results) if path not in measured]:
             found = ", ".join(name for name in by_subject if missing[0] in by_subject[name])

@@ -80,14 +80,10 @@ class LoadTimer:
         if not is_within or len(stamps_s) < size.skipped + 2:
             return {}
         self._footprints.read(self._puller)
-        found: Any = SimpleNamespace(
-            first_batch_s=self._puller.first_batch_s, **self._footprints.describe()
-        )
-        once = {
-            metric.name: [metric.value(found)] * metric.is_in(found)
-            for metric in ONCE
-            if hasattr(found, metric.name)
-        }
+        about = {"first_batch_s": self._puller.first_batch_s, **self._footprints.describe()}
+        found: Any = SimpleNamespace(**about)
+        known = [each for each in ONCE if each.name in about]
+        once = {each.name: [each.value(found)] * each.is_in(found) for each in known}
         return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s, "once": once}
 
     def _pull(self, batches: int) -> tuple[float, list[float]]:

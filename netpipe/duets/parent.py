@@ -127,10 +127,9 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
                 break
             before, after = run_slice(timers, size, number)
             if before and after:
-                # An older version does not answer with them.
                 once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
-    # An older version does not describe its epoch.
+    # An older version answers with neither.
     epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
         base=_list_values([before for before, _ in slices]) | once[0],

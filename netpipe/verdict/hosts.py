@@ -1,6 +1,6 @@
 """One verdict on hosts that train together; each step waits for the slowest host. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from netpipe.errors import InputError
@@ -26,7 +26,6 @@ class HostsVerdict:
     epoch_batches: Mapping[str, int | None]
     ends_apart: bool  #: Whether loaders ended after different numbers of batches.
     passes: bool  #: Whether every host passes, and no loaders ended apart.
-    differences: tuple[str, ...]  #: The versions that differ between hosts.
 
     def sentences(self) -> list[str]:
         """Return the verdict, the slowest host, and any problem with the loaders' ends."""
@@ -38,7 +37,7 @@ class HostsVerdict:
             lines.append(f"the loaders end after different numbers of batches: {ends}; {told}")
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")
-        return [*lines, *self.differences]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,8 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
     """Judge two or more hosts, each by its worst measurement on one device.
 
     Raises:
-        InputError: Their batches, data or storages differ, or two have the same measurement.
+        InputError: Their batches, data, storages or versions differ, or two have the same
+            measurement.
     """
     _refuse_others(measurements)
     worst = {host: max(each, key=_weight) for host, each in measurements.items()}
@@ -76,7 +76,6 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
         {host: min(found, default=None) for host, found in ends.items()},
         ends_apart,
         passes=not ends_apart and all(judge(each).passes(each) for each in worst.values()),
-        differences=tuple(_compare_versions(worst)),
     )
 
 
@@ -85,23 +84,17 @@ def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
     pairs = [(host, each) for host, found in measurements.items() for each in found]
     first, expected = pairs[0]
     for number, (host, found) in enumerate(pairs):
-        for aspect in ("batch_bytes", "storage", "fingerprint"):
+        for aspect in ("batch_bytes", "storage", "fingerprint", "versions"):
             wanted, value = (getattr(each, aspect) for each in (expected, found))
             if value != wanted:
+                if aspect == "versions":
+                    wanted, value = wanted.items() - value.items(), value.items() - wanted.items()
+                    wanted, value = dict(sorted(wanted)), dict(sorted(value))
                 raise InputError(host, aspect, f"be that of {first}, {wanted!r}", repr(value))
         for other, earlier in pairs[:number]:
             if other != host and earlier == found:
                 constraint = f"be measured on that host, not copied from {other}"
                 raise InputError(host, "content", constraint, "the same", "Measure on each host")
-
-
-def _compare_versions(measurements: Mapping[str, Measurement]) -> Iterator[str]:
-    """Yield a sentence for each package whose version differs from the first host's."""
-    (first, expected), *others = measurements.items()
-    for host, found in others:
-        for name in sorted(dict(found.versions.items() ^ expected.versions.items())):
-            here, there = (each.versions.get(name, "absent") for each in (found, expected))
-            yield f"{name} differs: {there} on {first}, {here} on {host}"
 
 
 def _weight(measurement: Measurement) -> tuple[int, float]:

@@ -1,9 +1,9 @@
 """Tests of exact resume and of complete epochs."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -162,26 +162,19 @@ def test_elements_have_names() -> None:
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
-        ({"id": np.arange(2), "step": 3}, r"found \(2,\) and \(\)"),
-        ({"id": np.arange(2), "step": np.array(3)}, r"found \(2,\) and \(\)"),
-        ({"id": np.arange(2), "row": np.ones((3, 2))}, r"found \(2,\) and \(3, 2\)"),
-        ({"id": np.arange(2), "text": "ab"}, r"found \(2,\) and \(\)"),
-        ({"id": [1, 2]}, r"found \(\)"),
-        ({}, "found none"),
-        (3, r"found \(\)"),
+        ({"id": np.arange(2), "step": 3}, "[(), (2,)]"),
+        ({"id": np.arange(2), "step": np.array(3)}, "[(), (2,)]"),
+        ({"id": np.arange(2), "row": np.ones((3, 2))}, "[(2,), (3,)]"),
+        ({"id": np.arange(2), "text": "ab"}, "[(), (2,)]"),
+        ({"id": [1, 2]}, "[()]"),
+        ({}, "none"),
+        (3, "[()]"),
     ],
 )
 def test_rows_that_cannot_be_told_apart_are_a_misuse(batch: object, found: str) -> None:
-    """The error has the shapes of the batch's arrays, and asks for a key."""
-    with pytest.raises(MisuseError, match=f"length.*{found}.*key"):
+    """The error has the lengths of the batch's arrays, and asks for a key."""
+    with pytest.raises(MisuseError, match=f"key must.*found {re.escape(found)}$"):
         expect_complete_epoch([[batch]], 2)
-
-
-@pytest.mark.parametrize("key", [lambda _: 3, lambda batch: batch["row"]])
-def test_a_key_must_return_names(key: Callable[[Any], Any]) -> None:
-    """Names that cannot be counted are a misuse, not an error of netpipe."""
-    with pytest.raises(MisuseError, match="key must return"):
-        expect_complete_epoch([shard(0, 1)], 2, key=key)
 
 
 class Number:
