@@ -171,27 +171,35 @@ def expect_complete_epoch(
 
     Args:
         shards: The loader of each shard, which ends with the epoch.
-        elements: The number of different elements.
+        elements: The number of different elements, at least 1.
         key: Returns the names of a batch's elements; by default a digest of each row.
         before: The batches before the shards were restored, from any number of shards.
 
     Raises:
         PipelineElementsError: An element is missing or repeated, or a shard is longer.
+        MisuseError: The elements of a batch cannot be told apart, or there are none.
     """
     __tracebackhide__ = True
-    name = key or _digest_rows
+    if elements < 1:
+        raise MisuseError(f"elements must be at least 1; found {elements}")
+    name = partial(_list_names, key or _digest_rows)
     batches, seen = list[int](), Counter(chain.from_iterable(map(name, before)))
     for shard in shards:
         names = list(map(name, shard))
         batches.append(len(names))
         seen.update(chain(*names))
     repeats = seen.total() - len(seen)
-    if len(seen) != elements or repeats or len(set(batches)) > 1:
+    if len(seen) != elements or repeats or len(set(batches)) != 1:
         raise PipelineElementsError(
             f"an epoch must have each of {elements} elements once, and equal numbers of batches on "
             f"all shards; found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, "
-            f"and {', '.join(map(str, batches))} batches"
+            f"and {', '.join(map(str, batches)) or 'no'} batches"
         )
+
+
+def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:
+    # Some array libraries give equal numbers different hashes.
+    return [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
 
 
 def _digest_rows(batch: Any) -> Iterable[bytes]:
@@ -199,7 +207,12 @@ def _digest_rows(batch: Any) -> Iterable[bytes]:
 
     from netpipe.grain_access.batch_digests import digest
 
-    return map(digest, zip(*jax.tree_util.tree_leaves(batch), strict=True))
+    leaves = jax.tree_util.tree_leaves(batch)
+    lengths = {tuple(getattr(leaf, "shape", ())[:1]) for leaf in leaves}
+    if len(lengths) != 1 or () in lengths:
+        constraint = "all leaves of a batch must be arrays of one length, or key must name its rows"
+        raise MisuseError(f"{constraint}; found {sorted(lengths) or 'none'}")
+    return map(digest, zip(*leaves, strict=True))
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:

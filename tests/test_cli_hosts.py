@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from netpipe.verdict.document import measurement_document
 from netpipe.workload.preparation.prepare import prepare
 from tests.command import Netpipe, document
 from tests.measurements import CPU, make_measurement
+from tests.reporting import examples
 from tests.workload.factories import make_pings, write_probes
 from tests.workload.trainer.test_two_processes import free_port
 
@@ -25,9 +27,20 @@ TOO_FEW = {"rounds": 1}
 def files(folder: Path, *measurements: Measurement) -> list[Path]:
     """Write the document of each host."""
     paths = [folder / f"host-{number}.json" for number in range(len(measurements))]
-    for path, measured in zip(paths, measurements, strict=True):
-        path.write_text(json.dumps(measurement_document(measured, judge(measured))))
+    for number, (path, measured) in enumerate(zip(paths, measurements, strict=True)):
+        path.write_text(json.dumps(printed(replace(measured, elapsed_s=20.0 + number))))
     return paths
+
+
+def printed(measured: Measurement, **more: str) -> dict[str, Any]:
+    """Return the document of a measurement, which a run of pytest gives the name of its test."""
+    return {**measurement_document(measured, judge(measured)), **more}
+
+
+def run_file(path: Path, *sessions: dict[str, Any]) -> Path:
+    """Write the document of a run of pytest."""
+    path.write_text(json.dumps(examples.run(measurements=list(sessions))))
+    return path
 
 
 def test_hosts_that_are_fed_pass(netpipe: Netpipe, tmp_path: Path) -> None:
@@ -84,6 +97,8 @@ def test_hosts_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path) -> None:
     [
         (make_measurement(batch_bytes=7), "host-1.json: batch_bytes must be that of "),
         (make_measurement(device=CPU), "host-1.json: device must be h200-x1, as another host's"),
+        (make_measurement(storage="disk"), "host-1.json: storage must be that of "),
+        (make_measurement(fingerprint="data-2"), "host-1.json: fingerprint must be that of "),
     ],
 )
 def test_hosts_that_cannot_be_compared_are_refused(
@@ -96,6 +111,85 @@ def test_hosts_that_cannot_be_compared_are_refused(
     assert message in " ".join(found.stderr.split())
     assert netpipe("hosts", paths[0]).exit_code == 2
     assert netpipe("hosts", paths[0], paths[0]).exit_code == 2
+
+
+def test_copies_of_a_document_are_refused(netpipe: Netpipe, tmp_path: Path) -> None:
+    """A copy, a link or a run that holds the same measurement is not another host's."""
+    path, *_ = files(tmp_path, make_measurement())
+    copy, link = tmp_path / "copy.json", tmp_path / "link.json"
+    copy.write_text(json.dumps(json.loads(path.read_text()), indent=4))
+    link.symlink_to(path)
+    run = run_file(tmp_path / "run.json", json.loads(path.read_text()))
+    for other in (copy, link, run):
+        found = netpipe("hosts", path, other)
+        assert found.exit_code == 2
+        assert f"{other}: content must be measured on that host" in " ".join(found.stderr.split())
+
+
+def test_versions_that_differ_are_named(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The error has those of both hosts, without the versions that agree."""
+    other = make_measurement(versions={"jax": "0.10.2", "grain": "0.2.17", "numpy": "2"})
+    paths = files(tmp_path, make_measurement(), make_measurement(), other)
+    found = netpipe("hosts", *paths)
+    assert found.exit_code == 2
+    expected = (
+        f"{paths[2]}: versions must be that of {paths[0]}, {{'grain': '0.2.18'}}; "
+        "found {'grain': '0.2.17', 'numpy': '2'}"
+    )
+    assert expected in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize("tests", [("a::b", "c::d"), ("", "")], ids=["named", "older"])
+@pytest.mark.parametrize(("worse", "code"), [(SLOW, 1), (TOO_FEW, 3), ({}, 0)])
+def test_every_test_of_a_device_is_judged(
+    netpipe: Netpipe, tmp_path: Path, tests: tuple[str, str], worse: dict[str, Any], code: int
+) -> None:
+    """A second test or session whose training waits fails the hosts, also without its name."""
+    paths = []
+    for host in range(2):
+        sessions = [
+            printed(make_measurement(elapsed_s=20.0 + host), **named(tests[0])),
+            printed(make_measurement(elapsed_s=30.0 + host, **worse), **named(tests[1])),
+        ]
+        paths.append(run_file(tmp_path / f"host-{host}.json", *sessions))
+    found = netpipe("hosts", *paths, "--json")
+    assert found.exit_code == code
+    devices = document(found, "hosts.1.json")["devices"]
+    assert list(devices) == (["h200-x1 a::b", "h200-x1 c::d"] if tests[0] else ["h200-x1"])
+    assert list(devices.values())[-1]["passes"] == (code == 0)
+    shown = netpipe("hosts", *paths).stdout
+    assert ("h200-x1 c::d: " in shown) == bool(tests[1])
+
+
+def named(test: str) -> dict[str, str]:
+    """Return the name of a test as a field of its measurement, if there is one."""
+    return {"test": test} if test else {}
+
+
+def test_a_test_that_a_host_has_not_run_is_refused(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The error names the test, and the tests of that host; an empty run is refused, too."""
+    paths = [
+        run_file(tmp_path / f"{test}.json", printed(make_measurement(elapsed_s=age), test=test))
+        for age, test in ((20.0, "a"), (21.0, "b"))
+    ]
+    found = netpipe("hosts", *paths)
+    assert found.exit_code == 2
+    expected = "b.json: device must be h200-x1 a, as another host's; found h200-x1 b"
+    assert expected in " ".join(found.stderr.split())
+    empty = [run_file(tmp_path / f"{name}.json") for name in "cd"]
+    found = netpipe("hosts", *empty)
+    assert found.exit_code == 2
+    assert "c.json: schema must be netpipe.measurement/1" in " ".join(found.stderr.split())
+
+
+def test_sessions_of_a_host_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path) -> None:
+    """All ends count, not only those of the sessions that decide."""
+    sessions = [printed(make_measurement(epoch_batches=end)) for end in (40, 38)]
+    paths = [
+        run_file(tmp_path / "run.json", *sessions),
+        *files(tmp_path, make_measurement(epoch_batches=40)),
+    ]
+    assert netpipe("hosts", *paths).exit_code == 1
 
 
 TARGET = """

@@ -41,23 +41,27 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     if len(set(results)) < max(2, len(results)):
         constraint = "be one file for each of two hosts or more"
         raise InputError("netpipe hosts", "RESULT", constraint, " ".join(map(str, results)))
-    by_device: dict[str, dict[str, Measurement]] = defaultdict(dict)
+    by_subject: dict[str, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
     for path in results:
         document = read_document(path)
-        for printed in document.get("measurements", [document]):
+        for printed in document.get("measurements") or [document]:
             measurement = parse_printed(printed, path)
-            by_device[measurement.device.key].setdefault(str(path), measurement)
-    for device, measured in by_device.items():
-        if missing := [str(path) for path in results if str(path) not in measured]:
-            raise InputError(missing[0], "device", f"be {device}, as another host's", "none")
-    verdicts = {device: judge_hosts(measured) for device, measured in by_device.items()}
+            subject = f"{measurement.device.key} {printed.get('test', '')}".strip()
+            by_subject[subject][str(path)].append(measurement)
+    for subject, measured in by_subject.items():
+        if missing := [path for path in map(str, results) if path not in measured]:
+            found = ", ".join(name for name in by_subject if missing[0] in by_subject[name])
+            constraint = f"be {subject}, as another host's"
+            raise InputError(missing[0], "device", constraint, found or "none")
+    verdicts = {subject: judge_hosts(measured) for subject, measured in by_subject.items()}
     if as_json:
         print_json(HostsReport(verdicts).to_document())
     else:
-        for device, verdict in verdicts.items():
-            output.print(verdict_table(by_device[device].values(), list(by_device[device])))
+        for subject, verdict in verdicts.items():
+            rows = [(host, each) for host, found in by_subject[subject].items() for each in found]
+            output.print(verdict_table([each for _, each in rows], [host for host, _ in rows]))
             first, *others = verdict.sentences()
-            label = subject_label(next(iter(by_device[device].values())))
+            label = subject_label(rows[0][1]) + subject.removeprefix(rows[0][1].device.key)
             output.print(bold_first(label, f": {first}"))
             for line in others:
                 output.print(f"  {line}")

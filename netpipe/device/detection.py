@@ -39,19 +39,18 @@ class WrongDeviceError(MisuseError):
     """The device of this machine is not the required one."""
 
 
-def local_device(used: int | None = None) -> Device:
-    """Describe the device that jax uses in this process; this initialises jax's backend.
+def local_device(used: Sequence[Any] = ()) -> Device:
+    """Describe the devices in use, which have a `platform` and a `device_kind`.
 
-    `used` is the number of devices in use. By default these are all local devices of the first
-    device's kind, without those that CUDA_VISIBLE_DEVICES hides.
+    By default these are all local devices of the first device's kind, without those that
+    CUDA_VISIBLE_DEVICES hides; finding them initialises jax's backend.
     """
-    import jax
+    if not used:
+        import jax
 
-    devices = jax.local_devices()
-    kind, platform = devices[0].device_kind, devices[0].platform
-    return _make_device(
-        platform, kind, used or sum(device.device_kind == kind for device in devices)
-    )
+        devices = jax.local_devices()
+        used = [each for each in devices if each.device_kind == devices[0].device_kind]
+    return _make_device(used[0].platform, used[0].device_kind, len(used))
 
 
 def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) -> Device:

@@ -6,11 +6,14 @@ nothing if the loader started again within the block.
 
 import time
 from math import ceil
+from types import SimpleNamespace
 from typing import Any, Final
 
 from netpipe.clock import Clock
 from netpipe.duets.duet_request import BlockSize
+from netpipe.gate.metrics import ONCE
 from netpipe.jobs.heartbeat import Watch
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
 from netpipe.measuring.rounds import DRAIN_ABOVE_FRACTION
@@ -47,8 +50,10 @@ def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
 class LoadTimer:
     """Times batches that are pulled flat out while the other side pulls too."""
 
-    def __init__(self, puller: Puller, clock: Clock, block_s: float) -> None:
-        self._puller = puller
+    def __init__(
+        self, puller: Puller, clock: Clock, block_s: float, footprints: FootprintLog
+    ) -> None:
+        self._puller, self._footprints = puller, footprints
         self._clock = clock
         self._block_s = block_s
         pulled = _estimate_load(puller, block_s)
@@ -65,7 +70,8 @@ class LoadTimer:
     def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Pull a block; CPU time is read with full buffers, before and after it.
 
-        `stamps_s` are the times before the first batch and after each batch.
+        `stamps_s` are the times before the first batch and after each batch. `once` has the value
+        of each metric of `ONCE` so far, in a list that is empty if it cannot be told yet.
         """
         batches = size.timed + size.skipped
         (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
@@ -73,7 +79,12 @@ class LoadTimer:
         )
         if not is_within or len(stamps_s) < size.skipped + 2:
             return {}
-        return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s}
+        self._footprints.read(self._puller)
+        about = {"first_batch_s": self._puller.first_batch_s, **self._footprints.describe()}
+        found: Any = SimpleNamespace(**about)
+        known = [each for each in ONCE if each.name in about]
+        once = {each.name: [each.value(found)] * each.is_in(found) for each in known}
+        return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s, "once": once}
 
     def _pull(self, batches: int) -> tuple[float, list[float]]:
         """Return the CPU seconds of a batch, and the times before the first and after each."""

@@ -11,6 +11,7 @@ from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.measure_job import device_and_subject
 from netpipe.measuring.training.step_runner import StepRunner
@@ -45,22 +46,25 @@ def _make_timer(
     """Return a timer, and a description that the parent needs to compare the sides."""
     clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
     about = {"fingerprint": factories.fingerprint, "shares_cores": False}
+    footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")
     puller = Puller(factories.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
-        return LoadTimer(puller, clock, block_s), about
+        load_timer = LoadTimer(puller, clock, block_s, footprints)
+        return load_timer, {**about, "epoch_batches": puller.epoch_batches}
     watch.enter_phase("making and warming up the step")
     device_of, subject = device_and_subject(request, factories)
     batches = [puller.first_batch, puller.pull()[0]]
     assert subject.step is not None
     stepper = StepRunner(subject.step, batches, clock, factories.synthetic)
     stepper.warm_up(_WARM_UP_SHARE * request.budget_s)
-    device = device_of(len(stepper.devices))
+    device = device_of(stepper.devices)
     about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)
     about["shares_cores"] = device.shares_host_cores
     if request.quantity == "step_s":
         puller.wait_for_full_buffers(_MAX_FILLING_S)  # The loader rests from now on.
         return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
-    return TrainTimer(puller, stepper, loop, block_s, watch), about
+    train_timer = TrainTimer(puller, stepper, loop, block_s, watch)
+    return train_timer, {**about, "epoch_batches": puller.epoch_batches}

@@ -119,6 +119,7 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         base_size, size = (BlockSize(*description["size"]) for description in descriptions)
         size = size.fit_to(base_size)
         slices: list[tuple[_Block, _Block]] = []
+        once: list[dict[str, Sequence[float]]] = [{}, {}]
         started_s = time.monotonic()
         for number in count():
             duets = 1 if len(slices) >= _MIN_SLICES else _MAX_DUETS
@@ -126,11 +127,15 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
                 break
             before, after = run_slice(timers, size, number)
             if before and after:
+                once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
+    # An older version answers with neither.
+    epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
-        base=_list_values([before for before, _ in slices]),
-        now=_list_values([after for _, after in slices]),
+        base=_list_values([before for before, _ in slices]) | once[0],
+        now=_list_values([after for _, after in slices]) | once[1],
         shares_cores=descriptions[0]["shares_cores"],
+        epoch_batches=min(filter(None, epochs), default=None),
     )
 
 
@@ -186,6 +191,6 @@ def _take_turns(
     return base, now
 
 
-def _list_values(blocks: Sequence[_Block]) -> dict[str, tuple[float, ...]]:
+def _list_values(blocks: Sequence[_Block]) -> dict[str, Sequence[float]]:
     """Return the values of each metric, one per block."""
     return {name: tuple(block[name] for block in blocks) for name in (blocks or [{}])[0]}

@@ -28,6 +28,7 @@ from netpipe.errors import OutOfTimeError
 from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
 from netpipe.gate.metrics import GATED, ONCE, Metric
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.results.fields import MayBeAbsent
 from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
@@ -59,15 +60,18 @@ class Duet:
 
     Attributes:
         base: One value per slice for each metric, by its name, in the metric's unit;
-            load_cpu_ratio is relative to base.
+            load_cpu_ratio is relative to base. A metric of `ONCE` has one value, or none if there
+            were too few readings.
         difference: Why the two cannot be compared; "" if they can.
         shares_cores: Whether the step runs on the cores that the loader needs.
+        epoch_batches: Batches in the shorter epoch of both loaders; null while none has ended.
     """
 
     base: Mapping[str, Sequence[float]]
     now: Mapping[str, Sequence[float]]
     difference: str = ""
     shares_cores: bool = False
+    epoch_batches: MayBeAbsent[int | None] = None
 
 
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
@@ -97,21 +101,25 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
-    unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
-    if metric in ONCE:
-        once = f"{metric.name}: a session has one value of it, so only a baseline compares it"
-        return replace(unjudged, reason=once, why_not="reported only", is_reported_only=True)
+    least, what = (1, "readings") if metric in ONCE else (_MIN_SLICES, "slices")
+    if metric in ONCE and not any(
+        metric.name in duet.base.keys() & duet.now.keys() for duet in duets
+    ):
+        difference = difference or "not every session has it"
     if difference:
+        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
         return mark_if_not_comparable(unjudged, difference, "")
     everything = [
-        list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=True))
+        list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=False))
         for duet in duets
     ]
-    slices = [each for each in everything if len(each) >= _MIN_SLICES]
+    slices = [each for each in everything if len(each) >= least]
     if not slices:
         most = max(map(len, everything))
-        way_out = "give a larger budget, or make a short epoch longer"
-        reason = f"{metric.name}: only {most} slices fitted into a duet; {way_out}"
+        epoch, way_out = duets[-1].epoch_batches, "give a larger budget"
+        if epoch is not None:
+            way_out = f"an epoch of {epoch} batches is too short: let the loader go on (repeat)"
+        reason = f"{metric.name}: only {most} {what} fitted into a duet; {way_out}"
         is_open = len(duets) < MIN_DUETS
         return Comparison(Outcome.INCONCLUSIVE, metric.name, 0.0, None, reason, is_open=is_open)
     last_interval, early_interval, open_interval = _intervals(metric, slices)
@@ -171,12 +179,14 @@ def _intervals(
 
 
 def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
-    """Return the trimmed mean of a duet's slice changes and its variance.
+    """Return the trimmed mean of a duet's slice changes and its variance; 0 for one change.
 
     The changes are in the order of time. Each block has as many slices as the square root of their
     number. The variance is scaled up because blocks of this length underestimate it for
     uncorrelated slices.
     """
+    if len(changes) == 1:
+        return changes[0], 0.0
     values, slices = np.array(changes), len(changes)
     length = ceil(sqrt(slices))
     draw = np.random.default_rng(0)

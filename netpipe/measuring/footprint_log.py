@@ -109,10 +109,11 @@ class FootprintLog:
             "growing_process": self._name_growing(_OWN),
         }
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self, *, within_epochs: bool = True) -> Iterator[Finding]:
         """Yield a finding for each kind that grows, or one if there were too few readings."""
         if 0 < len(self._held) < _MIN_READINGS:
-            message = f"{len(self._held)} readings, {_MIN_READINGS} needed; use a larger budget"
+            more = "use a larger budget" if within_epochs else "let the loader go on (repeat)"
+            message = f"{len(self._held)} readings, {_MIN_READINGS} needed; {more}"
             yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
         for kind, (name, least, way_out) in _FINDINGS.items() if self._held else ():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]

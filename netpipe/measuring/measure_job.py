@@ -1,6 +1,5 @@
 """The job of a session that measures."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from netpipe.jobs.request import write_result
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
 from netpipe.measuring.measure_request import MeasureRequest
-from netpipe.measuring.protocol import measure
+from netpipe.measuring.protocol import DeviceOf, measure
 from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.measuring.training.profiler_trace import trace_file
 from netpipe.results.measurement import Device, Finding
@@ -54,10 +53,8 @@ def measure_factories(
     return document
 
 
-def device_and_subject(
-    request: MeasureRequest, factories: Factories
-) -> tuple[Callable[[int], Device], Factories]:
-    """Return the device for the number of devices that the step uses, and what runs on it.
+def device_and_subject(request: MeasureRequest, factories: Factories) -> tuple[DeviceOf, Factories]:
+    """Return the device for the devices that the step uses, and what runs on it.
 
     Raises:
         MisuseError: A step is missing, and the device is not emulated.

@@ -1,6 +1,6 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from itertools import chain
@@ -43,8 +43,8 @@ _MIN_KEPT_STATE_BYTES = 1 << 20
 # Series of the rounds without an interval.
 _WITHOUT_INTERVAL = ("load_cpu_s_per_batch", "compilations", "exposed_s_per_step")
 
-DeviceOf = Callable[[int], Device]
-"""Returns the device, given the number of devices that the step uses."""
+DeviceOf = Callable[[Sequence[Any]], Device]
+"""Returns the device, given the devices that the step uses."""
 
 
 def measure(
@@ -79,7 +79,7 @@ def measure(
     watch.enter_phase("making the step")
 
     def device() -> Device:
-        return device_of(len(runner.stepper.devices))
+        return device_of(runner.stepper.devices)
 
     def summarize() -> Measurement:
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
@@ -152,7 +152,10 @@ def _summarize(
         start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=(*_list_findings(runner, start_up, busy), *runner.footprints.findings()),
+        findings=(
+            *_list_findings(runner, start_up, busy),
+            *runner.footprints.findings(within_epochs=log.within_epochs),
+        ),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,

@@ -30,6 +30,7 @@ class Measurer:
         compares: Whether results are compared with baselines.
         against: The other version, which is timed beside this one; None without one.
         sessions: The sessions of every subject measured, by its full key.
+        tests: The test that requested each subject first, by its full key.
         recorded: The sessions behind each benchmark, by its test's id.
     """
 
@@ -39,6 +40,7 @@ class Measurer:
     jobs: Jobs = field(default_factory=Jobs)
     against: Against | None = None
     sessions: dict[Hashable, tuple[Measurement, ...]] = field(default_factory=dict)
+    tests: dict[Hashable, str] = field(default_factory=dict)
     lints: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
     profiles: dict[Hashable, WorkProfile] = field(default_factory=dict)
     resumes: dict[Hashable, ResumeReport] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class Measurer:
             which = f"session {len(sessions) + 1} of {wanted}"
             confirmed = self.raise_again(key, partial(self._measure_confirmed, subject, which))
             self.sessions[key] = sessions = (*sessions, confirmed)
+            self.tests.setdefault(key, subject.name)
         return sessions
 
     def measure_again(self, subject: Subject, why: str) -> Measurement:

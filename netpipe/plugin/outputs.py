@@ -110,6 +110,8 @@ def _why_not_recorded(run: Run, exitstatus: int) -> str:
         return "no benchmark ran"
     for session in chain.from_iterable(run.measurer.sessions.values()):
         verdict = judge(session)
+        if session.device.platform == "unknown":
+            return "the step must name its device: give it an attribute `device`, such as 'cpu'"
         if not verdict.passes(session):
             return f"a session on {session.device.key} was {verdict.message}"
     return ""
@@ -242,8 +244,9 @@ def run_document(run: Run) -> dict[str, Any]:
     return {
         "schema": "netpipe.run/1",
         "measurements": [
-            measurement_document(session, judge(session))
-            for session in chain.from_iterable(measurer.sessions.values())
+            {**measurement_document(session, judge(session)), "test": measurer.tests[key]}
+            for key, sessions in measurer.sessions.items()
+            for session in sessions
         ],
         "lints": list(measurer.lints.values()),
         "work": [profile.to_document() for profile in measurer.profiles.values()],

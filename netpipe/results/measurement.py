@@ -42,7 +42,7 @@ class Device:
 
     key: DeviceKey  #: Names the folder of its baselines, such as h100-sxm-80gb-x1.
     kind: str  #: The runtime's name of the device.
-    platform: str  #: The runtime's name of the platform: cpu, gpu, tpu or emulated.
+    platform: str  #: The runtime's name of the platform: cpu, gpu, tpu, emulated or unknown.
     count: PositiveCount = 1  #: Devices used.
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, Any, TypedDict
 
-from netpipe.results.fields import Amount, Must, PositiveCount
+from netpipe.results.fields import Amount, Must, PositiveCount, Text
 from netpipe.results.measurement import Device, Measurement, parse_measurement
 from netpipe.verdict.decision import find_remarks
 from netpipe.verdict.kinds import Verdict, VerdictKind
@@ -23,6 +23,8 @@ class PrintedMeasurement(TypedDict, total=False):
     #: Cores that loading keeps busy at one batch a step; null if not measured, or if the verdict
     #: is inconclusive. Present only with a verdict.
     cores_needed: Amount | None
+    #: The test that requested it first. Present only in a run of pytest.
+    test: Text
 
 
 def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """One verdict on hosts that train together; each step waits for the slowest host. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, TypedDict
 
 from netpipe.errors import InputError
 from netpipe.results.fields import Document
@@ -13,30 +12,16 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
 
-class _UnboundedInterval(TypedDict):
-    median: float | None
-    low: float | None
-    high: float | None
-    n: int
-
-
-class _PlainVerdict(TypedDict):
-    kind: str
-    message: str
-    evidence: list[str]
-    next: str
-
-
 @dataclass(frozen=True)
 class HostsVerdict:
     """Why training on several hosts waits."""
 
     slowest: str  #: The file of the host whose loader takes the longest for a batch.
     #: The slowest host's load time over the fastest host's; null: this end is unbounded.
-    behind: Annotated[Interval, _UnboundedInterval]
+    behind: Interval
     #: The verdict of the deciding host: one whose training waits, else one with an inconclusive
     #: verdict, else the one with the largest load time over step time.
-    verdict: Annotated[Verdict, _PlainVerdict]
+    verdict: Verdict
     #: The number of batches after which each host's loader ended, by file; null: it did not end.
     epoch_batches: Mapping[str, int | None]
     ends_apart: bool  #: Whether loaders ended after different numbers of batches.
@@ -61,36 +46,55 @@ class HostsReport(Document):
 
     SCHEMA = "netpipe.hosts/1"
 
-    devices: Mapping[str, HostsVerdict]  #: The verdict for each device, by its key.
+    #: The verdict for each device by its key, in runs of pytest for each test by "key test".
+    devices: Mapping[str, HostsVerdict]
 
 
-def judge_hosts(measurements: Mapping[str, Measurement]) -> HostsVerdict:
-    """Judge two or more hosts; raise an InputError if their batches or devices differ."""
-    first, *others = measurements
-    for aspect in ("device.key", "batch_bytes"):
-        wanted = _read(measurements[first], aspect)
-        for host in others:
-            if (found := _read(measurements[host], aspect)) != wanted:
-                raise InputError(host, aspect, f"be that of {first}, {wanted}", found)
-    by_load_s = sorted(measurements, key=lambda host: measurements[host].load_s_per_batch.median)
-    fast, slow = (measurements[host].load_s_per_batch for host in (by_load_s[0], by_load_s[-1]))
-    deciding = max(measurements, key=lambda host: _weight(measurements[host]))
-    ended = {host: measurement.epoch_batches for host, measurement in measurements.items()}
-    verdict = judge(measurements[deciding])
-    ends_apart = len({batches for batches in ended.values() if batches is not None}) > 1
+def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdict:
+    """Judge two or more hosts, each by its worst measurement on one device.
+
+    Raises:
+        InputError: Their batches, data, storages or versions differ, or two have the same
+            measurement.
+    """
+    _refuse_others(measurements)
+    worst = {host: max(each, key=_weight) for host, each in measurements.items()}
+    by_load_s = sorted(worst, key=lambda host: worst[host].load_s_per_batch.median)
+    fast, slow = (worst[host].load_s_per_batch for host in (by_load_s[0], by_load_s[-1]))
+    deciding = max(worst, key=lambda host: _weight(worst[host]))
+    ends = {
+        host: {one.epoch_batches for one in each if one.epoch_batches is not None}
+        for host, each in measurements.items()
+    }
+    verdict = judge(worst[deciding])
+    ends_apart = len(set().union(*ends.values())) > 1
     return HostsVerdict(
         by_load_s[-1],
         # Rounds of different hosts cannot be paired, so this is the widest possible interval.
         Interval(slow.median / fast.median, slow.low / fast.high, slow.high / fast.low, slow.n),
         replace(verdict, message=f"{deciding}: {verdict.message}"),
-        ended,
+        {host: min(found, default=None) for host, found in ends.items()},
         ends_apart,
-        passes=not ends_apart and all(judge(each).passes(each) for each in measurements.values()),
+        passes=not ends_apart and all(judge(each).passes(each) for each in worst.values()),
     )
 
 
-def _read(measurement: Measurement, aspect: str) -> object:
-    return measurement.device.key if aspect == "device.key" else measurement.batch_bytes
+def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
+    """Raise an InputError for a host whose measurements are copies, or of another training."""
+    pairs = [(host, each) for host, found in measurements.items() for each in found]
+    first, expected = pairs[0]
+    for number, (host, found) in enumerate(pairs):
+        for aspect in ("batch_bytes", "storage", "fingerprint", "versions"):
+            wanted, value = (getattr(each, aspect) for each in (expected, found))
+            if value != wanted:
+                if aspect == "versions":
+                    wanted, value = wanted.items() - value.items(), value.items() - wanted.items()
+                    wanted, value = dict(sorted(wanted)), dict(sorted(value))
+                raise InputError(host, aspect, f"be that of {first}, {wanted!r}", repr(value))
+        for other, earlier in pairs[:number]:
+            if other != host and earlier == found:
+                constraint = f"be measured on that host, not copied from {other}"
+                raise InputError(host, "content", constraint, "the same", "Measure on each host")
 
 
 def _weight(measurement: Measurement) -> tuple[int, float]:

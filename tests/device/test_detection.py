@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -56,6 +57,12 @@ def test_the_device_is_found_without_a_backend_here() -> None:
 def test_the_device_of_this_process_is_the_one_found() -> None:
     """A process that uses jax describes the device in the same way as the child."""
     assert local_device() == find_device()
+
+
+def test_the_devices_of_a_step_are_described_not_the_first_of_jax() -> None:
+    """A step that runs on another device than jax's first one has that device's key."""
+    used = [SimpleNamespace(platform="gpu", device_kind="NVIDIA H200")] * 2
+    assert local_device(used) == Device("h200-x2", "NVIDIA H200", "gpu", 2)
 
 
 def test_the_last_line_of_the_child_is_the_answer() -> None:

@@ -37,12 +37,26 @@ def short_epochs() -> list[Batch]:
     return [{"x": np.zeros((2, 3), np.int32)}] * 2
 
 
+def one_batch() -> list[Batch]:
+    """Give one batch and end."""
+    return short_epochs()[:1]
+
+
 def slow_start() -> Iterator[Batch]:
     """Wait 100 ms before the first of eight batches, and 1 ms before the others."""
     time.sleep(0.1)
     for _ in range(8):
         time.sleep(0.001)
         yield {"x": np.zeros((2, 3), np.int32)}
+
+
+def growing() -> Iterator[Batch]:
+    """Start later than `quick`, with more memory, and keep a megabyte with every batch."""
+    time.sleep(0.3)
+    kept = [np.ones(4_000_000)]
+    for batch in quick():
+        kept.append(np.ones(125_000))
+        yield batch
 
 
 def failing() -> Iterator[Batch]:

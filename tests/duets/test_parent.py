@@ -39,9 +39,9 @@ def test_a_longer_wait_shows_in_every_slice() -> None:
     """Both wait at the same time, four times as long in one; their CPU time is compared too."""
     duet = run("quick", "slow")
     assert not duet.difference
-    timed = {metric.name for metric in GATED["load_s_per_batch"] if metric not in ONCE}
-    assert set(duet.base) == set(duet.now) == timed
-    assert len({len(values) for values in (*duet.base.values(), *duet.now.values())}) == 1
+    assert set(duet.base) == set(duet.now) == {each.name for each in GATED["load_s_per_batch"]}
+    timed = ("load_s_per_batch", "load_cpu_ratio")
+    assert len({len(side[name]) for side in (duet.base, duet.now) for name in timed}) == 1
     base, now = duet.base["load_s_per_batch"], duet.now["load_s_per_batch"]
     assert len(base) >= 2
     assert all(slow > fast for slow, fast in zip(now, base, strict=True))
@@ -58,6 +58,17 @@ def test_a_loader_much_slower_than_the_other_is_compared() -> None:
         [metric.to_level(now) - metric.to_level(base) for base, now in pairs]
     )
     assert change > 2
+
+
+def test_start_and_memory_have_one_value() -> None:
+    """One version starts later and keeps memory, a little before and more with every batch."""
+    duet = run("quick", "growing", budget_s=4.0)
+    start, memory, growth = (metric.name for metric in ONCE)
+    assert duet.now[start][0] > duet.base[start][0] + 0.2
+    assert duet.now[memory][0] > duet.base[memory][0] + 20e6
+    assert duet.now[growth][0] > 0.5e6
+    assert duet.base[growth][0] < 0.1e6
+    assert all(len(side[metric.name]) == 1 for side in (duet.base, duet.now) for metric in ONCE)
 
 
 @pytest.mark.parametrize("quantity", ["step_s", "train_s_per_step"])
@@ -81,6 +92,19 @@ def test_short_epochs_are_timed_within_them() -> None:
     """A loader's start is not timed."""
     duet = run("slow_start", "slow_start")
     assert max(duet.now["load_s_per_batch"]) < 0.05
+
+
+@pytest.mark.parametrize("settings", [{}, {"quantity": "train_s_per_step"}], ids=["load", "train"])
+def test_an_epoch_that_holds_no_block_is_described(settings: dict[str, Any]) -> None:
+    """No slice fits into it, and the shorter epoch is known."""
+    duet = run("one_batch", "short_epochs", accelerator="emulated:10ms", **settings)
+    assert not duet.now
+    assert duet.epoch_batches == 1
+
+
+def test_an_endless_loader_has_no_epoch() -> None:
+    """Nothing is known about an epoch that has not ended."""
+    assert run("quick", "quick").epoch_batches is None
 
 
 def test_the_session_that_fails_is_named() -> None:

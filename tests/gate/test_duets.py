@@ -2,13 +2,14 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from netpipe.errors import OutOfTimeError
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide, decide_in_duets, estimate_change
-from netpipe.gate.metrics import ONCE
+from netpipe.gate.metrics import METRICS, ONCE
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Measurement
 from tests.gate.sessions import worse_of
@@ -154,7 +155,15 @@ def test_too_few_slices_are_inconclusive() -> None:
         assert decide("step_s", [duet]).is_open
         decision = decide("step_s", [duet, duet])
         assert (decision.outcome, decision.is_open) == (Outcome.INCONCLUSIVE, False)
-        assert f"only {slices} slices" in decision.reason
+        assert f"only {slices} slices fitted into a duet; give a larger budget" in decision.reason
+
+
+def test_a_short_epoch_needs_no_larger_budget() -> None:
+    """The reason has its batches, and what helps."""
+    duet = replace(make_duet("step_s", USUAL, USUAL, 0), epoch_batches=8)
+    reason = decide("step_s", [duet, duet]).reason
+    assert "an epoch of 8 batches is too short: let the loader go on (repeat)" in reason
+    assert "budget" not in reason
 
 
 def test_a_short_duet_does_not_hide_a_slowdown() -> None:
@@ -237,10 +246,70 @@ def test_intervals_keep_their_level_at_every_number_of_duets(count: int) -> None
     assert alarms <= 0.005 * draws + 3 * (0.005 * draws) ** 0.5
 
 
-def test_what_a_session_has_once_is_left_to_baselines() -> None:
-    """Start and memory are NOT_COMPARED in duets, with a reason; the times decide."""
-    found = decide("load_s_per_batch", [make_duet("load_s_per_batch", USUAL, USUAL)] * 3)
+def once(metric: str, *changes: float | None) -> list[Duet]:
+    """Make duets in which a metric that a duet has once is larger by these factors."""
+    duets = []
+    for change in changes:
+        duet = make_duet("load_s_per_batch", USUAL, USUAL)
+        value = METRICS[metric].floor * 10
+        now = [] if change is None else [value * change]
+        base, after = {**duet.base, metric: [value]}, {**duet.now, metric: now}
+        duets.append(replace(duet, base=base, now=after))
+    return duets
+
+
+def outcome_of(metric: str, duets: list[Duet]) -> Comparison:
+    """Return the comparison of one metric of loading."""
+    found = decide("load_s_per_batch", duets)
+    return next(each for each in found.metrics if each.metric == metric)
+
+
+ONCE_NAMES = [metric.name for metric in ONCE]
+
+
+@pytest.mark.parametrize("name", ONCE_NAMES)
+def test_what_a_duet_has_once_is_held_to_the_bound_of_baselines(name: str) -> None:
+    """Start and memory regress beyond their bound, improve, or pass after as few duets as times."""
+    bound = 1 + METRICS[name].bound
+    assert decide("load_s_per_batch", once(name, 1.0)).is_open
+    same = decide("load_s_per_batch", once(name, 1.0, 1.0))
+    assert (same.outcome, same.is_open) == (Outcome.PASS, False)
+    assert outcome_of(name, once(name, *[1.1 * bound] * 3)).outcome is Outcome.REGRESSED
+    assert outcome_of(name, once(name, *[0.9 / bound] * 3)).outcome is Outcome.IMPROVED
+    assert outcome_of(name, once(name, *[0.9 * bound] * 5)).outcome is not Outcome.REGRESSED
+    assert outcome_of(name, once(name, *[0.9 * bound] * 5)).bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("name", ONCE_NAMES)
+def test_what_is_not_decided_once_is_inconclusive(name: str) -> None:
+    """Spread duets, or duets without a value, do not pass."""
+    bound = 1 + METRICS[name].bound
+    far = decide("load_s_per_batch", once(name, bound, 1 / bound, bound, 1 / bound, bound))
+    assert (far.outcome, far.metric, far.is_open) == (Outcome.INCONCLUSIVE, name, False)
+    none = outcome_of(name, once(name, None, None))
+    assert (none.outcome, none.is_open) == (Outcome.INCONCLUSIVE, False)
+    assert "only 0 readings fitted into a duet; give a larger budget" in none.reason
+
+
+def test_a_version_without_them_leaves_start_and_memory_uncompared() -> None:
+    """An older version, or a kernel that does not count pages, has no such figures."""
+    duet = make_duet("load_s_per_batch", USUAL, USUAL)
+    timed = {name: values for name, values in duet.base.items() if name not in ONCE_NAMES}
+    found = decide("load_s_per_batch", [replace(duet, base=timed)] * 3)
     assert (found.outcome, found.is_open) == (Outcome.PASS, False)
-    once = [each for each in found.metrics if each.outcome is Outcome.NOT_COMPARED]
-    assert [each.metric for each in once] == [metric.name for metric in ONCE]
-    assert all(each.is_reported_only and "only a baseline" in each.reason for each in once)
+    left = [each for each in found.metrics if each.outcome is Outcome.NOT_COMPARED]
+    assert [each.metric for each in left] == ONCE_NAMES
+    assert all("not every session has it" in each.reason for each in left)
+
+
+@pytest.mark.parametrize("name", ONCE_NAMES)
+@pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
+def test_identical_starts_and_memory_seldom_regress(name: str, spread: float) -> None:
+    """Even if processes spread twice as widely as expected, at most 1% are alarms."""
+    rng, alarms = np.random.default_rng(1), 0
+    for _ in range(200):
+        drawn = rng.normal(0, spread * METRICS[name].process_spread, MAX_DUETS)
+        duets = iter(once(name, *np.exp(drawn)))
+        found = decide_in_duets("load_s_per_batch", [], partial(next, duets))
+        alarms += found.outcome is Outcome.REGRESSED
+    assert alarms <= 2

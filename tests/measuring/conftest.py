@@ -1,7 +1,7 @@
 """The whole protocol on a fake clock."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
@@ -105,8 +105,8 @@ def rehearse(
         is_decided: Callable[[Measurement], bool] | None = None,
         **subject: Any,
     ) -> Measurement:
-        def device_of(count: int) -> Device:
-            return device or replace(GPU, count=count)
+        def device_of(used: Sequence[Any]) -> Device:
+            return device or replace(GPU, count=len(used))
 
         def step(state: int, _: Any) -> tuple[int, Any]:
             clock.sleep(step_s)

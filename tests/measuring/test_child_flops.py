@@ -32,7 +32,7 @@ def device(accelerator: str, **given: Any) -> Device:
         accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
     )
     device_of, _ = device_and_subject(request, Factories(tiny_loader, **given))
-    return device_of(1)
+    return device_of(["h100"])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_step_takes_the_time_and_copies_at_the_bandwidth() -> None:
     """A step takes FLOPs / (8 x peak x MFU), and a batch takes bytes / bandwidth."""
     request = MeasureRequest(accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5)
     device_of, subject = device_and_subject(request, Factories(tiny_loader))
-    assert device_of(1).count == 8
+    assert device_of(["h100"]).count == 8
     assert subject.step is not None
     _, step = subject.step()
     assert isinstance(step, EmulatedStep)

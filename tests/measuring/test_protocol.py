@@ -208,6 +208,9 @@ def test_an_epoch_too_short_to_measure_is_inconclusive(
     verdict = judge(found)
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert f" {batches} batches" in verdict.message
+    unjudged = next(each for each in found.findings if each.name == "growth-not-judged")
+    assert "let the loader go on (repeat)" in unjudged.message
+    assert "budget" not in unjudged.message
 
 
 def test_a_loader_that_ends_for_good_leaves_whole_rounds(

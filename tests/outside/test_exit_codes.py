@@ -1,5 +1,6 @@
 """The exit code of each command: wrong usage, bad input, success and failure."""
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -25,7 +26,9 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy("baselines/cpu-intel-xeon-2/0001_first.json", "first.json")
     shutil.copy("healthy.json", "copy.json")
     shutil.copy(MEASURED / "slow-by-far.json", "waits.json")
-    shutil.copy("waits.json", "waits-too.json")
+    # `netpipe hosts` refuses equal measurements as those of two hosts.
+    other_host = json.loads(Path("waits.json").read_text()) | {"elapsed_s": 1.0}
+    Path("waits-too.json").write_text(json.dumps(other_host))
     Path("damaged.json").write_text("{")
     shutil.copytree("baselines/cpu-intel-xeon-2", "damaged/cpu-intel-xeon-2")
     Path("damaged/cpu-intel-xeon-2/0002_packed.json").write_text("{")

@@ -64,8 +64,10 @@ def make_duet(quantity: str, base: Measurement, now: Measurement, slices: int = 
     """Return a duet whose slices all have the figures of two sessions."""
 
     def equal_slices(session: Measurement) -> dict[str, tuple[float, ...]]:
-        timed = (metric for metric in GATED[quantity] if metric not in ONCE)
-        return {metric.name: (metric.value(session),) * slices for metric in timed}
+        return {
+            metric.name: (metric.value(session),) * (1 if metric in ONCE else slices)
+            for metric in GATED[quantity]
+        }
 
     return Duet(
         equal_slices(base),

@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
 from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, loader_bound, recorded
 
+UNKNOWN = Device("unknown-x1", "unknown", "unknown")
 FAILING = """
     def test_failing():
         raise ValueError("not today")
@@ -64,8 +65,9 @@ def test_other_tools_read_a_baseline(project: Project, command: str) -> None:
         (LOAD_TIME + FAILING, [recorded()], "test failed"),
         (LOAD_TIME, [recorded(), loader_bound()], "cpu-testing-4 was loader-bound"),
         ("def test_measured(netpipe_measurement): pass", [recorded()], "no benchmark"),
+        (LOAD_TIME, [recorded(device=UNKNOWN)], "the step must name its device"),
     ],
-    ids=["failing test", "unhealthy verdict", "no benchmark"],
+    ids=["failing test", "unhealthy verdict", "no benchmark", "unknown device"],
 )
 def test_a_run_that_cannot_be_a_baseline_records_nothing(
     project: Project, text: str, sessions: list[Measurement], reason: str

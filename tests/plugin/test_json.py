@@ -16,6 +16,8 @@ def test_the_document_has_everything(project: Project) -> None:
     assert document["schema"] == "netpipe.run/1"
     verdicts = [measurement["verdict"]["kind"] for measurement in document["measurements"]]
     assert verdicts == ["healthy", "healthy"]
+    tests = [measurement["test"] for measurement in document["measurements"]]
+    assert tests == ["test_perf.py::test_load_time"] * 2
     cost, time, *once = document["comparisons"]
     assert cost["benchmark"] == time["benchmark"] == "test_perf.py::test_load_time"
     assert (cost["outcome"], cost["metric"]) == ("REGRESSED", "load_cpu_ratio")

@@ -1,13 +1,15 @@
 """Tests of exact resume and of complete epochs."""
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.errors import InconclusiveError, PipelineElementsError
+from netpipe.errors import InconclusiveError, MisuseError, PipelineElementsError
 from netpipe.resuming.checking import Restored, ResumeReport, ResumeRequest
 from netpipe.testing import expect_complete_epoch, expect_exact_resume
 from tests.plugin.project import INI, Project, leave_xdist, line_with
@@ -155,3 +157,52 @@ def test_elements_have_names() -> None:
     expect_complete_epoch([same], 2, key=name)
     with pytest.raises(PipelineElementsError, match="found 2 and 2 repetitions"):
         expect_complete_epoch([same, same], 2, key=name)
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        ({"id": np.arange(2), "step": 3}, "[(), (2,)]"),
+        ({"id": np.arange(2), "step": np.array(3)}, "[(), (2,)]"),
+        ({"id": np.arange(2), "row": np.ones((3, 2))}, "[(2,), (3,)]"),
+        ({"id": np.arange(2), "text": "ab"}, "[(), (2,)]"),
+        ({"id": [1, 2]}, "[()]"),
+        ({}, "none"),
+        (3, "[()]"),
+    ],
+)
+def test_rows_that_cannot_be_told_apart_are_a_misuse(batch: object, found: str) -> None:
+    """The error has the lengths of the batch's arrays, and asks for a key."""
+    with pytest.raises(MisuseError, match=f"key must.*found {re.escape(found)}$"):
+        expect_complete_epoch([[batch]], 2)
+
+
+class Number:
+    """A number of an array library, whose hash says nothing about its value."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def tolist(self) -> int:
+        """Return the value as a Python number."""
+        return self._value
+
+
+def test_numbers_of_array_libraries_are_names() -> None:
+    """Equal numbers name one element although they are different objects."""
+    expect_complete_epoch([shard(0, 1)], 2, key=lambda batch: jnp.array(batch["id"]))
+    with pytest.raises(PipelineElementsError, match="found 1 and 1 repetitions"):
+        expect_complete_epoch([shard(0, 0)], 2, key=lambda batch: map(Number, batch["id"]))
+
+
+@pytest.mark.parametrize("shards", [[], [[]], [[], []]])
+def test_an_epoch_without_elements_is_a_misuse(shards: list[list[object]]) -> None:
+    """An expectation that no loader can miss proves nothing."""
+    with pytest.raises(MisuseError, match="elements must be at least 1; found 0"):
+        expect_complete_epoch(shards, 0)
+
+
+def test_no_shard_is_not_an_epoch() -> None:
+    """Batches from before a restart do not stand in for restored shards."""
+    with pytest.raises(PipelineElementsError, match="and no batches"):
+        expect_complete_epoch([], 2, before=shard(0, 1))

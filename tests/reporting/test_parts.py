@@ -141,6 +141,19 @@ def find_comparisons(document: dict[str, Any]) -> Table:
     return find_table(build(document)[0], "Against the baseline")
 
 
+def test_a_run_shows_every_test_of_a_device() -> None:
+    """The last session of each test has a part with the test's name; older runs have no names."""
+    sessions = [
+        {**measurement(), "test": "a::b"},
+        {**measurement(), "test": "c::d"},
+        {**measurement(), "test": "c::d"},
+    ]
+    titles = [part.title for part in build(run(measurements=sessions, lints=[]))]
+    assert titles == ["The run", "h200-x1 a::b", "h200-x1 c::d"]
+    older = build(run(measurements=[measurement(), measurement()], lints=[]))
+    assert [part.title for part in older] == ["The run", "h200-x1"]
+
+
 def test_a_run_leads_with_its_worst_comparison() -> None:
     """The last measurement of each device and the lints follow."""
     first, *others = build(run())

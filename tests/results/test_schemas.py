@@ -155,6 +155,7 @@ def test_a_run_fits(tmp_path: Path) -> None:
     gate = Gate(measurer, Selection(lambda _: True))
     run = Run(measurer.options, measurer, gate)
     measurer.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
+    measurer.tests = {("a", "auto"): "a::b"}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1] * 3):
         comparison = compare("step_s", [slow, slow], BaselineSessions("it", sessions))

@@ -1,11 +1,12 @@
 """Running a step: on resident batches, synced, with transfers, beside a loader."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from inspect import getattr_static
 from itertools import cycle, islice
+from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
@@ -163,6 +164,8 @@ class StepRunner:
         ready_aux: The aux of the first warm-up step, which is done.
         kept_state_bytes: Bytes of the old state that a step leaves alive.
         ready_before_next: Steps alone that were done when the next one was dispatched.
+        devices: What the latest step ran on: jax's devices, or objects with their `platform` and
+            `device_kind`.
     """
 
     def __init__(
@@ -182,22 +185,36 @@ class StepRunner:
             raise MisuseError(
                 f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(resident)}"
             )
-        # Reading an attribute that a step lacks may fail in other ways than AttributeError.
-        waits = getattr_static(self.step, "wait", None) is not None
-        self.wait: Wait | None = getattr(self.step, "wait", None) if waits else None
+        self.wait: Wait | None = self._read_attribute("wait")
         self._resident = cycle([jax.block_until_ready(self._to_device(each)) for each in resident])
         self.compilations = compilation_count()
         self.kept_state_bytes = self.ready_before_next = self.asked_before_next = 0
         self.donates_batches, self.runs_in_a_thread = False, True
-        self.devices: tuple[jax.Device, ...] = ()
+        self.devices: tuple[Any, ...] = ()
 
     def advance(self, batch: Batch) -> Done:
         """Dispatch one step and return the array that is ready when it is done."""
         self.state, aux = self.step(self.state, batch)
         done = self.find_done(aux)
-        placed = jax.devices()[:1] if isinstance(done, Waited) else done.sharding.device_set
-        self.devices = tuple(placed)
+        if not isinstance(done, Waited):
+            self.devices = tuple(done.sharding.device_set)
+        elif not self.devices:
+            self.devices = tuple(self._find_devices(aux))
         return done
+
+    def _find_devices(self, aux: Aux) -> Iterable[Any]:
+        """Return the devices of a step with a `wait`: that which it names, or that of arrays."""
+        name, arrays = self._read_attribute("device"), _arrays((aux, self.state))
+        if name is None and arrays:
+            return arrays[0].sharding.device_set
+        kind = name if isinstance(name, str) else "unknown"
+        platform = kind if kind in ("cpu", "unknown") else "gpu"
+        return [SimpleNamespace(platform=platform, device_kind=kind)]
+
+    def _read_attribute(self, name: str) -> Any:
+        # Reading an attribute that a step lacks may fail in other ways than AttributeError.
+        has_it = getattr_static(self.step, name, None) is not None
+        return getattr(self.step, name, None) if has_it else None
 
     def find_done(self, aux: Aux) -> Done:
         """Return the array that is ready when the step that returned `aux` is done."""

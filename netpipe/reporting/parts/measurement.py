@@ -88,7 +88,7 @@ def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
     measurement = parse_printed(document, "measurement")
     return Part(
-        title=subject_label(measurement),
+        title=f"{subject_label(measurement)} {document.get('test', '')}".strip(),
         headline=_build_headline(document, measurement),
         facts=list(_build_facts(document, measurement)),
         cards=list(_build_cards(document, measurement)),

@@ -16,9 +16,9 @@ Comparison = Mapping[str, Any]
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.run/1` document: the gate, then its measurements and lints."""
-    # Show only the last session of the same device and data.
+    # Show only the last session of the same device, data and test.
     last_sessions = {
-        (session["device"]["key"], session["fingerprint"]): session
+        (session["device"]["key"], session["fingerprint"], session.get("test")): session
         for session in document["measurements"]
     }
     measured = map(build_measurement_part, last_sessions.values())

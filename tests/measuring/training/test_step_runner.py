@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe.device.detection import local_device
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.training import step_runner
@@ -85,7 +86,36 @@ def test_a_step_may_wait_in_its_own_way(clock: FakeClock) -> None:
     assert stepper.measure_synced_s(2) == 2.0
     assert seen[0] is HOST_BATCHES[0]
     assert stepper.measure_transfer_s(2) == 1.0
-    assert stepper.devices == (jax.devices()[0],)
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize(
+    ("device", "aux", "key"),
+    [
+        (None, "no array", "unknown-x1"),
+        (H100, "no array", "h100-sxm-80gb-x1"),
+        (H100, jnp.zeros(1), "h100-sxm-80gb-x1"),
+        ("cpu", "no array", local_device().key),
+        (None, jnp.zeros(1), local_device().key),
+        (object(), "no array", "unknown-x1"),
+    ],
+    ids=["unnamed", "named", "named although jax's", "cpu", "jax's", "not a name"],
+)
+def test_the_device_of_a_step_that_waits_in_its_own_way(
+    clock: FakeClock, device: object, aux: object, key: str
+) -> None:
+    """It is the one that the step names, else that of its arrays, else unknown: never jax's."""
+
+    def step(state: int, _: Any) -> tuple[int, object]:
+        return state, aux
+
+    step.wait = print  # type: ignore[attr-defined]
+    step.device = device  # type: ignore[attr-defined]
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, clock)
+    stepper.measure_resident_s(1)
+    assert local_device(stepper.devices).key == key
 
 
 def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
