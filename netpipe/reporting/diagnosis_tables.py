@@ -48,7 +48,7 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
     if findings.reads:
         yield build_read_table(findings.reads)
     if findings.what_if:
-        yield build_prediction_table(findings)
+        yield build_prediction_table(findings.what_if)
     if diagnosis.needs:
         yield build_need_table(diagnosis.needs)
     if findings.start_up:
@@ -108,18 +108,10 @@ def build_read_table(reads: Reads) -> Table:
     return Table("Reads at the same time", f"Measured in one process; {now}.", rows)
 
 
-def build_prediction_table(findings: Findings) -> Table:
-    """Return the predictions below the measured load time."""
-    unmodified = Prediction("the unmodified loader (measured)", "", findings.load_s_per_batch)
-    rows = [
-        {
-            "with": Cell(guess.change),
-            "load time": interval_figure(guess.load_s_per_batch),
-            "headroom": interval_figure(guess.headroom, format_ratio, rate_headroom),
-        }
-        for guess in (unmodified, *findings.what_if)
-    ]
-    return Table("What if", "Predicted load time of a batch.", rows)
+def build_prediction_table(predictions: Sequence[Prediction]) -> Table:
+    """Return the changes that may help."""
+    rows = [{"with": Cell(guess.change), "expected": Cell(guess.expected)} for guess in predictions]
+    return Table("What if", "Load time with a change, by a model of the loader.", rows)
 
 
 def build_need_table(needs: Sequence[Need]) -> Table:

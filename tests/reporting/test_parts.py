@@ -197,19 +197,19 @@ def test_a_stage_too_short_to_see_is_only_in_the_table() -> None:
     assert len(drawing.table.rows) == 2
 
 
-def test_a_prediction_that_was_not_tried_says_why() -> None:
+def test_a_change_that_was_not_tried_says_why() -> None:
     """A diagnosis with hardly any findings has no empty cards."""
     (part,) = build(examples.plain_diagnosis())
-    assert headings(part) == ["No prediction was tried", "Where", "Versions"]
+    assert headings(part) == ["No change was tried", "Where", "Versions"]
     assert (part.headline.tone, part.headline.word) == (Tone.PLAIN, "Bottleneck unknown")
 
 
-def test_predictions_are_compared_with_the_step() -> None:
+def test_the_tried_change_is_compared_with_the_step() -> None:
     """With a step, the drawing has a line at its time."""
     with_step, *_ = build(diagnosis())
-    assert "a step" in find_drawing(with_step, "What if").svg
+    assert "a step" in find_drawing(with_step, "Tried: 3 workers").svg
     alone, *_ = build(diagnosis() | {"measurement": None})
-    assert "a step" not in find_drawing(alone, "What if").svg
+    assert "a step" not in find_drawing(alone, "Tried: 3 workers").svg
 
 
 def find_drawing(part: Part, heading: str) -> Drawing:
