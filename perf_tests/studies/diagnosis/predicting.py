@@ -31,7 +31,7 @@ VERIFIED: Final = "verified"
 
 @dataclass(frozen=True)
 class Predicting:
-    """What diagnose said about one change, and the measured effect of it.
+    """One claim of diagnose about a change, and the measured effect of the change.
 
     Attributes:
         kind: The kind of a prediction, or "verified" for the change that diagnose tried.
@@ -80,7 +80,7 @@ class Predicting:
 
 @dataclass(frozen=True)
 class Change:
-    """What diagnose said about a change, and the changed pipeline."""
+    """A claim of diagnose about a change, and the changed pipeline."""
 
     prediction: Prediction
     pipeline: Pipeline
