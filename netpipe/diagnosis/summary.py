@@ -48,6 +48,8 @@ def _describe_rate(
     kind = f"{verdict.kind.capitalize()} on {subject_label(measurement)}"
     if verdict.kind not in _LOADING_KINDS:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
+    if verdict.kind == VerdictKind.INCONCLUSIVE:
+        return f"{kind}{verdict.message.removeprefix(verdict.kind)}; {verdict.next}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
     return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
 

@@ -27,6 +27,8 @@ Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
 _MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
+# Of the CPU time that other programs take; a little more time then decides nothing.
+_MAX_BUSY_FRACTION = 0.5
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
 
@@ -65,16 +67,26 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
 
 
 def _make_doubt_rule(
-    explain: Callable[[Measurement], str | None], way_out: str = _MORE_TIME
+    explain: Callable[[Measurement], str | None], way_out: str | None = None
 ) -> Rule:
     """Return a rule that gives INCONCLUSIVE if `explain` returns a reason."""
 
     def rule(measurement: Measurement) -> Verdict | None:
         reason = explain(measurement)
-        rounds = format_rounds(measurement.step_s.n)
-        return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), way_out) if reason else None
+        if reason is None:
+            return None
+        rounds, advice = format_rounds(measurement.step_s.n), way_out or _ask_for_time(measurement)
+        return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), advice)
 
     return rule
+
+
+def _ask_for_time(measurement: Measurement) -> str:
+    if measurement.busy_elsewhere_fraction < _MAX_BUSY_FRACTION:
+        return _MORE_TIME
+    taken = format_percent(measurement.busy_elsewhere_fraction)
+    busy = f"other programs took {taken} of the CPU time"
+    return f"use a less busy machine, because {busy}, or a much larger budget"
 
 
 def _explain_too_few_rounds(measurement: Measurement) -> str | None:

@@ -72,7 +72,11 @@ STORED = replace(LOADER_BOUND, storage="network-disk")
             make_measurement(),
             ("Healthy on h200-x1", "33.3", "would limit first"),
         ),
-        (findings(), make_measurement(rounds=2), ("Inconclusive", "Stage")),
+        (
+            findings(),
+            make_measurement(rounds=2, busy_elsewhere_fraction=0.9),
+            ("Inconclusive on h200-x1: only 2 rounds", "other programs took 90.0%", "Stage"),
+        ),
     ],
 )
 def test_the_summary_begins_with_the_rates(
