@@ -66,7 +66,7 @@ def _print(found: "Diagnosis") -> None:
     output.print(found.sentence, style="bold", soft_wrap=True)
     for table in tables(found):
         output.print(table.for_terminal())
-    output.print(closing(found.findings), soft_wrap=True)
+    output.print(closing(found.findings, found.measurement), soft_wrap=True)
     for finding in found.lint["findings"]:
         line = f"{finding['severity']} {finding['rule']}: {finding['message']}"
         output.print(line, soft_wrap=True)

@@ -7,6 +7,7 @@ from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Findings
 from netpipe.diagnosis.what_if import FASTER, NO_THREADS, READS, WITHOUT_STAGE, WORKERS
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.decision import name_phase
 from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
@@ -51,7 +52,8 @@ def _describe_rate(
     if verdict.kind == VerdictKind.INCONCLUSIVE:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}; {verdict.next}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
-    return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
+    rates = f"needs {format_number(needs)} batches/s, sustains {format_number(sustains)}"
+    return f"{kind}: {rates}{name_phase(measurement)}."
 
 
 def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:

@@ -21,8 +21,10 @@ from netpipe.reporting.tables import (
     interval_figure,
     rate_headroom,
 )
+from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds
+from netpipe.verdict.decision import find_remarks, judge
 
 INTERVENTIONS: Final = {
     "cached-bytes": "bytes from memory",
@@ -147,11 +149,16 @@ def build_start_up_table(start: StartUp) -> Table:
     return Table("Start-up", caption, rows)
 
 
-def closing(findings: Findings) -> str:
-    """Return the lines after the tables: the remarks, and the result of the tried change."""
-    lines = [f"remark: {remark}" for remark in findings.remarks]
+def closing(findings: Findings, measurement: Measurement | None = None) -> str:
+    """Return the lines after the tables: findings and remarks, and the result of the tried change.
+
+    The findings are those of the loader with its step, as `netpipe measure` prints them.
+    """
+    found = find_remarks(measurement, judge(measurement)) if measurement else ()
+    lines = [f"{each.name}: {each.message}" for each in found]
+    lines += [f"remark: {remark}" for remark in findings.remarks]
     if findings.verified:
         lines.append(f"tried: {findings.verified.says}")
-    elif not (lines and findings.why_untried == NO_TIME):
+    elif not (findings.remarks and findings.why_untried == NO_TIME):
         lines.append(f"nothing was tried: {findings.unverified}")
     return "\n".join(lines)

@@ -37,9 +37,14 @@ def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
+    message = f"{cause.kind}: {cause.message}{name_phase(measurement)}"
+    return replace(cause, message=message, evidence=evidence)
+
+
+def name_phase(measurement: Measurement) -> str:
+    """Return the clause that names the rounds that were judged, or "" for all of them."""
     warmed = _has_finding(measurement, CACHE_WARMS_UP)
-    phase = f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
-    return replace(cause, message=f"{cause.kind}: {cause.message}{phase}", evidence=evidence)
+    return f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
 
 
 def _has_finding(measurement: Measurement, name: str) -> bool:

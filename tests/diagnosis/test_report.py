@@ -13,7 +13,7 @@ from netpipe.diagnosis.experiments.read_scaling import Read
 from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.diagnosis.summary import summarize
 from netpipe.reporting.diagnosis_tables import closing, tables
-from netpipe.results.measurement import Device, Interval, Measurement
+from netpipe.results.measurement import CACHE_WARMS_UP, Device, Finding, Interval, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.verdict.decision import judge
 from tests.diagnosis.examples import (
@@ -86,6 +86,27 @@ def test_the_summary_begins_with_the_rates(
     text = summary(found, measurement)
     assert text.startswith(parts[0])
     assert all(part in text for part in (*parts, NAME))
+
+
+WARMED = make_measurement(
+    findings=(Finding(CACHE_WARMS_UP, "45 ms in 4 rounds and 187 us in the 5 after them"),),
+    busy_elsewhere_fraction=0.9,
+)
+
+
+def test_a_cache_that_warms_up_is_in_the_summary() -> None:
+    """The rates are those of the later rounds, as in a measurement."""
+    text = summary(measurement=WARMED)
+    assert "judged since loading became faster (cache-warms-up). Stage" in text
+
+
+def test_the_findings_of_the_measurement_are_listed() -> None:
+    """They are those of `netpipe measure`, before the remarks of the diagnosis."""
+    lines = closing(findings(remarks=("short of time",)), WARMED).splitlines()
+    assert lines[0] == "cache-warms-up: 45 ms in 4 rounds and 187 us in the 5 after them"
+    assert lines[1].startswith("busy-host: other programs took 90.0%")
+    assert lines[2] == "remark: short of time"
+    assert NO_TIME in closing(findings(unverified=NO_TIME), WARMED)
 
 
 @pytest.mark.parametrize(
