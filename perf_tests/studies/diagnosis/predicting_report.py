@@ -38,8 +38,12 @@ def _describe_outcome(trial: Predicting) -> str:
 
 def meets_goal(trials: Sequence[Predicting]) -> bool:
     """Return whether enough directions are right; without any the goal is not met."""
-    judged = _judge(trials)
-    return bool(judged) and Proportion.of(judged).fraction >= MIN_RIGHT_FRACTION
+    return count_right(trials).fraction >= MIN_RIGHT_FRACTION
+
+
+def count_right(trials: Sequence[Predicting]) -> Proportion:
+    """Count the right directions among those that diagnose gave."""
+    return Proportion.of([trial.is_right for trial in trials if trial.is_right is not None])
 
 
 def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
@@ -59,11 +63,9 @@ def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
 
 
 def _format_row(name: str, trials: Sequence[Predicting]) -> str:
-    judged = _judge(trials)
-    inside = [trial.is_inside for trial in trials if trial.is_inside is not None]
-    right, held = (str(Proportion.of(each)) if each else "" for each in (judged, inside))
-    return f"| {name} | {len(trials)} | {len(trials) - len(judged)} | {right} | {held} |"
-
-
-def _judge(trials: Sequence[Predicting]) -> list[bool]:
-    return [trial.is_right for trial in trials if trial.is_right is not None]
+    right = count_right(trials)
+    inside = Proportion.of([trial.is_inside for trial in trials if trial.is_inside is not None])
+    shares = (str(share) if share.total else "" for share in (right, inside))
+    return " | ".join(
+        (f"| {name}", str(len(trials)), str(len(trials) - right.total), *shares, "")
+    ).rstrip()

@@ -169,7 +169,7 @@ def test_giving_up_threads_is_made_in_the_pipeline() -> None:
     assert change.pipeline == PIPELINE
 
 
-READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", READS, 0.001)
+READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", READS)
 
 
 def test_reads_in_flight_are_changed_by_their_threads() -> None:
