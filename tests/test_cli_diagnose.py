@@ -40,7 +40,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             sentence=f"Stage {ODD}.",
             findings=findings(stages=(stage(ODD),)),
             lint={**LINT, "findings": [finding]},
-            measurement=make_measurement(load_s=0.04, train_s=0.04) if asked.has_step else None,
+            measurement=make_measurement(load_s=0.04, train_s=0.04, busy_elsewhere_fraction=0.9)
+            if asked.has_step
+            else None,
         )
 
     monkeypatch.setattr(diagnose, "run_diagnosis", stand_in)
@@ -75,6 +77,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
         "--batch-limit", "7", "--start-limit", "900",
     )  # fmt: skip
     assert result.exit_code == 1
+    assert "\nbusy-host: other programs took 90.0%" in result.stdout
     found, silences, intent, _ = asked[0]
     request = found.session
     assert found.session.targets == name_targets(loader="a:b", step="a:s", loop="a:l")

@@ -35,7 +35,7 @@ def diagnose(
 ) -> None:
     """Find the slow stage of a loader, the resource that limits it, and a fix.
 
-    One predicted fix is tried in the same run. Without a step and an accelerator the loader is
+    One fix is tried in the same run. Without a step and an accelerator the loader is
     diagnosed alone. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
@@ -66,7 +66,7 @@ def _print(found: "Diagnosis") -> None:
     output.print(found.sentence, style="bold", soft_wrap=True)
     for table in tables(found):
         output.print(table.for_terminal())
-    output.print(closing(found.findings), soft_wrap=True)
+    output.print(closing(found.findings, found.measurement), soft_wrap=True)
     for finding in found.lint["findings"]:
         line = f"{finding['severity']} {finding['rule']}: {finding['message']}"
         output.print(line, soft_wrap=True)

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Final
 
-from netpipe.diagnosis.cost_model import Evidence, LoaderModel, with_stage_times
+from netpipe.diagnosis.cost_model import Evidence, LoaderModel
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Intervention,
-    Prediction,
     Reads,
     ReadsInFlight,
     Stage,
@@ -17,7 +16,7 @@ from netpipe.diagnosis.diagnosis import (
 )
 from netpipe.diagnosis.experiments.read_scaling import LATENCY, ReadScaling
 from netpipe.diagnosis.experiments.turns import Side, SideBlocks, divide, log_interval
-from netpipe.diagnosis.what_if import MeasuredLoader
+from netpipe.diagnosis.what_if import Change, MeasuredLoader
 from netpipe.grain_access.loader_variants import section_of
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_percent, format_seconds
@@ -94,22 +93,17 @@ def _compare(
     return Intervention(name, what, before_s, divide(before_s.median, speedup), speedup, says)
 
 
-def verify(prediction: Prediction, turns: SideBlocks, load_s: Interval) -> Verification:
-    """Compare a prediction with the same change, measured in turns with the unmodified loader.
+def verify(change: Change, turns: SideBlocks, load_s: Interval) -> Verification:
+    """Return the effect of a change, measured in turns with the unmodified loader.
 
-    Only the measured speedup counts, so a machine that slowed down after the prediction does not
-    make it wrong.
+    Only the measured speedup counts, so a machine that has slowed down since does not matter.
     """
-    predicted_s = prediction.load_s_per_batch
-    measured_s = divide(load_s.median, turns.speedup(prediction.change, Side.UNMODIFIED))
-    error = predicted_s.median / measured_s.median - 1
-    says = (
-        f"{prediction.change}: predicted {format_seconds(predicted_s.median)}, measured "
-        f"{format_seconds(measured_s.median)} ({error:+.0%}) "
-        f"instead of {format_seconds(load_s.median)}"
-    )
+    speedup = turns.speedup(change.name, Side.UNMODIFIED)
+    measured_s = divide(load_s.median, speedup)
+    times = f"{format_seconds(measured_s.median)} instead of {format_seconds(load_s.median)}"
+    clear = "" if clear_factor(speedup) else ", no clear difference"
     return Verification(
-        prediction.change, prediction.kind, predicted_s, measured_s, load_s, error, says
+        change.name, change.kind, measured_s, load_s, f"{change.name}: {times}{clear}"
     )
 
 
@@ -141,10 +135,7 @@ def find_bottleneck(
     loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
 ) -> Bottleneck:
     """Find the stage, or the payload, that costs the loader the most time, and its resource."""
-    gains = [
-        1 - loader.ratio(with_stage_times(loader.model, index, 0.0))
-        for index in range(len(evidence.times))
-    ]
+    gains = [loader.gain_fraction(index) for index in range(len(evidence.times))]
     sending_fraction = _find_sending_fraction(evidence.variants)
     if sending_fraction > max(gains, default=0.0):
         senders = [str(node) for node in evidence.graph.of_kind("ProcessPrefetch", "DataLoader")]

@@ -5,6 +5,9 @@ slowest of them bounds the rate, as in any closed pipeline (Denning and Buzen, T
 Analysis of Queueing Network Models, 1978). Processes that compute at the same time slow each other
 by the contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning,
 2007).
+
+The model says which resource limits, and whether a change would help. Its times are not shown: one
+in twenty was off by a factor of two (perf_tests/studies/diagnosis).
 """
 
 from collections.abc import Sequence
@@ -14,10 +17,10 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.experiments.pulling_threads import Block
-from netpipe.diagnosis.experiments.read_scaling import SATURATED_GROWTH, ReadScaling
+from netpipe.diagnosis.experiments.read_scaling import ReadScaling
 from netpipe.diagnosis.experiments.stage_times import StageTime
 from netpipe.diagnosis.experiments.turns import Side, SideBlocks
-from netpipe.grain_access.loader_variants import count_read_buffer, count_threads, count_workers
+from netpipe.grain_access.loader_variants import count_threads, count_workers
 from netpipe.grain_access.nodes import Graph
 from netpipe.results.measurement import Interval
 
@@ -65,17 +68,13 @@ class StageCost:
     def __add__(self, other: "StageCost") -> "StageCost":
         return StageCost(*map(add, astuple(self), astuple(other)))
 
-    def __mul__(self, factor: float) -> "StageCost":
-        return StageCost(*(seconds * factor for seconds in astuple(self)))
-
-    def with_waiting(self, factor: float, cpu_factor: float = 1.0) -> "StageCost":
-        """Return the cost with scaled waiting, and with scaled CPU time in reader threads."""
-        cpu_less_s = (self.threaded_wall_s - self.waiting_s) * (1 - cpu_factor)
+    def with_waiting(self, factor: float) -> "StageCost":
+        """Return the cost with scaled waiting."""
         less_s = self.waiting_s * (1 - factor)
         return StageCost(
-            self.wall_s - less_s - cpu_less_s,
-            self.cpu_s - cpu_less_s,
-            self.threaded_wall_s - less_s - cpu_less_s,
+            self.wall_s - less_s,
+            self.cpu_s,
+            self.threaded_wall_s - less_s,
             self.waiting_s - less_s,
         )
 
@@ -91,14 +90,12 @@ class LoaderModel:
 
     Attributes:
         stages: The cost of each stage, and whether it moves to the workers if there are any.
-        send_s: CPU seconds of a worker for sending a batch, without its payload.
-        receive_s: CPU seconds of the training process for receiving it, without its payload;
-            without workers, the CPU seconds that reader threads cost besides the stages.
+        send_s: CPU seconds of a worker for sending a batch.
+        receive_s: CPU seconds of the training process for receiving it; without workers, the CPU
+            seconds that reader threads cost besides the stages.
         gil_fraction: Fraction of the CPU time under Python's lock; 1: threads do not help.
         contention: Fraction by which each further computing process slows the others.
-        worker_overhead_s: Wall seconds of a worker that no stage accounts for.
         reads: How the storage answers more reads in flight; None: as fast as single ones.
-        read_buffer: Elements that the reader threads of a process read ahead.
     """
 
     stages: tuple[tuple[StageCost, bool], ...]
@@ -107,14 +104,9 @@ class LoaderModel:
     cores: int
     send_s: float = 0.0
     receive_s: float = 0.0
-    payload_send_s: float = 0.0
-    payload_receive_s: float = 0.0
     gil_fraction: float = 1.0
     contention: float = 0.0
-    worker_overhead_s: float = 0.0
-    trainer_overhead_s: float = 0.0
     reads: ReadScaling | None = None
-    read_buffer: int = 0
 
     @property
     def reads_in_flight(self) -> int:
@@ -124,27 +116,24 @@ class LoaderModel:
     @property
     def worker_cost(self) -> StageCost:
         """The work of a worker for a batch."""
-        send_s = self.send_s + self.payload_send_s
-        return _sum_costs(self.stages, in_workers=True) + StageCost(send_s, send_s)
+        return _sum_costs(self.stages, in_workers=True) + StageCost(self.send_s, self.send_s)
 
     @property
     def trainer_cost(self) -> StageCost:
         """The work of the training process for a batch."""
         staying = _sum_costs(self.stages, in_workers=False)
         if self.workers:
-            receive_s = self.receive_s + self.payload_receive_s
-            return staying + StageCost(receive_s, receive_s)
+            return staying + StageCost(self.receive_s, self.receive_s)
         threads = StageCost(self.receive_s, self.receive_s, self.receive_s if self.threads else 0.0)
         return staying + _sum_costs(self.stages, in_workers=True) + threads
 
     def bounds_s(self) -> dict[str, float]:
         """Return the least seconds per batch that each resource allows, by its name."""
-        bounds = {"trainer": self._process_s(self.trainer_cost) + self.trainer_overhead_s}
+        bounds = {"trainer": self._process_s(self.trainer_cost)}
         cpu_s = self.trainer_cost.cpu_s
         if self.workers:
             cost = self.worker_cost
-            alone_s = self._process_s(cost) + self.worker_overhead_s
-            bounds["workers"] = alone_s * self._slowdown(cost) / self.workers
+            bounds["workers"] = self._process_s(cost) * self._slowdown(cost) / self.workers
             cpu_s += cost.cpu_s
         bounds["cores"] = cpu_s / self.cores
         return bounds
@@ -159,18 +148,12 @@ class LoaderModel:
 
     def _process_s(self, cost: StageCost) -> float:
         """Return the seconds in one process, whose threads share the work and Python's lock."""
-        in_order = 1.0
         if self.reads:
-            in_flight = self.reads_in_flight
-            growth, cpu_factor = self.reads.growth_at(in_flight), 1.0
-            if self.threads:
-                cpu_factor = self.reads.cpu_factor_at(in_flight)
-            cost = cost.with_waiting(growth, cpu_factor)
-            in_order = self.reads.ordering_factor(max(1, self.threads), self.read_buffer, in_flight)
+            cost = cost.with_waiting(self.reads.growth_at(self.reads_in_flight))
         if not self.threads:
             return cost.wall_s
         return max(
-            in_order * cost.threaded_wall_s / self.threads,
+            cost.threaded_wall_s / self.threads,
             cost.wall_s - cost.threaded_wall_s,
             self.gil_fraction * cost.cpu_s,
         )
@@ -182,56 +165,16 @@ class LoaderModel:
         others = min(self.workers, self.cores) - 1
         return 1 + self.contention * others * cost.working_fraction
 
-    def calibrated_to(self, measured_s: float) -> "LoaderModel":
-        """Return the model with the overhead that makes it as slow as the measured loader.
-
-        That overhead, such as late wake-ups, stays when a stage is removed. None is added if the
-        cores are the limit, because other programs may have used them too, nor if reads wait,
-        because more reads in flight share the cause. A saturated storage is slowed instead.
-        """
-        if self.reads:
-            is_saturated = self.reads.growth_at(self.reads_in_flight) >= SATURATED_GROWTH
-            factor = measured_s / self.s_per_batch()
-            return replace(self, reads=self.reads.slowed(factor)) if is_saturated else self
-        missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
-        if missing_s <= 0 or limit == "cores":
-            return self
-        if limit == "trainer":
-            return replace(self, trainer_overhead_s=missing_s)
-        overhead_s = missing_s * self.workers / self._slowdown(self.worker_cost)
-        return replace(self, worker_overhead_s=overhead_s)
-
 
 def _sum_costs(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) -> StageCost:
     return sum((cost for cost, in_worker in stages if in_worker is in_workers), StageCost())
 
 
-def with_batch_size(model: LoaderModel, factor: float) -> LoaderModel:
-    """Return the loader with `factor` times the batch size."""
-    resized = replace(
-        model,
-        stages=tuple((cost * factor, in_worker) for cost, in_worker in model.stages),
-        worker_overhead_s=model.worker_overhead_s * factor,
-        trainer_overhead_s=model.trainer_overhead_s * factor,
-    )
-    return with_payload(resized, factor)
-
-
-def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderModel:
-    """Return the loader with one stage that takes `factor` times as long."""
+def remove_stage(model: LoaderModel, index: int) -> LoaderModel:
+    """Return the loader with one stage that takes no time."""
     stages = list(model.stages)
-    cost, in_worker = stages[index]
-    stages[index] = (cost * factor, in_worker)
+    stages[index] = (StageCost(), stages[index][1])
     return replace(model, stages=tuple(stages))
-
-
-def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
-    """Return the loader whose workers send `factor` times the bytes."""
-    return replace(
-        model,
-        payload_send_s=model.payload_send_s * factor,
-        payload_receive_s=model.payload_receive_s * factor,
-    )
 
 
 def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
@@ -245,7 +188,6 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
         threads=count_threads(evidence.graph),
         reads=evidence.reads,
-        read_buffer=count_read_buffer(evidence.graph),
         cores=evidence.cores,
         # Threads that wait say nothing about the lock: assume that Python code computes.
         gil_fraction=1.0 if evidence.reads else _estimate_gil_fraction(evidence.scaling),
@@ -255,14 +197,10 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
     if not model.workers:
         receive_s = max(0.0, trainer_s - total.cpu_s) if model.threads else 0.0
         return replace(model, receive_s=receive_s)
-    tiny = evidence.variants.blocks.get(Side.TINY_PAYLOAD)
-    bare_trainer_s, bare_workers_s = _median_cpu_s(tiny) if tiny else (trainer_s, workers_s)
     return replace(
         model,
-        send_s=max(0.0, bare_workers_s - in_workers.cpu_s),
-        receive_s=max(0.0, bare_trainer_s - in_trainer.cpu_s),
-        payload_send_s=max(0.0, workers_s - bare_workers_s),
-        payload_receive_s=max(0.0, trainer_s - bare_trainer_s),
+        send_s=max(0.0, workers_s - in_workers.cpu_s),
+        receive_s=max(0.0, trainer_s - in_trainer.cpu_s),
     )
 
 

@@ -128,21 +128,15 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The load time with a change, and the headroom if there is a step.
+    """Whether a change would help, by a model of the loader."""
 
-    The change is named in words that can follow "with": "3 workers".
-    """
-
-    change: Text
+    change: Text  #: In words that can follow "with": "3 workers".
     kind: Annotated[
         str,
-        Literal[
-            *("no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"),
-            *("faster-stage", "smaller-batch", "narrower-dtype", "no-transfer"),
-        ],
+        Literal["no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"],
     ]
-    load_s_per_batch: Bounded
-    headroom: Bounded | None = None
+    #: The load time with it; unclear: within 5% of today's by the model.
+    expected: Annotated[str, Literal["faster", "slower", "unclear"]]
 
 
 @dataclass(frozen=True)
@@ -159,14 +153,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction and the measurement of the same change in the same run."""
+    """The measured effect of a change."""
 
     change: Text
     kind: str
-    predicted_s_per_batch: Bounded
     measured_s_per_batch: Bounded
     before_s_per_batch: Bounded
-    error_fraction: float  #: Predicted over measured, less 1.
     says: str
 
 
@@ -197,7 +189,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Untried:
-    """Why no prediction was tried, and the change that was chosen, if there was one."""
+    """Why no change was tried, and the change that was chosen, if there was one."""
 
     why: str
     change: str = ""
@@ -223,10 +215,10 @@ class Findings:
     bottleneck: Bottleneck
     #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
-    what_if: tuple[Prediction, ...]  #: Predictions.
-    #: The prediction that was tried in the same run; None if none could be.
+    what_if: tuple[Prediction, ...]  #: Changes, and whether they would help.
+    #: The change that was tried in the same run; None if none could be.
     verified: Verification | None
-    unverified: str  #: Why no prediction was tried; empty if one was.
+    unverified: str  #: Why no change was tried; empty if one was.
     elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.
     remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were skipped, and why.
     reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
@@ -237,7 +229,7 @@ class Findings:
 
     @property
     def why_untried(self) -> str:
-        """Why no prediction was tried, without the name of the change that was chosen."""
+        """Why no change was tried, without the name of the change that was chosen."""
         return self.unverified.rpartition(_COULD_NOT_BE_TRIED)[2]
 
     def to_document(self) -> dict[str, Any]:

@@ -44,11 +44,13 @@ from netpipe.diagnosis.experiments.turns import (
 from netpipe.diagnosis.what_if import (
     Change,
     choose_change,
+    find_run_without_threads,
     list_changes,
     model_loader,
-    model_without_threads,
 )
+from netpipe.grain_access.dataset_variants import READ_AHEAD
 from netpipe.grain_access.loader_variants import (
+    count_read_buffer,
     count_threads,
     count_workers,
     on_half_the_cores,
@@ -100,8 +102,8 @@ class Investigation:
         scaling, variants, loader = evidence.scaling, evidence.variants, model_loader(evidence)
         has_one = variants.has(Side.ONE_WORKER)
         one_worker = model_loader(evidence, Side.ONE_WORKER) if has_one else None
-        alone = model_without_threads(evidence, loader)
-        changes = list(list_changes(loader, one_worker, evidence.times, self.request.step_s, alone))
+        alone_s, step_s = find_run_without_threads(evidence), self.request.step_s
+        changes = list(list_changes(loader, one_worker, evidence.times, step_s, alone_s))
         outcome = self._try_change(changes, evidence)
         interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
         self._note_skipped(interventions, outcome)
@@ -116,7 +118,7 @@ class Investigation:
             stages=list_stages(evidence, loader, interventions),
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
-            what_if=tuple(change.predict(self.request.step_s) for change in changes),
+            what_if=tuple(change.predict(evidence.load_s.median) for change in changes),
             verified=None if isinstance(outcome, Untried) else outcome,
             unverified=str(outcome) if isinstance(outcome, Untried) else "",
             elapsed_s=self.clock() - self._started_s,
@@ -202,7 +204,7 @@ class Investigation:
         turns = self._measure_in_turns(changed, slot, f"trying {change.name}")
         if not turns.has(change.name, Side.UNMODIFIED):
             return Untried(turns.why_missing(change.name, Side.UNMODIFIED), change.name)
-        return verify(change.predict(), turns, load_s)
+        return verify(change, turns, load_s)
 
     def _build_changed(self, change: Change, ablated: Mapping[int, LoaderFactory]) -> LoaderFactory:
         if change.stage is not None:
@@ -210,8 +212,8 @@ class Investigation:
         if change.workers is not None:
             return self._with_workers(change.workers)
         threads = change.threads or 0
-        buffer = change.changed.read_buffer if threads else None
-        return with_read_threads(self.loader, threads, buffer)
+        buffer = max(count_read_buffer(self._graph), READ_AHEAD * threads)
+        return with_read_threads(self.loader, threads, buffer if threads else None)
 
     def _with_workers(self, workers: int) -> LoaderFactory:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)

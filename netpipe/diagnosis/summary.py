@@ -3,15 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import (
-    RESOURCES,
-    Bottleneck,
-    Findings,
-    Prediction,
-)
-from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO, READS
+from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Findings
+from netpipe.diagnosis.what_if import FASTER, NO_THREADS, READS, WITHOUT_STAGE, WORKERS
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.decision import name_phase
 from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
@@ -35,7 +31,7 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
         is_news = bottleneck.resource != "unknown" and findings.reads is None
         if clearest and clearest.clear_factor and is_news:
             sentences.append(f"Clearest effect: {clearest.effect}.")
-        sentences += _describe_help(findings)
+        sentences += _describe_help(findings, measurement)
     else:
         sentences.append(f"Next: {verdict.next}.")
     return " ".join(sentences)
@@ -53,8 +49,11 @@ def _describe_rate(
     kind = f"{verdict.kind.capitalize()} on {subject_label(measurement)}"
     if verdict.kind not in _LOADING_KINDS:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
+    if verdict.kind == VerdictKind.INCONCLUSIVE:
+        return f"{kind}{verdict.message.removeprefix(verdict.kind)}; {verdict.next}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
-    return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
+    rates = f"needs {format_number(needs)} batches/s, sustains {format_number(sustains)}"
+    return f"{kind}: {rates}{name_phase(measurement)}."
 
 
 def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
@@ -72,32 +71,20 @@ def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
     return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."
 
 
-def _describe_help(findings: Findings) -> Iterator[str]:
-    """Yield a sentence about the change that was tried, or else about the best prediction."""
-    tried = findings.verified
-    if tried is not None:
-        prediction = next(guess for guess in findings.what_if if guess.change == tried.change)
-        yield (
-            f"{_describe_prediction(prediction)}; tried: "
-            f"{format_seconds(tried.measured_s_per_batch.median)} instead of "
-            f"{format_seconds(tried.before_s_per_batch.median)}."
-        )
+def _describe_help(findings: Findings, measurement: Measurement | None) -> Iterator[str]:
+    """Yield a sentence about the change that was tried, or else about the first that helps."""
+    if tried := findings.verified:
+        headroom = ""
+        if measurement:
+            ratio = measurement.step_s.median / tried.measured_s_per_batch.median
+            headroom = f"; headroom then {ratio:.2g}"
+        yield f"Tried {tried.says}{headroom}."
         return
-    helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
-    helpful = [guess for guess in findings.what_if if guess.load_s_per_batch.median < helpful_s]
-    simple = [guess for guess in helpful if guess.kind in ("no-threads", READS, "workers")]
+    helpful = [guess for guess in findings.what_if if guess.expected == FASTER]
+    simple = [guess for guess in helpful if guess.kind in (NO_THREADS, READS, WORKERS)]
     for best in (*simple, *helpful)[:1]:
-        yield f"{_describe_prediction(best)} (not tried: {findings.why_untried})."
-
-
-def _describe_prediction(prediction: Prediction) -> str:
-    change, load_s, headroom = prediction.change, prediction.load_s_per_batch, prediction.headroom
-    # The name of a stage keeps its case.
-    if prediction.kind not in ("without-stage", "faster-stage"):
-        change = change[0].upper() + change[1:]
-    scale, unit = (1e3, "ms") if load_s.median < 1 else (1.0, "s")
-    median, low, high = (
-        format_number(scale * seconds) for seconds in (load_s.median, load_s.low, load_s.high)
-    )
-    headroom_clause = f"; headroom then {headroom.median:.2g}" if headroom else ""
-    return f"{change} would give {median} {unit} [{low}, {high}]{headroom_clause}"
+        change = best.change
+        # The name of a stage keeps its case.
+        if best.kind != WITHOUT_STAGE:
+            change = change[0].upper() + change[1:]
+        yield f"{change} should be faster (not tried: {findings.why_untried})."

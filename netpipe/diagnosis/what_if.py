@@ -1,26 +1,17 @@
-"""Predicts the effect of each change, and chooses the one to try. Arithmetic only."""
+"""Predicts whether each change helps, and chooses the one to try. Arithmetic only."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, hypot, inf, isfinite, log
+from math import ceil
 from statistics import median
 from typing import Final
 
-from netpipe.diagnosis.cost_model import (
-    Evidence,
-    LoaderModel,
-    build_model,
-    with_batch_size,
-    with_payload,
-    with_stage_times,
-)
+from netpipe.diagnosis.cost_model import Evidence, LoaderModel, build_model, remove_stage
 from netpipe.diagnosis.diagnosis import Prediction
 from netpipe.diagnosis.experiments.read_scaling import LEVELS
 from netpipe.diagnosis.experiments.stage_times import StageTime
-from netpipe.diagnosis.experiments.turns import Side, divide, log_interval
-from netpipe.grain_access.dataset_variants import READ_AHEAD
+from netpipe.diagnosis.experiments.turns import Side
 from netpipe.grain_access.loader_variants import count_threads, count_workers
-from netpipe.results.measurement import Interval
 from netpipe.verdict.worker_sizing import enough_workers
 
 WORKERS: Final = "workers"
@@ -28,81 +19,66 @@ WITHOUT_STAGE: Final = "without-stage"
 NO_THREADS: Final = "no-threads"
 READS: Final = "reads-in-flight"
 LARGER_RECORDS: Final = "larger-records"
-SMALLER_BATCH: Final = "smaller-batch"
+FASTER: Final = "faster"
 
-MAX_HELPFUL_RATIO: Final = 0.95
-"""Largest load time after a change, over that before, for the change to be worth trying."""
-
+# Ratio of the load times from which on a change counts as faster.
+_FASTER_BELOW: Final = 0.95
 # More reads in flight that gain less than this are not worth their threads.
 _NEAR_BEST: Final = 1.1
 _LARGER_RECORDS: Final = 8
 _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
 _MAX_STAGES: Final = 2
-_MIN_SENDING_FRACTION: Final = 0.02
-# Largest logarithm of predicted over measured in 95% of the trials of each kind in
-# perf_tests/studies/diagnosis, beyond the spread of the rounds.
-_MODEL_ERRORS: Final = {READS: 0.55, WORKERS: 0.30, WITHOUT_STAGE: 0.40}
-_OTHER_MODEL_ERROR: Final = max(_MODEL_ERRORS.values())
 
 
 @dataclass(frozen=True)
 class MeasuredLoader:
-    """A loader's model, calibrated to it, and the seconds per batch of each round."""
+    """A loader's model, and its measured seconds per batch."""
 
     model: LoaderModel
-    rounds_s: tuple[float, ...]
+    s_per_batch: float
 
-    @property
-    def s_per_batch(self) -> float:
-        """The median of the rounds."""
-        return median(self.rounds_s)
+    def load_s(self, changed: LoaderModel) -> float:
+        """Return the seconds per batch after a change, by the model."""
+        return self.s_per_batch * changed.s_per_batch() / self.model.s_per_batch()
 
-    def ratio(self, changed: LoaderModel) -> float:
-        """Return the load time after a change over that before, by the model."""
-        return changed.s_per_batch() / self.model.s_per_batch()
+    def gain_fraction(self, stage: int) -> float:
+        """Return the fraction of the load time that is saved without a stage, by the model.
 
-    def predict(self, changed: LoaderModel, kind: str) -> Interval:
-        """Return the seconds per batch after a change.
-
-        The 95% interval combines Student's interval of the rounds with the error of the model.
+        Time that no stage accounts for, such as late wake-ups, remains.
         """
-        rounds, middle_s = log_interval(self.rounds_s), self.s_per_batch * self.ratio(changed)
-        if not isfinite(rounds.high):
-            return Interval(middle_s, 0.0, inf, rounds.n)
-        model_error = _MODEL_ERRORS.get(kind, _OTHER_MODEL_ERROR)
-        factor = exp(hypot(log(rounds.high / rounds.low) / 2, model_error))
-        return Interval(middle_s, middle_s / factor, middle_s * factor, rounds.n)
+        model_s = self.model.s_per_batch()
+        saved_s = model_s - remove_stage(self.model, stage).s_per_batch()
+        return saved_s / max(model_s, self.s_per_batch)
 
 
 def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoader:
     """Return the unmodified loader with its model, or the loader with one worker."""
-    rounds_s = evidence.variants.s_per_batch(side)
-    model = build_model(evidence, side).calibrated_to(median(rounds_s))
-    return MeasuredLoader(model, _scale_rounds(evidence, rounds_s))
+    return MeasuredLoader(
+        build_model(evidence, side), _load_s(evidence, evidence.variants.s_per_batch(side))
+    )
 
 
-def model_without_threads(evidence: Evidence, loader: MeasuredLoader) -> MeasuredLoader | None:
-    """Return the single-thread run if it clearly beats reader threads in this process."""
+def find_run_without_threads(evidence: Evidence) -> float | None:
+    """Return the seconds per batch without reader threads if that clearly beats those here."""
     has_own_threads = count_threads(evidence.graph) > 0 and not count_workers(evidence.graph)
     if not (evidence.is_rebuilt and has_own_threads):
         return None
     unmodified_s = evidence.variants.interval(Side.UNMODIFIED)
     if evidence.scaling.interval(Side.SINGLE_THREAD).high >= unmodified_s.low:
         return None
-    rounds_s = evidence.scaling.s_per_batch(Side.SINGLE_THREAD)
-    return MeasuredLoader(loader.model, _scale_rounds(evidence, rounds_s))
+    return _load_s(evidence, evidence.scaling.s_per_batch(Side.SINGLE_THREAD))
 
 
-def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float, ...]:
-    # Reports state one load time; the rounds give only the ratios to it.
-    factor = evidence.load_s.median / median(evidence.variants.s_per_batch(Side.UNMODIFIED))
-    return tuple(factor * round_s for round_s in rounds_s)
+def _load_s(evidence: Evidence, rounds_s: Sequence[float]) -> float:
+    # Reports state one load time; the rounds give only the ratio to it.
+    unmodified_s = median(evidence.variants.s_per_batch(Side.UNMODIFIED))
+    return evidence.load_s.median * median(rounds_s) / unmodified_s
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change that the model can make to a measured loader.
+    """A change of a loader, and its seconds per batch by the model.
 
     `workers`, and the reader `threads` of each process, are the numbers after the change; None if
     the number stays. `stage` is the index of the stage that the change removes.
@@ -110,23 +86,19 @@ class Change:
 
     name: str
     kind: str
-    changed: LoaderModel
-    base: MeasuredLoader
+    load_s: float
     workers: int | None = None
     stage: int | None = None
     threads: int | None = None
 
-    def predict(self, step_s: float | None = None) -> Prediction:
-        """Return the prediction, with the headroom unless the change alters the step time."""
-        load_s = self.base.predict(self.changed, self.kind)
-        if step_s is None or self.kind == SMALLER_BATCH:
-            return Prediction(self.name, self.kind, load_s)
-        return Prediction(self.name, self.kind, load_s, divide(step_s, load_s))
-
-    @property
-    def load_s(self) -> float:
-        """The predicted seconds per batch."""
-        return self.base.s_per_batch * self.base.ratio(self.changed)
+    def predict(self, load_s: float) -> Prediction:
+        """Return the direction of the change, from the seconds per batch of the loader now."""
+        expected = "unclear"
+        if self.load_s < _FASTER_BELOW * load_s:
+            expected = FASTER
+        elif self.load_s > load_s / _FASTER_BELOW:
+            expected = "slower"
+        return Prediction(self.name, self.kind, expected)
 
 
 def list_changes(
@@ -134,29 +106,21 @@ def list_changes(
     one_worker: MeasuredLoader | None,
     times: Sequence[StageTime],
     step_s: float | None,
-    single_thread: MeasuredLoader | None = None,
+    without_threads_s: float | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that could be made to a loader.
 
     `one_worker` is the loader with one worker, if it has none and that was measured.
-    `single_thread` is the single-thread run, if it clearly beats the loader's reader threads.
+    `without_threads_s` is the time of the run without reader threads, if it clearly beats them.
     """
-    if single_thread:
+    if without_threads_s is not None:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
-        yield Change(name, NO_THREADS, single_thread.model, single_thread, threads=0)
+        yield Change(name, NO_THREADS, without_threads_s, threads=0)
     yield from _read_changes(loader)
     yield from _worker_changes(one_worker or loader, loader.model.workers, step_s)
     for index, stage in enumerate(times[:_MAX_STAGES]):
-        faster, free = (with_stage_times(loader.model, index, factor) for factor in (0.5, 0.0))
-        yield Change(f"{stage.name} twice as fast", "faster-stage", faster, loader)
-        yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free, loader, stage=index)
-    half_size = with_batch_size(loader.model, 0.5)
-    yield Change("batches of half the size", SMALLER_BATCH, half_size, loader)
-    sending_s = loader.model.payload_send_s + loader.model.payload_receive_s
-    if sending_s > _MIN_SENDING_FRACTION * loader.s_per_batch:
-        half, nothing = (with_payload(loader.model, factor) for factor in (0.5, 0.0))
-        yield Change("half the bytes a batch", "narrower-dtype", half, loader)
-        yield Change("nothing sent between processes", "no-transfer", nothing, loader)
+        free_s = loader.s_per_batch * (1 - loader.gain_fraction(index))
+        yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free_s, stage=index)
 
 
 def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
@@ -168,21 +132,19 @@ def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
     for in_flight in LEVELS:
         threads = ceil(in_flight / processes)
         name = f"{threads * processes} reads in flight (grain.ReadOptions(num_threads={threads}))"
-        changed = replace(
-            model, threads=threads, read_buffer=max(model.read_buffer, READ_AHEAD * threads)
-        )
         if threads != model.threads:
-            yield Change(name, READS, changed, loader, threads=threads)
+            changed_s = loader.load_s(replace(model, threads=threads))
+            yield Change(name, READS, changed_s, threads=threads)
     if factor := model.reads.larger_records_factor(_LARGER_RECORDS):
         stages = tuple((cost.with_waiting(factor), in_worker) for cost, in_worker in model.stages)
         name = f"records of {_LARGER_RECORDS} times the size"
-        yield Change(name, LARGER_RECORDS, replace(model, stages=stages), loader)
+        yield Change(name, LARGER_RECORDS, loader.load_s(replace(model, stages=stages)))
 
 
 def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Iterator[Change]:
     def change_to(count: int) -> Change:
-        changed = replace(base.model, workers=count)
-        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, changed, base, workers=count)
+        load_s = base.load_s(replace(base.model, workers=count))
+        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, load_s, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
     enough = next((count for count in counts if _keeps_fed(change_to(count), step_s)), 0)
@@ -199,7 +161,7 @@ def choose_change(
     changes: Sequence[Change], load_s: float, step_s: float | None, removable: Collection[int]
 ) -> Change | None:
     """Return the first that helps: other threads, enough workers, more workers, one stage fewer."""
-    helpful = [change for change in changes if change.load_s < MAX_HELPFUL_RATIO * load_s]
+    helpful = [change for change in changes if change.predict(load_s).expected == FASTER]
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]
     reads = [change for change in helpful if change.kind == READS]

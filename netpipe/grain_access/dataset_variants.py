@@ -13,6 +13,7 @@ from typing import Any, Final
 import grain
 
 from netpipe.errors import MisuseError
+from netpipe.grain_access.reader import make_loader
 from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.jobs.targets import LoaderFactory
 
@@ -117,7 +118,7 @@ class _Calls:
             replaced_method(grain.MapDataset, "to_iter_dataset", _pass_to(self._to_iter_dataset)),
             replaced_method(grain.DataLoader, "__init__", _pass_to(self._make_data_loader)),
         ):
-            dataset = loader()
+            dataset = make_loader(loader)
             if isinstance(dataset, grain.MapDataset):
                 dataset = dataset.to_iter_dataset()
         variant = self._variant

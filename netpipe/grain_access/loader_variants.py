@@ -26,7 +26,12 @@ from netpipe.grain_access.dataset_variants import (
 from netpipe.grain_access.grain_classes import replace_user_code
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.observed_sources import ObservedSource
-from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.grain_access.reader import (
+    collect_datasets,
+    find_held_datasets,
+    make_loader,
+    read_graph,
+)
 from netpipe.grain_access.replaced_methods import Method, replaced_method
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.jobs.targets import LoaderFactory
@@ -42,18 +47,25 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     """Return a factory of the same loader in one thread, and the unmodified loader's graph.
 
     The new factory makes a `OneThread`; for a loader that is not Grain's it passes 0 `workers`. It
-    is `loader` itself if the pipeline cannot be rebuilt.
+    is `loader` itself if the pipeline cannot be rebuilt. A loader that holds a Grain dataset stays
+    the same without workers and reader threads, because its own code may be what is slow.
     """
     with record_source_lines() as recording:
-        graph = read_graph(loader(), recording)
+        made = make_loader(loader)
+        graph = read_graph(made, recording)
     if not graph.nodes and takes_workers(loader):
         usual = signature(loader).parameters["workers"].default
         return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
+    held = [read_graph(dataset) for dataset in find_held_datasets(made).values()]
+    changed = graph if graph.nodes else held[0] if len(held) == 1 else Graph()
     if not graph.nodes:
-        return loader, graph
+        graph = Graph(other_workers=count_workers(changed))
+        if not graph.other_workers:
+            return loader, graph
 
-    def make() -> OneThread:
-        return OneThread(build_variant(loader, single_thread_settings(graph)))
+    def make() -> Any:
+        variant = build_variant(loader, single_thread_settings(changed))
+        return OneThread(variant) if graph.nodes else variant
 
     try:
         make()
@@ -80,7 +92,7 @@ def with_workers(
     """
     if takes_workers(loader):
         return give_workers(loader, workers)
-    if graph.of_kind("ProcessPrefetch", "DataLoader"):
+    if graph.of_kind("ProcessPrefetch", "DataLoader") or graph.other_workers:
         return lambda: build_variant(loader, Variant(workers=workers))
     variant = Variant(read_threads=0 if _has_reader(graph) and not keeps_threads else None)
     options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=BATCHES_AHEAD)
@@ -109,12 +121,12 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
     if takes_workers(loader):
         return give_workers(loader, workers)
     _, graph = single_thread_variant(loader)
-    if not graph.nodes:
+    if not graph.nodes and not graph.other_workers:
         raise MisuseError(
             f"{target}: must have a parameter `workers`, or return a Grain pipeline, so that the "
             "number of its workers can be chosen; found neither. Add it, or omit --workers"
         )
-    has_none = not graph.of_kind("ProcessPrefetch", "DataLoader")
+    has_none = not graph.of_kind("ProcessPrefetch", "DataLoader") and not graph.other_workers
     return loader if has_none and not workers else with_workers(loader, graph, workers)
 
 

@@ -1,13 +1,15 @@
 """Reads a Grain pipeline as a plain graph.
 
 Only the structure of the pipeline and the settings of its nodes are read: no source is opened, no
-element is made, grain itself is not imported, and no property or method of a loader is run.
+element is made, grain itself is not imported, and no property or method of a loader is run, except
+by `make_loader`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from netpipe.grain_access.function_calls import uses_jax
 from netpipe.grain_access.grain_classes import (
@@ -122,7 +124,7 @@ def find_held_datasets(loader: object) -> Mapping[str, object]:
 
     Datasets that another one reads from are omitted; an object of Grain's own holds none.
     """
-    if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
+    if not _may_hold_datasets(loader):
         return {}
     attributes = _find_attributes(loader, _MAX_ATTRIBUTE_DEPTH)
     deepest_first = sorted(attributes, key=lambda item: -item[0].count("."))
@@ -135,6 +137,11 @@ def find_held_datasets(loader: object) -> Mapping[str, object]:
         if below is not dataset
     }
     return {name: dataset for number, (name, dataset) in held.items() if number not in read}
+
+
+def _may_hold_datasets(loader: object) -> bool:
+    kind = type(loader)
+    return hasattr(kind, "__iter__") and not module_name(kind).startswith("grain.")
 
 
 def _find_attributes(holder: object, depth: int) -> Iterator[tuple[str, object]]:
@@ -154,9 +161,26 @@ def own_attributes(holder: object) -> Mapping[str, object]:
         return {}
 
 
-def find_dataset_properties(loader: object) -> Sequence[str]:
-    """Return the names of the properties that are annotated to return a Grain dataset."""
-    names: dict[str, None] = {}
+def make_loader(factory: Callable[[], Any]) -> Any:
+    """Call a loader factory, and let its loader make the Grain dataset that it makes on demand.
+
+    It runs the cached properties that are annotated to return a dataset, because the loader keeps
+    what they return. An error is left to the loader, which meets it again when it is iterated.
+    """
+    made = factory()
+    if not find_held_datasets(made):
+        for name, value in find_dataset_properties(made).items():
+            if isinstance(value, cached_property):
+                with suppress(Exception):
+                    getattr(made, name)
+    return made
+
+
+def find_dataset_properties(loader: object) -> Mapping[str, object]:
+    """Return the properties that are annotated to return a Grain dataset, by their names."""
+    found: dict[str, object] = {}
+    if not _may_hold_datasets(loader):
+        return found
     for kind in reversed(type(loader).__mro__):
         for name, value in vars(kind).items():
             function = value.fget if isinstance(value, property) else None
@@ -164,5 +188,5 @@ def find_dataset_properties(loader: object) -> Sequence[str]:
             returned = getattr(function, "__annotations__", {}).get("return", "")
             text = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
             if text.rpartition(".")[2] in _DATASETS:
-                names[name] = None
-    return tuple(names)
+                found[name] = value
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.host import this_host
+from netpipe.grain_access.reader import make_loader
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.request import progress_file
@@ -29,7 +30,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     progress = ProgressWriter(progress_file(request), clock)
     progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:
-        dataset = loader()
+        dataset = make_loader(loader)
     tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
     trials: list[dict[str, Any]] = []
     reads, silences = find_reads(loader, dataset), request.silences

@@ -21,8 +21,10 @@ from netpipe.reporting.tables import (
     interval_figure,
     rate_headroom,
 )
+from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds
+from netpipe.verdict.decision import find_remarks, judge
 
 INTERVENTIONS: Final = {
     "cached-bytes": "bytes from memory",
@@ -48,7 +50,7 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
     if findings.reads:
         yield build_read_table(findings.reads)
     if findings.what_if:
-        yield build_prediction_table(findings)
+        yield build_prediction_table(findings.what_if)
     if diagnosis.needs:
         yield build_need_table(diagnosis.needs)
     if findings.start_up:
@@ -108,18 +110,10 @@ def build_read_table(reads: Reads) -> Table:
     return Table("Reads at the same time", f"Measured in one process; {now}.", rows)
 
 
-def build_prediction_table(findings: Findings) -> Table:
-    """Return the predictions below the measured load time."""
-    unmodified = Prediction("the unmodified loader (measured)", "", findings.load_s_per_batch)
-    rows = [
-        {
-            "with": Cell(guess.change),
-            "load time": interval_figure(guess.load_s_per_batch),
-            "headroom": interval_figure(guess.headroom, format_ratio, rate_headroom),
-        }
-        for guess in (unmodified, *findings.what_if)
-    ]
-    return Table("What if", "Predicted load time of a batch.", rows)
+def build_prediction_table(predictions: Sequence[Prediction]) -> Table:
+    """Return the changes that may help."""
+    rows = [{"with": Cell(guess.change), "expected": Cell(guess.expected)} for guess in predictions]
+    return Table("What if", "Load time with a change, by a model of the loader.", rows)
 
 
 def build_need_table(needs: Sequence[Need]) -> Table:
@@ -155,11 +149,16 @@ def build_start_up_table(start: StartUp) -> Table:
     return Table("Start-up", caption, rows)
 
 
-def closing(findings: Findings) -> str:
-    """Return the lines after the tables: the remarks, and the result of the tried change."""
-    lines = [f"remark: {remark}" for remark in findings.remarks]
+def closing(findings: Findings, measurement: Measurement | None = None) -> str:
+    """Return the lines after the tables: findings and remarks, and the result of the tried change.
+
+    The findings are those of the loader with its step, as `netpipe measure` prints them.
+    """
+    found = find_remarks(measurement, judge(measurement)) if measurement else ()
+    lines = [f"{each.name}: {each.message}" for each in found]
+    lines += [f"remark: {remark}" for remark in findings.remarks]
     if findings.verified:
         lines.append(f"tried: {findings.verified.says}")
-    elif not (lines and findings.why_untried == NO_TIME):
+    elif not (findings.remarks and findings.why_untried == NO_TIME):
         lines.append(f"nothing was tried: {findings.unverified}")
     return "\n".join(lines)

@@ -27,6 +27,8 @@ Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
 _MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
+# If other programs take this share of the CPU, a little more time decides nothing.
+_MAX_BUSY_FRACTION = 0.5
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is too variable
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
 
@@ -35,9 +37,14 @@ def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
+    message = f"{cause.kind}: {cause.message}{name_phase(measurement)}"
+    return replace(cause, message=message, evidence=evidence)
+
+
+def name_phase(measurement: Measurement) -> str:
+    """Return the clause that names the rounds that were judged, or "" for all of them."""
     warmed = _has_finding(measurement, CACHE_WARMS_UP)
-    phase = f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
-    return replace(cause, message=f"{cause.kind}: {cause.message}{phase}", evidence=evidence)
+    return f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
 
 
 def _has_finding(measurement: Measurement, name: str) -> bool:
@@ -65,16 +72,26 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
 
 
 def _make_doubt_rule(
-    explain: Callable[[Measurement], str | None], way_out: str = _MORE_TIME
+    explain: Callable[[Measurement], str | None], way_out: str | None = None
 ) -> Rule:
     """Return a rule that gives INCONCLUSIVE if `explain` returns a reason."""
 
     def rule(measurement: Measurement) -> Verdict | None:
         reason = explain(measurement)
-        rounds = format_rounds(measurement.step_s.n)
-        return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), way_out) if reason else None
+        if reason is None:
+            return None
+        rounds, advice = format_rounds(measurement.step_s.n), way_out or _ask_for_time(measurement)
+        return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), advice)
 
     return rule
+
+
+def _ask_for_time(measurement: Measurement) -> str:
+    if measurement.busy_elsewhere_fraction < _MAX_BUSY_FRACTION:
+        return _MORE_TIME
+    taken = format_percent(measurement.busy_elsewhere_fraction)
+    busy = f"other programs took {taken} of the CPU time"
+    return f"use a less busy machine, because {busy}, or a much larger budget"
 
 
 def _explain_too_few_rounds(measurement: Measurement) -> str | None:

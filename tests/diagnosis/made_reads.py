@@ -105,6 +105,5 @@ SLOW_READS = LoaderModel(
     threads=4,
     cores=8,
     reads=made_scaling(),
-    read_buffer=256,
 )
 """A loader whose four threads share the 40 ms for which each batch waits."""

@@ -46,7 +46,7 @@ def find(
     measured = evidence(
         graph=with_workers_graph(), times=TIMES, scaling=scaling, variants=variants, cores=cores
     )
-    return find_bottleneck(MeasuredLoader(model, (0.040,)), measured, interventions)
+    return find_bottleneck(MeasuredLoader(model, model.s_per_batch()), measured, interventions)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_stage_that_costs_most_limits(
     stages: tuple[tuple[StageCost, bool], ...], workers: int, stage: str
 ) -> None:
     """A stage that runs beside a slower one does not limit."""
-    loader = MeasuredLoader(LoaderModel(stages, workers, 0, 8), (0.040,))
+    loader = MeasuredLoader(LoaderModel(stages, workers, 0, 8), 0.040)
     assert find_bottleneck(loader, evidence(times=TIMES, scaling=LOCKED), ()).stage == stage
 
 
@@ -190,7 +190,7 @@ def test_a_missing_comparison_names_no_resource() -> None:
 
 def test_without_stages_only_the_transfer_can_limit() -> None:
     """The bottleneck of a loader without visible stages is otherwise unknown."""
-    loader = MeasuredLoader(LoaderModel((), 0, 0, 2), (0.01,))
+    loader = MeasuredLoader(LoaderModel((), 0, 0, 2), 0.01)
     sends = evidence(variants=turns(unmodified=0.04, tiny_payload=0.01))
     assert find_bottleneck(loader, evidence(), ()).resource == "unknown"
     assert find_bottleneck(loader, sends, ()).resource == "process-transfer"
@@ -206,13 +206,13 @@ def find_slow_reads(
     """Return the bottleneck of a loader whose source waits."""
     times = (stage_time("Source", 0.040, 0.001, node(0, "Source", random_access=random_access)),)
     cost = StageCost(0.040, 0.001, 0.040, 0.039)
-    model = LoaderModel(((cost, True),), 0, threads, 8, reads=reads, read_buffer=256)
+    model = LoaderModel(((cost, True),), 0, threads, 8, reads=reads)
     unmodified = block(0.010, 0.001, read_bytes_per_batch=read_bytes)
     scaling = turns(single_thread=block(0.040, 0.001))
     measured = evidence(
         times=times, scaling=scaling, variants=turns(unmodified=unmodified), reads=reads
     )
-    return find_bottleneck(MeasuredLoader(model, (0.010,)), measured, ())
+    return find_bottleneck(MeasuredLoader(model, 0.010), measured, ())
 
 
 def test_reads_without_growth_are_bound_by_their_latency() -> None:

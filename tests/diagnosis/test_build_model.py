@@ -28,17 +28,14 @@ TIMES = (
     stage_time("Batch", 0.010, 0.010, node=GRAPH.nodes[1]),
 )
 WHOLE = Block(0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_batch=0.046)
-TINY = Block(0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
 
 
 WITHOUT_WORKERS = Graph((node(0, "Batch", 1), node(1, "Map")))
 
 
-def build(
-    unmodified: Sequence[Block] = (WHOLE,) * 3, tiny: Sequence[Block] = (TINY,) * 3, **given: Any
-) -> LoaderModel:
+def build(unmodified: Sequence[Block] = (WHOLE,) * 3, **given: Any) -> LoaderModel:
     """Return the model of a loader with two workers, if no other graph is given."""
-    variants = in_rounds(unmodified=unmodified, **({"tiny_payload": tiny} if tiny else {}))
+    variants = in_rounds(unmodified=unmodified)
     fields = {"graph": GRAPH, "times": TIMES, "scaling": SCALING, "variants": variants, **given}
     return build_model(evidence(**fields))
 
@@ -78,26 +75,11 @@ def test_stages_behind_workers_stay(graph: Graph, moves: list[bool]) -> None:
 
 
 def test_sending_is_the_rest_of_the_cpu_time() -> None:
-    """The cost of sending is the CPU time besides the stages, apart from that of the payload."""
+    """The cost of sending is the CPU time besides the stages, and is never negative."""
     made = build()
-    assert made.payload_send_s == pytest.approx(0.004)
-    assert made.payload_receive_s == pytest.approx(0.002)
-    assert made.send_s == pytest.approx(0.042 - 0.040)
-    assert made.receive_s == pytest.approx(0.001)
-
-
-def test_without_a_tiny_payload_the_payload_has_no_share() -> None:
-    """All of the rest is sending."""
-    made = build(tiny=[])
     assert made.send_s == pytest.approx(0.046 - 0.040)
-    assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
-
-
-def test_no_cost_is_negative() -> None:
-    """Noise may make the loader with its payload cheaper."""
-    made = build(unmodified=[TINY] * 3, tiny=[WHOLE] * 3)
-    assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
-    assert build(unmodified=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
+    assert made.receive_s == pytest.approx(0.003)
+    assert build(unmodified=[block(0.01, 0.0)] * 3).send_s == 0.0
 
 
 def test_one_process_sends_nothing() -> None:

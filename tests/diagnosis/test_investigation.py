@@ -1,14 +1,12 @@
 """The measurements of a session, and their time limits."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation
-from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Untried
 from netpipe.diagnosis.experiments import single_thread_run
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook
@@ -20,7 +18,7 @@ from netpipe.diagnosis.experiments.turns import (
     require_side,
 )
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.what_if import Change, MeasuredLoader, model_without_threads
+from netpipe.diagnosis.what_if import Change, find_run_without_threads
 from netpipe.errors import SessionError
 from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -69,8 +67,7 @@ def test_without_a_promising_change_none_is_tried(is_rebuilt: bool) -> None:
     assert found.change == ""
 
 
-KNOWN = MeasuredLoader(LoaderModel(((StageCost(0.040, 0.0), True),), 1, 0, 8), (0.04,) * 3)
-TWO_WORKERS = Change("2 workers", "workers", replace(KNOWN.model, workers=2), KNOWN, workers=2)
+TWO_WORKERS = Change("2 workers", "workers", 0.020, workers=2)
 
 
 @pytest.mark.parametrize(("start_s", "tries"), [(5.0, False), (0.1, True)])
@@ -190,4 +187,4 @@ def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes
         scaling=turns(single_thread=0.01),
         variants=in_rounds(unmodified=(0.04, 0.041, 0.042)),
     )
-    assert (model_without_threads(measured, KNOWN) is not None) is proposes
+    assert (find_run_without_threads(measured) is not None) is proposes

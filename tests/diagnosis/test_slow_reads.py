@@ -9,7 +9,6 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation
-from netpipe.diagnosis.cost_model import LoaderModel
 from netpipe.diagnosis.experiments import single_thread_run, turns
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook
 from netpipe.diagnosis.experiments.read_scaling import LATENCY, LEVELS
@@ -17,7 +16,7 @@ from netpipe.diagnosis.experiments.single_thread_run import SingleThreadRun
 from netpipe.diagnosis.experiments.stage_times import StageTime
 from netpipe.diagnosis.experiments.turns import Schedule, SideBlocks
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.what_if import READS, Change, MeasuredLoader
+from netpipe.diagnosis.what_if import READS, Change
 from netpipe.grain_access.loader_variants import count_threads, single_thread_variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.jobs.heartbeat import UNWATCHED
@@ -148,10 +147,9 @@ def test_workers_of_a_waiting_loader_keep_its_threads(
     assert count_threads(read_graph(session.made._with_workers(1)())) == threads
 
 
-def test_the_reads_of_a_change_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loader that is tried has the predicted threads and buffer."""
-    model = LoaderModel((), 0, 16, 2, reads=made_scaling(), read_buffer=64)
-    change = Change("16 reads", READS, model, MeasuredLoader(model, (BATCH_S,)), threads=16)
+def test_the_reads_of_a_change_have_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader that is tried has its threads, and a buffer of four elements for each."""
+    change = Change("16 reads", READS, BATCH_S, threads=16)
     session = Session(monkeypatch, loaders.threaded, reads_wait=True)
     changed = session.made._build_changed(change, {})
     (reader,) = read_graph(changed()).of_kind("ToIter")
@@ -189,9 +187,6 @@ def test_a_loader_that_reads_from_a_bucket(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.reads.in_flight == 2
     assert [level.in_flight for level in found.reads.levels] == list(LEVELS)
     assert found.reads.bytes_per_read == pytest.approx(1000, rel=0.2)
-    half_s = found.load_s_per_batch.median / 2
-    assert any(
-        guess.load_s_per_batch.median < half_s for guess in found.what_if if guess.kind == READS
-    )
+    assert "faster" in {guess.expected for guess in found.what_if if guess.kind == READS}
     assert found.verified is not None
     assert found.verified.kind == READS

@@ -2,15 +2,26 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import grain
 import pytest
 
-from netpipe.grain_access.reader import find_held_datasets
+from netpipe.grain_access.loader_variants import (
+    choose_workers,
+    count_workers,
+    single_thread_variant,
+    with_workers,
+)
+from netpipe.grain_access.reader import find_held_datasets, make_loader, read_graph
+from netpipe.jobs.targets import Factories
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.linter import lint
-from tests.linting.rules.linting import elements, in_workers, only, source
+from tests.linting.rules.linting import elements, in_workers, numbers, only, source
 
 
 class Wrapped:
@@ -105,3 +116,66 @@ def test_a_loader_that_holds_itself_ends() -> None:
     assert find_held_datasets(loader) == {}
     vars(loader)["ds"] = elements()
     assert len(lint(loader).graph.nodes) > 0
+
+
+class Pipeline:
+    """A loader that makes its dataset once, when it is iterated, as kauldron's pipelines do."""
+
+    def __init__(self, processes: int = 2) -> None:
+        self.processes = processes
+
+    @cached_property
+    def _root_map_ds(self) -> grain.MapDataset:
+        return numbers()
+
+    @cached_property
+    def _root_ds(self) -> grain.IterDataset:
+        made = self._root_map_ds.to_iter_dataset()
+        return in_workers(made, self.processes).batch(4) if self.processes else made
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._root_ds)
+
+
+def held_workers(loader: Any) -> int:
+    """Return the worker processes of the dataset that a loader has made."""
+    (dataset,) = find_held_datasets(loader).values()
+    return count_workers(read_graph(dataset))
+
+
+def test_a_session_of_lint_reads_a_dataset_made_on_demand(tmp_path: Path) -> None:
+    """It has the lines that made it, and the remark names the property."""
+    request = LintRequest(result=str(tmp_path / "result.json"))
+    report = lint_loader(request, Factories(Pipeline), ExitStack())["lint"]
+    remark = next(each for each in report["findings"] if each["rule"] == "no-grain-graph")
+    assert "attribute _root_ds," in remark["message"]
+    (late,) = (each for each in report["findings"] if each["rule"] == "batch-after-mp-prefetch")
+    node = report["graph"][late["nodes"][0]]
+    assert (node["kind"], "test_held_datasets.py" in node["made_at"]) == ("Batch", True)
+
+
+@pytest.mark.parametrize("kind", [Lazy, Postponed])
+def test_properties_that_fail_or_are_not_kept_are_left_alone(kind: type[Wrapped]) -> None:
+    """What they return could not be read, or would be made again by each iterator."""
+    assert find_held_datasets(make_loader(kind)) == {}
+
+
+def test_a_diagnosis_finds_the_same_dataset() -> None:
+    """Its workers are known, and the loader itself runs with other numbers of them."""
+    alone, graph = single_thread_variant(Pipeline)
+    assert (graph.nodes, count_workers(graph)) == ((), 2)
+    made = alone()
+    assert isinstance(made, Pipeline)
+    assert held_workers(made) == 0
+    assert [len(batch) for batch in made] == [4, 4, 4, 4, 4, 2]
+    assert held_workers(with_workers(Pipeline, graph, 3)()) == 3
+    assert held_workers(choose_workers(Pipeline, 0, "a:b")()) == 0
+
+
+def test_a_held_dataset_without_workers_is_diagnosed_as_it_is() -> None:
+    """Workers can only be added behind a dataset, not behind a loader."""
+
+    def loader() -> Pipeline:
+        return Pipeline(0)
+
+    assert single_thread_variant(loader)[0] is loader

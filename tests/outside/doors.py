@@ -115,7 +115,7 @@ def describe_diagnoses() -> Iterator[str]:
         yield from (f"  {each.name}: {_describe(each.speedup)}" for each in effects)
         listed = list_changes(loader, None, evidence.times, 0.02)
         changes = tuple(each.predict(0.02) for each in listed)
-        yield from (f"  {each.change}: {_describe(each.load_s_per_batch)} s" for each in changes)
+        yield from (f"  {each.change}: {each.expected}" for each in changes)
         found = examples.findings(bottleneck=cause, interventions=effects, what_if=changes)
         yield f"  in words: {figures(summarize(found, None, None))}"
 

@@ -268,6 +268,23 @@ TIME, NAMED = "a larger budget", "what the message names"
             TIME,
         ),
         ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "30 ms (20 to 40 ms)", TIME),
+        (
+            {"load_s": spread(0.010, 0.042, 0.412), "busy_elsewhere_fraction": 0.49},
+            "42 ms (10 to 412 ms)",
+            TIME,
+        ),
+        # A storage that refuses requests stays undecided beside such programs.
+        (
+            {"load_s": spread(0.010, 0.042, 0.412), "busy_elsewhere_fraction": 0.9},
+            "42 ms (10 to 412 ms)",
+            "use a less busy machine, because other programs took 90.0% of the CPU time",
+        ),
+        (
+            {"train_s": spread(0.030, 0.036, 0.039), "busy_elsewhere_fraction": 0.5},
+            "R is 1.20",
+            "other programs took 50.0% of the CPU time",
+        ),
+        ({"drained": False, "busy_elsewhere_fraction": 0.9}, "drained", NAMED),
     ],
 )
 def test_an_inconclusive_verdict_has_its_reason(

@@ -17,7 +17,7 @@ from tests.zoo.trial import Trial
 RESULTS: Final = Path(__file__).parent / "trials.jsonl"
 _DOCUMENT: Final = Path(__file__).parent / "README.md"
 _COLUMNS: Final = (
-    "pipeline", "versions", "lint", "starved", "fed", "bottleneck", "gain predicted", "made",
+    "pipeline", "versions", "lint", "starved", "fed", "bottleneck", "gain",
 )  # fmt: skip
 
 
@@ -55,13 +55,9 @@ def write_table(trials: Iterable[Trial]) -> str:
 def _row(trial: Trial) -> list[str]:
     versions = ", ".join(f"{name} {number}" for name, number in trial.versions.items())
     lint = ", ".join(f"`{rule}`" for rule in trial.lint) or "-"
-    gains = [f"{gain:.2f} x" for gain in (trial.predicted_gain, trial.made_gain)]
-    if not trial.change:
-        gains = ["nothing tried", "-"]
-    else:
-        gains[0] += f" ({trial.change})"
+    gain = f"{trial.made_gain:.2f} x ({trial.change})" if trial.change else "nothing tried"
     bottleneck = f"{trial.stage}, {trial.resource}"
-    return [f"`{trial.pipeline}`", versions, lint, trial.starved, trial.fed, bottleneck, *gains]
+    return [f"`{trial.pipeline}`", versions, lint, trial.starved, trial.fed, bottleneck, gain]
 
 
 if __name__ == "__main__":

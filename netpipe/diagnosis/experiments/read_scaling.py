@@ -3,10 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapreplace
+from dataclasses import dataclass
 from itertools import chain, count, cycle
-from math import log, sqrt
+from math import sqrt
 from statistics import fmean, pstdev
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ _MIN_READS: Final = 150
 _MIN_WAVES: Final = 3
 # About the number of reads in the single-thread run.
 _ALONE_READS: Final = 75
-# Smaller growth changes no prediction by more than its interval.
+# Less growth cannot be told from none.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
 # Above this fraction of the time in which some thread is computing, Python's lock is the limit.
@@ -47,8 +46,6 @@ _CACHED_SPEEDUP: Final = 3.0
 _MIN_SOURCE_FRACTION: Final = 0.5
 _MAX_SMALL_BYTES: Final = 1 << 20
 _MAX_TRANSFER_FRACTION: Final = 0.5
-_SIMULATED_READS: Final = 3000
-_SEED: Final = 0
 
 
 @dataclass(frozen=True)
@@ -75,24 +72,11 @@ class ReadScaling:
         growth: The factor by which the storage slows a read down, by the reads in flight.
         limit: The limit of the most reads in flight, one of the three names above; "" if the
             records are too alike to tell a bandwidth from a limit on requests.
-        alone_cpu_s: CPU seconds of an element in the single-thread run; 0: unknown.
     """
 
     levels: Mapping[int, Sequence[Read]]
     growth: Mapping[int, float]
     limit: str
-    alone_cpu_s: float = 0.0
-
-    def cpu_factor_at(self, in_flight: float) -> float:
-        """Return the CPU time of an element over that in the single-thread run, at most 1.
-
-        A thread that sleeps after each read finds its caches cold; threads that take turns do not.
-        """
-        cpu_s = fmean(read.cpu_s for read in self._nearest(in_flight))
-        return min(1.0, cpu_s / self.alone_cpu_s) if cpu_s and self.alone_cpu_s else 1.0
-
-    def _nearest(self, in_flight: float) -> Sequence[Read]:
-        return self.levels[min(self.levels, key=lambda level: abs(log(level / in_flight)))]
 
     def growth_at(self, in_flight: float) -> float:
         """Return the growth at any number of reads: the asymptotic bounds of the nearest levels.
@@ -113,13 +97,6 @@ class ReadScaling:
         """Return whether four times the reads in flight give clearly more reads per second."""
         now, more = (reads / self.growth_at(reads) for reads in (in_flight, 4 * in_flight))
         return more >= SATURATED_GROWTH * now
-
-    def slowed(self, factor: float) -> "ReadScaling":
-        """Return the same with a saturated storage that takes `factor` times as long."""
-        growth = {
-            n: max(1.0, found * factor) if found > 1 else 1.0 for n, found in self.growth.items()
-        }
-        return replace(self, growth=growth)
 
     def count_source_reads(self) -> tuple[float, float, float]:
         """Return seconds and bytes per read of the source, and reads per element.
@@ -158,22 +135,6 @@ class ReadScaling:
         transfer = min(1.0, max(0.0, slope * read_bytes / read_s))
         return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
 
-    def ordering_factor(self, threads: int, buffer: int, in_flight: int) -> float:
-        """Return the simulated time of reading in order over that without an order.
-
-        The threads of a process read ahead until a slow element and those behind it fill the
-        buffer. Refused reads are the slowest, so the times are those of the nearest level.
-        """
-        read_s = [read.element_s for read in self._nearest(in_flight)]
-        chosen = np.random.default_rng(_SEED).choice(np.array(read_s), _SIMULATED_READS)
-        free_s, taken_s = [0.0] * threads, [0.0] * _SIMULATED_READS
-        for number, read_s in enumerate(chosen.tolist()):
-            room_s = taken_s[number - buffer] if number >= buffer else 0.0
-            over_s = max(free_s[0], room_s) + read_s
-            heapreplace(free_s, over_s)
-            taken_s[number] = max(over_s, taken_s[number - 1])
-        return max(1.0, taken_s[-1] * threads / float(chosen.sum()))
-
 
 def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlot) -> ReadScaling:
     """Read elements with more and more threads, from the second third of the elements on.
@@ -198,7 +159,6 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
         [1.0, *(time.calls_per_batch for time in reading if time.single_thread_node == top)]
     )
     alone_s = sum(time.s_per_batch for time in reading) / calls
-    alone_cpu_s = sum(time.cpu_s_per_batch for time in reading) / calls
     with observed_sources(dataset, _add_up):
         elements: Any = collect_datasets(dataset)[top]
         positions = count(len(elements) // 3)
@@ -211,7 +171,7 @@ def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlo
                 for half in split_by_size(chain(*levels.values()))
             ]
             limit = name_limit(levels[most], alone, *halves)
-    return ReadScaling(levels, growth, limit, alone_cpu_s)
+    return ReadScaling(levels, growth, limit)
 
 
 _SEEN: Final = threading.local()

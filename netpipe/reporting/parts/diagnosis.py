@@ -1,4 +1,4 @@
-"""A diagnosis: its stage and resource, the interventions, and the predictions."""
+"""A diagnosis: its stage and resource, the interventions, and the changes that may help."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -53,9 +53,6 @@ _MAX_DRAWN_STAGES: Final = 10
 # As a fraction of a batch's time; a shorter bar cannot be seen.
 _MIN_DRAWN_FRACTION: Final = 0.005
 
-# A larger error of a prediction gets a remark.
-_MAX_ERROR_FRACTION: Final = 0.20
-
 
 def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.diagnosis/1` document: it, its measurement, its lint."""
@@ -104,9 +101,10 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
     measurement = document["measurement"]
     yield from build_step_cards(measurement or {})
     if findings.verified:
-        yield _draw_verification(findings.verified)
+        step_s = measurement and measurement["step_s"]["median"]
+        yield _draw_verification(findings.verified, step_s)
     elif findings.unverified:
-        yield Notes("No prediction was tried", [Note("", findings.unverified)])
+        yield Notes("No change was tried", [Note("", findings.unverified)])
     if findings.remarks:
         yield Notes("What could not be done", [Note("", remark) for remark in findings.remarks])
     if findings.stages:
@@ -114,7 +112,7 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
     if findings.reads:
         yield build_read_table(findings.reads)
     if findings.what_if:
-        yield _build_predictions(findings, measurement and measurement["step_s"]["median"])
+        yield build_prediction_table(findings.what_if)
     if findings.interventions:
         yield _build_interventions(findings.interventions)
     if needs := converter().structure(document["needs"], tuple[Need, ...]):
@@ -128,19 +126,14 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
     yield from build_environment_cards(document)
 
 
-def _draw_verification(verified: Verification) -> Drawing:
+def _draw_verification(verified: Verification, step_s: float | None) -> Drawing:
     rows = [
         Row("before", verified.before_s_per_batch, Ink.FAINT, "s"),
-        Row("predicted", verified.predicted_s_per_batch, Ink.DEVICE, "D"),
-        Row("measured", verified.measured_s_per_batch, Ink.LOAD, "o"),
+        Row("after", verified.measured_s_per_batch, Ink.LOAD, "o"),
     ]
-    error = abs(verified.error_fraction)
-    remark = "" if error <= _MAX_ERROR_FRACTION else ", more than it should be"
-    return Drawing(
-        f"Tried: {strip_modules(verified.change)}",
-        draw_amounts(rows),
-        f"{verified.says.rstrip('.')}. The prediction was {error:.0%} off{remark}.",
-    )
+    title = f"Tried: {strip_modules(verified.change)}"
+    advice = "" if step_s is None else " Left of the line, the loader keeps up with the step."
+    return Drawing(title, draw_amounts(rows, step_s), f"{strip_modules(verified.says)}.{advice}")
 
 
 def _build_stages(findings: Findings) -> Drawing:
@@ -156,23 +149,6 @@ def _build_stages(findings: Findings) -> Drawing:
         f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the wall time's "
         f"bar is longer than the CPU time's, the stage waits. ▶ marks the bottleneck.{others}",
         build_stage_table(findings),
-    )
-
-
-def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
-    """Draw the predictions next to the time of a step; None without predictions."""
-    drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
-    drawn += [
-        Row(f"with {strip_modules(prediction.change)}", prediction.load_s_per_batch)
-        for prediction in findings.what_if
-    ]
-    advice = "Left of the line, the loader keeps up with the step."
-    return Drawing(
-        "What if",
-        draw_amounts(drawn, step_s),
-        "Load time of a batch, as it is and as predicted, with 95% intervals. "
-        f"{advice if step_s is not None else 'Shorter is better.'}",
-        build_prediction_table(findings),
     )
 
 

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from perf_tests.studies.diagnosis import naming, naming_report, predicting, predicting_report
+from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.options import exit_on_signals, only_cases
 from perf_tests.studies.records import append_record, read_records
@@ -30,6 +32,7 @@ _budget = click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=_BUDGET_S,
     show_default=True, help="Seconds that a diagnosis may measure.",
 )  # fmt: skip
+_busy = click.option("--busy", is_flag=True, help="Keep one core busy with something else.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,9 +86,13 @@ def named(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
     default=_FOLDER / "trials.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
-def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
-    """Change random pipelines as diagnose proposes: are its predictions accurate?"""
-    _predict(predicting.run, first, seeds, minutes, budget, path)
+@_busy
+def predicted(
+    first: int, seeds: int, minutes: float, budget: float, path: Path, busy: bool
+) -> None:
+    """Change random pipelines as diagnose proposes: are its directions right?"""
+    with busy_core() if busy else nullcontext():
+        _predict(predicting.run, first, seeds, minutes, budget, path)
 
 
 @main.command()
@@ -100,9 +107,11 @@ def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path)
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
     default=_FOLDER / "reads.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
-def reads(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
-    """Change the reads in flight of random pipelines: are the predictions accurate?"""
-    _predict(predicting.run_slow_reads, first, seeds, minutes, budget, path)
+@_busy
+def reads(first: int, seeds: int, minutes: float, budget: float, path: Path, busy: bool) -> None:
+    """Change the reads in flight of random pipelines: are the directions right?"""
+    with busy_core() if busy else nullcontext():
+        _predict(predicting.run_slow_reads, first, seeds, minutes, budget, path)
 
 
 def _predict(

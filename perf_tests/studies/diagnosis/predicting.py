@@ -1,4 +1,4 @@
-"""Trials of predictions: the predicted and the measured effect of a change."""
+"""Trials of predictions: the expected and the measured effect of a change."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.diagnosis.diagnosis import Prediction, Verification, clear_factor
+from netpipe.diagnosis.experiments.turns import divide
 from netpipe.errors import NetpipeError
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval
@@ -25,19 +26,20 @@ from perf_tests.studies.diagnosis.turns import time_pipelines
 _MAX_WORKERS: Final = 4
 KINDS: Final = ("workers", "without-stage")
 READS: Final = "reads-in-flight"
+VERIFIED: Final = "verified"
 
 
 @dataclass(frozen=True)
 class Predicting:
-    """One prediction, and the measured effect of its change.
+    """One claim of diagnose about a change, and the measured effect of the change.
 
     Attributes:
-        kind: One of `KINDS`.
+        kind: The kind of a prediction, or "verified" for the change that diagnose tried.
         change: The change, as diagnose names it.
-        diagnosed_s_per_batch: The unchanged pipeline, measured by diagnose.
-        predicted_s_per_batch: The prediction for the changed pipeline, if there is one.
+        expected: "faster", "slower" or "unclear".
+        speedup: The speedup that diagnose measured, of the change that it tried.
         before_s_per_batch: The unchanged pipeline, measured in turns with the changed one.
-        measured_s_per_batch: The changed pipeline; None without a prediction.
+        measured_s_per_batch: The changed pipeline; None if diagnose said nothing about the change.
         busy_elsewhere_fraction: Fraction of the machine's CPU time that other programs took.
         failure: Why something is missing, or "".
     """
@@ -46,51 +48,43 @@ class Predicting:
     pipeline: Pipeline
     kind: str
     change: str = ""
-    diagnosed_s_per_batch: Interval | None = None
-    predicted_s_per_batch: Interval | None = None
+    expected: str = ""
+    speedup: Interval | None = None
     before_s_per_batch: Interval | None = None
     measured_s_per_batch: Interval | None = None
     busy_elsewhere_fraction: float = 0.0
     failure: str = ""
 
     @property
-    def error_fraction(self) -> float | None:
-        """The error of the prediction over the measurement; None if either is missing."""
-        return self._error_fraction(1.0)
+    def measured_speedup(self) -> float | None:
+        """The measured speedup, above 1 if the change helps; None if it was not measured."""
+        if self.before_s_per_batch is None or self.measured_s_per_batch is None:
+            return None
+        return self.before_s_per_batch.median / self.measured_s_per_batch.median
 
     @property
-    def is_inside(self) -> bool:
-        """Whether the measured time lies in the predicted interval, if that has a bound."""
-        predicted, measured = self.predicted_s_per_batch, self.measured_s_per_batch
-        if predicted is None or measured is None or not isfinite(predicted.high):
-            return False
-        return predicted.low <= measured.median <= predicted.high
+    def is_right(self) -> bool | None:
+        """Whether the direction is right; None if diagnose did not give one."""
+        if self.measured_speedup is None or self.expected not in ("faster", "slower"):
+            return None
+        return (self.measured_speedup > 1) is (self.expected == "faster")
 
     @property
-    def steady_error_fraction(self) -> float | None:
-        """The error, corrected for changes in the machine's speed since the diagnosis.
-
-        Like the trial of a diagnosis, it compares with the unchanged pipeline in the same session.
-        """
-        if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
+    def is_inside(self) -> bool | None:
+        """Whether the speedup lies in the interval that diagnose measured, if it tried."""
+        if self.measured_speedup is None or self.speedup is None:
             return None
-        return self._error_fraction(
-            self.before_s_per_batch.median / self.diagnosed_s_per_batch.median
-        )
-
-    def _error_fraction(self, slower: float) -> float | None:
-        if self.predicted_s_per_batch is None or self.measured_s_per_batch is None:
-            return None
-        measured_s = self.measured_s_per_batch.median
-        return abs(slower * self.predicted_s_per_batch.median - measured_s) / measured_s
+        low, high = self.speedup.low, self.speedup.high
+        return isfinite(high) and low <= self.measured_speedup <= high
 
 
 @dataclass(frozen=True)
 class Change:
-    """A prediction, and the changed pipeline."""
+    """A claim of diagnose about a change, and the changed pipeline."""
 
     prediction: Prediction
     pipeline: Pipeline
+    speedup: Interval | None = None
 
 
 def run(seed: int, budget_s: float) -> Iterator[Predicting]:
@@ -125,6 +119,8 @@ def _compare(
 ) -> list[Predicting]:
     """Measure the pipeline and its changed versions in one session."""
     changes = {kind: choose_change(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
+    if verified := answer.findings.verified:
+        changes[VERIFIED] = find_tried_change(pipeline, verified)
     made = {kind: change for kind, change in changes.items() if change}
     timed = time_pipelines([pipeline, *(change.pipeline for change in made.values())])
     before, *after = map(median_interval, timed.s_per_batch)
@@ -135,12 +131,12 @@ def _compare(
             pipeline,
             kind,
             change=change.prediction.change if change else "",
-            diagnosed_s_per_batch=answer.findings.load_s_per_batch,
-            predicted_s_per_batch=change.prediction.load_s_per_batch if change else None,
+            expected=change.prediction.expected if change else "",
+            speedup=change.speedup if change else None,
             before_s_per_batch=before,
             measured_s_per_batch=measured.get(kind),
             busy_elsewhere_fraction=round(timed.busy_elsewhere_fraction, 3),
-            failure="" if change else "diagnose predicted no such change",
+            failure="" if change else "this change was not predicted, or cannot be made here",
         )
         for kind, change in changes.items()
     ]
@@ -162,12 +158,23 @@ def choose_change(
     return candidates[int(index)]
 
 
+def find_tried_change(pipeline: Pipeline, verified: Verification) -> Change | None:
+    """Return the change that diagnose tried, with its direction if that is clear."""
+    speedup = divide(verified.before_s_per_batch.median, verified.measured_s_per_batch)
+    expected = "unclear"
+    if clear_factor(speedup):
+        expected = "faster" if speedup.median > 1 else "slower"
+    tried = Prediction(verified.change, verified.kind, expected)
+    changed = _apply(pipeline, tried)
+    return None if changed is None else Change(tried, changed, speedup)
+
+
 def _apply(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
     """Make the predicted change; None if that does not change the pipeline."""
     if prediction.kind == "without-stage":
         stage = find_stage(prediction.change)
         return pipeline.without(stage) if stage in pipeline.working else None
-    if prediction.kind == READS:
+    if prediction.kind in (READS, "no-threads"):
         threads = re.search(r"num_threads=(\d+)", prediction.change)
         return replace(pipeline, threads=int(threads[1])) if threads else None
     asked = re.search(r"\d+", prediction.change)

@@ -1,17 +1,13 @@
-"""The errors of predictions: lines, a Markdown table, the goal."""
+"""How often a predicted direction is right: lines, a Markdown table, the goal."""
 
 from collections.abc import Iterator, Sequence
-from math import inf
-from statistics import median
 from typing import Final
 
-from netpipe.results.measurement import Interval
-from netpipe.results.statistics import percentiles
-from perf_tests.studies.diagnosis.predicting import KINDS, READS, Predicting
+from netpipe.results.units import format_ratio_interval
+from perf_tests.studies.diagnosis.predicting import KINDS, READS, VERIFIED, Predicting
 from perf_tests.studies.proportions import Proportion
 
-MAX_CLOSE_FRACTION: Final = 0.20
-MIN_CLOSE_FRACTION: Final = 0.80
+MIN_RIGHT_FRACTION: Final = 0.90
 # Largest fraction of the machine's CPU time that other programs take while it is idle.
 IDLE_FRACTION: Final = 0.10
 
@@ -30,55 +26,46 @@ def format_trial(trial: Predicting) -> str:
 
 
 def _describe_outcome(trial: Predicting) -> str:
-    if trial.error_fraction is None:
+    if trial.measured_speedup is None:
         return trial.failure
-    seconds = (trial.before_s_per_batch, trial.predicted_s_per_batch, trial.measured_s_per_batch)
-    before, predicted, measured = map(_format_ms, seconds)
-    error = f"{100 * trial.error_fraction:.0f}%"
-    return f"{before}, predicted {predicted}, measured {measured}: off by {error}"
-
-
-def _format_ms(seconds: Interval | None) -> str:
-    return f"{1e3 * seconds.median:.1f} ms" if seconds else "-"
+    judged = {None: "not judged", True: "right", False: "WRONG"}[trial.is_right]
+    claim = f" ({format_ratio_interval(trial.speedup)})" if trial.speedup else ""
+    return (
+        f"{trial.kind} {trial.expected}{claim}, measured {trial.measured_speedup:.2f} times as "
+        f"fast: {judged}"
+    )
 
 
 def meets_goal(trials: Sequence[Predicting]) -> bool:
-    """Return whether enough errors are small; without trials the goal is not met."""
-    return bool(trials) and count_close(trials).fraction >= MIN_CLOSE_FRACTION
+    """Return whether enough directions are right; without any the goal is not met."""
+    return count_right(trials).fraction >= MIN_RIGHT_FRACTION
 
 
-def count_close(trials: Sequence[Predicting]) -> Proportion:
-    """Count the predictions with a small error; a missing one is not close."""
-    return _count_small([trial.error_fraction for trial in trials])
+def count_right(trials: Sequence[Predicting]) -> Proportion:
+    """Count the right directions among those that diagnose gave."""
+    return Proportion.of([trial.is_right for trial in trials if trial.is_right is not None])
 
 
 def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
     """Yield a Markdown row for each kind of change, for all, and for trials on an idle machine."""
-    yield (
-        "| change | trials | within 20% | inside the interval | median error | 90th percentile |"
-        " within 20% on a steady machine |"
-    )
-    yield "|---|--:|--:|--:|--:|--:|--:|"
-    kinds = (*KINDS, READS)
-    groups = {kind: [trial for trial in trials if trial.kind == kind] for kind in kinds}
-    idle = [trial for trial in trials if trial.busy_elsewhere_fraction <= IDLE_FRACTION]
-    for name, group in {**groups, "all": list(trials), "all, others idle": idle}.items():
-        if group:
-            yield _format_row(name, group)
+    yield "| change | trials | unclear or missing | direction right | inside the interval |"
+    yield "|---|--:|--:|--:|--:|"
+    groups = {
+        kind: [trial for trial in trials if trial.kind == kind]
+        for kind in (*KINDS, READS, VERIFIED)
+    }
+    groups["all predictions"] = [trial for trial in trials if trial.kind != VERIFIED]
+    for name, group in groups.items():
+        idle = [trial for trial in group if trial.busy_elsewhere_fraction <= IDLE_FRACTION]
+        for row, members in ((name, group), (f"{name}, others idle", idle)):
+            if members:
+                yield _format_row(row, members)
 
 
 def _format_row(name: str, trials: Sequence[Predicting]) -> str:
-    errors = [trial.error_fraction for trial in trials]
-    steady = _count_small([trial.steady_error_fraction for trial in trials])
-    known = [inf if error is None else error for error in errors]
-    middle, most = (
-        "none predicted" if error == inf else f"{100 * error:.0f}%"
-        for error in (median(known), percentiles(known)[90])
-    )
-    inside = Proportion.of([trial.is_inside for trial in trials])
-    close = _count_small(errors)
-    return f"| {name} | {len(trials)} | {close} | {inside} | {middle} | {most} | {steady} |"
-
-
-def _count_small(errors: Sequence[float | None]) -> Proportion:
-    return Proportion.of([error is not None and error <= MAX_CLOSE_FRACTION for error in errors])
+    right = count_right(trials)
+    inside = Proportion.of([trial.is_inside for trial in trials if trial.is_inside is not None])
+    shares = (str(share) if share.total else "" for share in (right, inside))
+    return " | ".join(
+        (f"| {name}", str(len(trials)), str(len(trials) - right.total), *shares, "")
+    ).rstrip()

@@ -118,15 +118,6 @@ def test_growth_is_known_at_any_number_of_reads(
     assert {n: scaling.growth_at(n) for n in growth} == pytest.approx(growth)
 
 
-def test_threads_that_take_turns_need_less_cpu_time() -> None:
-    """The factor is that of the nearest level over the single-thread run, at most 1."""
-    reads = [replace(made_read(), cpu_s=0.003)] * 3
-    scaling = replace(made_scaling(reads=reads), alone_cpu_s=0.004)
-    assert scaling.cpu_factor_at(4) == pytest.approx(0.75)
-    assert scaling.cpu_factor_at(64) == 1.0  # not known
-    assert replace(scaling, alone_cpu_s=0.001).cpu_factor_at(4) == 1.0
-
-
 # --- what limits
 
 
@@ -232,38 +223,3 @@ def test_larger_records_take_the_latency_less_often(
 def test_larger_records_help_if_requests_limit(limit: str, helps: bool) -> None:
     """A bandwidth passes the same bytes in larger pieces, and an unclear limit predicts nothing."""
     assert (made_scaling(limit=limit).larger_records_factor(8) is not None) is helps
-
-
-# --- order
-
-
-@pytest.mark.parametrize("threads", [1, 4, 64])
-def test_equal_reads_lose_nothing_in_order(threads: int) -> None:
-    """Each is ready when those before it are."""
-    assert made_scaling().ordering_factor(threads, threads, LEVELS[0]) == pytest.approx(
-        1.0, abs=0.03
-    )
-
-
-def test_a_slow_read_holds_up_those_behind_it() -> None:
-    """Small buffers and heavy tails lose the most time."""
-    heavy = made_scaling(reads=spread_reads(0, 2000, sigma=1.0))
-    light = made_scaling(reads=spread_reads(0, 2000, sigma=0.2))
-    small, usual, large = (
-        heavy.ordering_factor(16, buffer, LEVELS[0]) for buffer in (16, 64, 1000)
-    )
-    assert small > 2.0
-    assert small > usual > large
-    assert large == pytest.approx(1.0, abs=0.1)
-    assert light.ordering_factor(16, 16, LEVELS[0]) < 1.5
-
-
-def test_a_buffer_smaller_than_the_threads_leaves_some_idle() -> None:
-    """Two elements ahead keep two of eight threads busy."""
-    assert made_scaling().ordering_factor(8, 2, LEVELS[0]) == pytest.approx(4.0, rel=0.01)
-
-
-def test_the_simulation_is_reproducible() -> None:
-    """The same reads give the same factor."""
-    spread = made_scaling(reads=spread_reads(5, 300))
-    assert spread.ordering_factor(16, 32, LEVELS[0]) == spread.ordering_factor(16, 32, LEVELS[0])

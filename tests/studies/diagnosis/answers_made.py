@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
+from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction, Verification
 from netpipe.results.measurement import Interval
 from netpipe.results.start_up import StartUp
 from perf_tests.studies.diagnosis.asking import Answer
@@ -14,9 +14,14 @@ def about(seconds: float) -> Interval:
     return Interval(seconds, 0.95 * seconds, 1.05 * seconds, 6)
 
 
-def prediction(change: str, kind: str, seconds: float) -> Prediction:
-    """Predict the seconds of a batch."""
-    return Prediction(change, kind, about(seconds))
+def prediction(change: str, kind: str, expected: str = "faster") -> Prediction:
+    """Predict the direction of a change."""
+    return Prediction(change, kind, expected)
+
+
+def verification(change: str, kind: str, measured_s: float) -> Verification:
+    """Measure a change of a loader that takes 30 ms."""
+    return Verification(change, kind, about(measured_s), about(0.030), f"{change}: tried")
 
 
 _FINDINGS = Findings(
@@ -42,6 +47,7 @@ def answer(
     resource: str = "waiting",
     what_if: Sequence[Prediction] = (),
     start_up: StartUp | None = None,
+    verified: Verification | None = None,
 ) -> Answer:
     """Blame a stage and a resource."""
     findings = replace(
@@ -49,5 +55,6 @@ def answer(
         bottleneck=replace(_FINDINGS.bottleneck, stage=stage, resource=resource),
         what_if=tuple(what_if),
         start_up=start_up,
+        verified=verified,
     )
     return Answer(f"It is {stage}, bound by {resource}.", findings)

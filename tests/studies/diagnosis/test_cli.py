@@ -73,7 +73,7 @@ def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> Non
     assert ran == [("", 4), ("", 3)]
     assert [trial.seed for trial in read_records(Path(file), Predicting)] == [4, 3]
     assert result.exit_code == 1  # one in two is off
-    assert "| all | 2 | 50.0%" in result.output
+    assert "| all predictions | 2 | 0 | 50.0%" in result.output
 
 
 def test_no_minutes_run_nothing(ran: Ran, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_no_minutes_run_nothing(ran: Ran, tmp_path: Path) -> None:
     result = invoke("predicted", "--minutes", "0", "--trials", file)
     assert result.exit_code == 0
     assert len(ran) == 1
-    assert "| workers | 1 |" in result.output
+    assert "| workers | 1 | 0 |" in result.output
 
 
 @pytest.mark.usefixtures("ran")
@@ -109,6 +109,6 @@ def test_trials_of_slow_reads_are_kept_like_others(ran: Ran, tmp_path: Path) -> 
     result = invoke("reads", "--first", "1", "--trials", file)
     assert ran == [("reads", seed) for seed in range(1, 21)]
     assert result.exit_code == 0
-    assert "| reads-in-flight | 20 | 100.0%" in result.output
+    assert "| reads-in-flight | 20 | 0 | 100.0%" in result.output
     assert invoke("reads", "--seeds", "20", "--trials", file).exit_code == 0
     assert len(ran) == 20

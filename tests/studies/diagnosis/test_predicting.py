@@ -1,4 +1,4 @@
-"""Trials of predictions: the change that is made, and the error of the prediction."""
+"""Trials of predictions: the change that is made, and whether its direction is right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,16 +12,22 @@ from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import predicting
 from perf_tests.studies.diagnosis.asking import Question
 from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline, draw_slow_reads
-from perf_tests.studies.diagnosis.predicting import READS, choose_change, run, run_slow_reads
+from perf_tests.studies.diagnosis.predicting import (
+    READS,
+    choose_change,
+    find_tried_change,
+    run,
+    run_slow_reads,
+)
 from perf_tests.studies.diagnosis.turns import Timed
-from tests.studies.diagnosis.answers_made import about, answer, prediction
+from tests.studies.diagnosis.answers_made import answer, prediction, verification
 from tests.studies.diagnosis.trials_of_diagnosis import PIPELINE
 from tests.studies.diagnosis.trials_of_diagnosis import predicting as make_trial
 
 WHAT_IF = (
-    prediction("2 workers", "workers", 0.015),
-    prediction("no Source", "without-stage", 0.010),
-    prediction("half the batch", "smaller-batch", 0.015),
+    prediction("2 workers", "workers"),
+    prediction("no Source", "without-stage"),
+    prediction("records of 8 times the size", "larger-records"),
 )
 SEED = next(
     seed
@@ -50,14 +56,14 @@ def test_a_change_is_made_in_the_pipeline() -> None:
 
 def test_what_changes_nothing_is_not_tried() -> None:
     """The present number of workers, too many workers, and a stage without work are refused."""
-    assert not made("workers", prediction("1 worker", "workers", 0.030))
-    assert not made("workers", prediction("16 workers", "workers", 0.003))
-    assert not made("without-stage", prediction("no Batch", "without-stage", 0.030))
+    assert not made("workers", prediction("1 worker", "workers"))
+    assert not made("workers", prediction("16 workers", "workers"))
+    assert not made("without-stage", prediction("no Batch", "without-stage"))
 
 
 def test_seeds_try_different_changes() -> None:
     """Every possible change is made by some seed, and a seed always makes the same one."""
-    both = [prediction(f"{n} workers", "workers", 0.03 / n) for n in (2, 3)]
+    both = [prediction(f"{n} workers", "workers") for n in (2, 3)]
     assert made("workers", *both) == {PIPELINE.with_workers(n) for n in (2, 3)}
     assert choose_change(5, "workers", PIPELINE, both) == choose_change(
         5, "workers", PIPELINE, both
@@ -68,7 +74,7 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
     """Both changes and the unchanged pipeline are timed in one session."""
     stage = {"read": "Source", "decode": "Decode", "augment": "Augment", "stack": "Batch"}
     first = draw_pipeline(SEED).working[0]
-    what_if = (WHAT_IF[0], prediction(f"no {stage[first]}", "without-stage", 0.010))
+    what_if = (WHAT_IF[0], prediction(f"no {stage[first]}", "without-stage"))
 
     def timed(pipelines: Sequence[Pipeline]) -> Timed:
         as_it_is = draw_pipeline(SEED)
@@ -79,8 +85,9 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(predicting, "time_pipelines", timed)
     workers, without = run(SEED, 5.0)
     assert (workers.kind, workers.change) == ("workers", "2 workers")
-    assert workers.error_fraction == pytest.approx(1 / 16)
-    assert without.error_fraction == pytest.approx(1 / 11)
+    assert workers.measured_speedup == pytest.approx(31 / 16)
+    assert without.measured_speedup == pytest.approx(31 / 11)
+    assert workers.is_right
     assert workers.before_s_per_batch == without.before_s_per_batch
     assert workers.before_s_per_batch
     assert workers.before_s_per_batch.median == 0.031
@@ -101,9 +108,9 @@ def test_a_missing_prediction_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> Non
     trials = list(run(SEED, 5.0))
     assert trials
     for trial in trials:
-        assert trial.error_fraction is None
+        assert trial.is_right is None
         assert trial.measured_s_per_batch is None
-        assert "no such change" in trial.failure
+        assert "not predicted" in trial.failure
 
 
 def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,26 +125,56 @@ def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> 
     assert {trial.failure for trial in both} == {"ended with code 2"}
 
 
-@pytest.mark.parametrize(("came", "off"), [(0.020, 0.0), (0.025, 0.2), (0.016, 0.25), (None, None)])
-def test_an_error_is_over_what_was_measured(came: float | None, off: float | None) -> None:
-    """Errors in both directions count alike."""
-    assert make_trial(came).error_fraction == (None if off is None else pytest.approx(off))
+@pytest.mark.parametrize(
+    ("expected", "came_s", "is_right"),
+    [
+        ("faster", 0.029, True),
+        ("faster", 0.031, False),
+        ("slower", 0.031, True),
+        ("slower", 0.029, False),
+        ("unclear", 0.010, None),
+        ("faster", None, None),
+    ],
+)
+def test_a_direction_is_right_or_wrong(
+    expected: str, came_s: float | None, is_right: bool | None
+) -> None:
+    """The loader takes 30 ms without the change; no direction and no measurement do not count."""
+    assert replace(make_trial(came_s), expected=expected).is_right is is_right
 
 
-def test_what_the_machine_became_slower_by_is_no_error() -> None:
-    """A prediction is right if the changed and the unchanged pipeline both slow down by a tenth."""
-    slower = replace(make_trial(0.022), before_s_per_batch=about(1.1 * 0.031))
-    assert slower.error_fraction == pytest.approx(0.1 / 1.1)
-    assert slower.steady_error_fraction == pytest.approx(0.0)
-    assert make_trial(None).steady_error_fraction is None
+@pytest.mark.parametrize(
+    ("measured_s", "expected"), [(0.015, "faster"), (0.060, "slower"), (0.0298, "unclear")]
+)
+def test_the_tried_change_is_a_trial(
+    monkeypatch: pytest.MonkeyPatch, measured_s: float, expected: str
+) -> None:
+    """It has the direction and the speedup that diagnose measured."""
+    verified = verification("2 workers", "workers", measured_s)
+    monkeypatch.setattr(predicting, "diagnose", lambda _: answer(verified=verified))
+    monkeypatch.setattr(predicting, "time_pipelines", alike)
+    *_, tried = run(SEED, 5.0)
+    assert (tried.kind, tried.change, tried.expected) == ("verified", "2 workers", expected)
+    assert tried.speedup
+    assert tried.speedup.median == pytest.approx(0.030 / measured_s)
+    assert tried.measured_speedup == 1.0
 
 
-READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", READS, 0.001)
+def test_giving_up_threads_is_made_in_the_pipeline() -> None:
+    """The change that diagnose tried may be the number of reader threads."""
+    threaded = replace(PIPELINE, threads=4)
+    verified = verification("no reader threads (num_threads=0)", "no-threads", 0.020)
+    change = find_tried_change(threaded, verified)
+    assert change is not None
+    assert change.pipeline == PIPELINE
+
+
+READS_64 = prediction("64 reads in flight (grain.ReadOptions(num_threads=32))", READS)
 
 
 def test_reads_in_flight_are_changed_by_their_threads() -> None:
     """Reads in flight are changed by the threads, not by workers or larger records."""
-    (changed,) = made(READS, READS_64, prediction("records of 8 times the size", "larger", 0.002))
+    (changed,) = made(READS, READS_64, prediction("records of 8 times the size", "larger"))
     assert changed == replace(PIPELINE, threads=32)
     assert not made(READS, *WHAT_IF)
 
@@ -154,12 +191,12 @@ def test_slow_reads_are_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(predicting, "time_pipelines", timed)
     (trial,) = run_slow_reads(7, 5.0)
     assert (trial.kind, trial.pipeline) == (READS, pipeline)
-    assert trial.error_fraction == pytest.approx(0.5)
+    assert trial.measured_speedup == pytest.approx(15.0)
 
 
-@pytest.mark.parametrize(("high", "is_inside"), [(0.030, True), (0.015, False), (inf, False)])
+@pytest.mark.parametrize(("high", "is_inside"), [(2.0, True), (1.4, False), (inf, False)])
 def test_an_interval_without_a_bound_holds_nothing(high: float, is_inside: bool) -> None:
     """The interval of a single round has no bound, so nothing counts as inside."""
     trial = make_trial(came=0.020)
-    unsure = replace(trial, predicted_s_per_batch=Interval(0.010, 0.0, high, 3))
-    assert unsure.is_inside is is_inside
+    assert trial.is_inside is (True if trial.speedup else None)
+    assert replace(trial, speedup=Interval(1.2, 1.0, high, 3)).is_inside is is_inside

@@ -42,31 +42,39 @@ def busy(trial: Predicting) -> Predicting:
     return replace(trial, busy_elsewhere_fraction=0.5)
 
 
-def test_predictions_are_counted_by_kind() -> None:
-    """Each kind has its proportion within 20% and its errors; a missing prediction is not close."""
-    trials = [predicting(0.020), predicting(0.040), predicting(0.024, "without-stage")]
-    _, _, workers, without, both, calm = predicting_report.format_table(trials)
-    half = "50.0% (9 to 91)"
-    assert workers == f"| workers | 2 | {half} | {half} | 25% | 50% | {half} |"
-    assert without.startswith("| without-stage | 1 | 100.0%")
-    assert both.startswith("| all | 3 | 66.7%")
-    assert " idle | 3 |" in calm
-    (*_, row) = predicting_report.format_table([busy(predicting(None))])
-    assert row.startswith("| all | 1 | 0.0% (0 to 79) | 0.0% (0 to 79) | none")
+def test_directions_are_counted_by_kind() -> None:
+    """Each kind has its right directions; unclear and missing ones are counted apart."""
+    right, wrong = predicting(0.020), predicting(0.040)
+    unclear = replace(right, expected="unclear")
+    tried = [predicting(came, "verified") for came in (0.020, 0.028)]
+    trials = [right, busy(wrong), unclear, busy(predicting(None)), *tried]
+    _, _, *rows = predicting_report.format_table(trials)
+    assert rows == [
+        "| workers | 4 | 2 | 50.0% (9 to 91) |  |",
+        "| workers, others idle | 2 | 1 | 100.0% (21 to 100) |  |",
+        "| verified | 2 | 0 | 100.0% (34 to 100) | 50.0% (9 to 91) |",
+        "| verified, others idle | 2 | 0 | 100.0% (34 to 100) | 50.0% (9 to 91) |",
+        "| all predictions | 4 | 2 | 50.0% (9 to 91) |  |",
+        "| all predictions, others idle | 2 | 1 | 100.0% (21 to 100) |  |",
+    ]
 
 
-@pytest.mark.parametrize(("close", "far", "met"), [(8, 2, True), (7, 2, False), (0, 0, False)])
-def test_four_in_five_must_be_close(close: int, far: int, met: bool) -> None:
-    """The goal holds at its limit, and no trials show nothing."""
-    trials = [predicting(0.024)] * close + [predicting(None)] * far
+@pytest.mark.parametrize(("right", "wrong", "met"), [(9, 1, True), (8, 1, False), (0, 0, False)])
+def test_nine_in_ten_directions_must_be_right(right: int, wrong: int, met: bool) -> None:
+    """The goal holds at its limit, and trials without a direction show nothing."""
+    trials = [predicting(0.024)] * right + [predicting(0.040)] * wrong + [predicting(None)] * 9
     assert predicting_report.meets_goal(trials) is met
 
 
-def test_a_line_has_pipeline_prediction_and_outcome() -> None:
+def test_a_line_has_pipeline_direction_and_outcome() -> None:
     """A line is enough to understand a trial."""
-    line = predicting_report.format_trial(predicting(0.025))
+    line = predicting_report.format_trial(predicting(0.024))
     assert "read waits 20 ms, decode computes 10 ms; workers 1, threads 0; 2 workers" in line
-    assert line.endswith("30.0 ms, predicted 20.0 ms, measured 25.0 ms: off by 20%")
+    assert line.endswith("workers faster, measured 1.25 times as fast: right")
+    tried = predicting_report.format_trial(predicting(0.040, "verified"))
+    assert tried.endswith(
+        "verified faster (1.50 (1.42 to 1.58)), measured 0.75 times as fast: WRONG"
+    )
     assert predicting_report.format_trial(predicting(None)).endswith("workers: it failed")
 
 
