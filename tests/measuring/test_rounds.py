@@ -1,13 +1,14 @@
 """The number and the order of rounds, and the sizes of their blocks."""
 
-from collections.abc import Iterator
-from itertools import chain, cycle, repeat
+from collections.abc import Callable, Iterator
+from itertools import chain, count, cycle, repeat
 from types import SimpleNamespace
 from typing import Any, cast
 
 import jax.numpy as jnp
 import pytest
 
+from netpipe.jobs import footprint
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
@@ -103,6 +104,21 @@ def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: 
     started_s = clock()
     rehearse(budget_s=40.0, is_decided=lambda _: True)
     assert clock() - started_s < 20.0
+
+
+@pytest.mark.parametrize("is_decided", [None, lambda _: True], ids=["budget", "clear"])
+def test_memory_that_grows_takes_the_whole_budget(
+    rehearse: Rehearse,
+    monkeypatch: pytest.MonkeyPatch,
+    is_decided: Callable[[Measurement], bool] | None,
+) -> None:
+    """Rounds do not end early while growth is proven, because it may stop."""
+    held = count(10**8, 10**7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda _: True)
+    monkeypatch.setattr(footprint, "read_pss", lambda _: (next(held),) * 2)
+    found = rehearse(budget_s=100.0, is_decided=is_decided)
+    assert found.step_s.n > 8
+    assert any(each.name == "memory-grows" for each in found.findings)
 
 
 def test_a_tight_measurement_ends_before_its_budget(
