@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.jobs import footprint
-from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
@@ -232,10 +231,10 @@ def test_batches_made_before_do_not_pass_for_loading(
             given += 1
             yield max(take_s, made_at_s - clock())
 
-    def children_cpu_s(_: ProcessTree) -> float:
+    def loading_cpu_s(_: Puller) -> float:
         return given * make_s + max(0.0, clock() - made_at_s)
 
-    monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
+    monkeypatch.setattr(Puller, "loading_cpu_s", loading_cpu_s)
     found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, step))
     assert found.drained is is_drained
     assert is_drained is (found.load_s_per_batch.median > 0.9 * make_s)
@@ -243,17 +242,25 @@ def test_batches_made_before_do_not_pass_for_loading(
 
 
 @pytest.mark.parametrize(
-    ("restarts", "covered"), [(0, [True, True, False]), (1, [True, False, False])]
+    ("restarts", "workers", "last_s", "covered"),
+    [
+        (0, 1, 0.05, [True, True, False]),
+        (1, 1, 0.05, [True, False, False]),
+        (0, 0, 0.06, [True, True, True]),
+        (0, 0, 0.04, [True, True, False]),
+    ],
 )
 def test_batches_are_compared_with_those_since_the_last_block(
-    restarts: int, covered: list[bool]
+    restarts: int, workers: int, last_s: float, covered: list[bool]
 ) -> None:
-    """Batches may become cheaper for good; after a restart, those before it count."""
+    """Batches may become cheaper for good, above all in threads; a restart begins anew."""
     cpu_s = 5.0
-    processes = SimpleNamespace(children_cpu_s=lambda: cpu_s)
-    puller = SimpleNamespace(pulled=10, restarts=0, processes=processes)
+    processes = SimpleNamespace(pids=(1,) * workers)
+    puller = SimpleNamespace(
+        pulled=10, restarts=0, processes=processes, loading_cpu_s=lambda: cpu_s
+    )
     balance, found = CpuBalance(cast(Puller, puller), FakeClock()), list[bool]()
-    for between_s, block_s in ((9.0, 1.0), (1.0, 0.1), (1.0, 0.05)):
+    for between_s, block_s in ((9.0, 1.0), (1.0, 0.1), (1.0, last_s)):
         cpu_s, puller.pulled = cpu_s + between_s, puller.pulled + 90
         puller.restarts = restarts * len(found)
         before = balance.now()
