@@ -147,9 +147,8 @@ def _compare_metric(
         is_open=is_open and len(now) < MAX_SESSIONS,
     )
     # On shared cores, other work changes a step time by more than any useful bound.
-    is_step_time = metric.unit == "s" and not metric.is_host_time
     is_reported_only = now[-1].device.shares_host_cores and (
-        is_step_time or not metric.is_judged_on_shared_cores
+        metric.is_step_time or not metric.is_judged_on_shared_cores
     )
     difference = why_not_comparable(metric, now[-1], then[0])
     if not (difference or all(map(metric.is_in, (*now, *then)))):

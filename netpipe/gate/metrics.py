@@ -60,6 +60,11 @@ class Metric:
     floor: float = _SMALLEST_VALUE
     is_sure_only: bool = False
 
+    @property
+    def is_step_time(self) -> bool:
+        """Whether it is a wall time of steps, which on shared cores other work changes most."""
+        return self.unit == "s" and not self.is_host_time
+
     def is_in(self, measurement: Measurement) -> bool:
         """Return whether a session has the metric; old or very short sessions may lack it."""
         found = getattr(measurement, self.name)
@@ -118,7 +123,8 @@ class Metric:
 
 
 # The spreads of loading were measured in duets on two shared cores (perf_tests/studies/gate_power).
-# Steps are assumed to spread like the wall time of loading, starts and memory more widely.
+# Steps on a device of their own are assumed to spread like the wall time of loading, starts and
+# memory more widely.
 # The ratio rose by 2% to 7% when other programs took half of a quiet machine's CPU time.
 LOAD_CPU: Final = Metric(
     "load_cpu_ratio",

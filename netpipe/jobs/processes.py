@@ -212,6 +212,11 @@ def list_own_threads() -> frozenset[int]:
     return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 
+def is_of_xla(thread: int) -> bool:
+    """Return whether a thread of this process belongs to XLA's pool for computing on the CPU."""
+    return _read(f"/proc/self/task/{thread}/comm").startswith(b"tf_XLA")
+
+
 def age_s(pid: int) -> float:
     """Return a process's age in seconds, to a hundredth; raise a ProcessLookupError if gone."""
     fields = _stat_fields(pid)

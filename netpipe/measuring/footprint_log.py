@@ -2,7 +2,8 @@
 
 Growth is the slope of the sum over all processes against the batches given, so workers that are
 restarted for each epoch count as one pool. A slope that is surely above 0 is not enough for a
-finding, because allocators and buffers also grow by some megabytes before they stop.
+finding, because allocators and buffers also grow by some megabytes before they stop. Such growth is
+rarely steady, so a slope that is known precisely is judged by its size in a long training.
 """
 
 import gc
@@ -19,16 +20,20 @@ from netpipe.jobs.cleanup import list_started
 from netpipe.jobs.processes import LOWER_BUFFERS, ProcessTree
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Finding, Interval
-from netpipe.results.statistics import slope_interval
+from netpipe.results.statistics import half_width_fraction, slope_interval
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
-# For each kind: its finding, the smallest growth over all rounds to report, and the advice.
+# For each kind: its finding, the smallest growth to report over all rounds and, if the slope is
+# precise, over a long training, and the advice.
 _FINDINGS: Final = {
-    _OWN: ("memory-grows", 32e6, f"find what is kept there, or {LOWER_BUFFERS}"),
-    _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
-    _OPEN: ("open-files-grow", 32, "close each file that is no longer read"),
+    _OWN: ("memory-grows", 32e6, 1e9, f"find what is kept there, or {LOWER_BUFFERS}"),
+    _SHARED: ("shared-memory-grows", 4e6, 100e6, "close and unlink what is no longer needed"),
+    _OPEN: ("open-files-grow", 32, 1000, "close each file that is no longer read"),
 }
+_LONG_TRAINING_BATCHES: Final = 100_000
+# Half-width of the slope's interval, as a fraction, up to which the slope is precise.
+_MAX_PRECISE_HALF_WIDTH: Final = 0.1
 # With fewer readings the interval of a slope is unbounded.
 _MIN_READINGS: Final = 5
 # Slope of the later rounds over that of all rounds, below which growth is ending.
@@ -109,22 +114,36 @@ class FootprintLog:
             "growing_process": self._name_growing(_OWN),
         }
 
+    @property
+    def may_leak(self) -> bool:
+        """Whether something surely grows so far, and perhaps by enough for a finding."""
+        slopes = [(self._growth(kind), least) for kind, (_, _, least, _) in _FINDINGS.items()]
+        batches = _LONG_TRAINING_BATCHES
+        return any(slope.low > 0 and slope.high * batches >= least for slope, least in slopes)
+
     def findings(self, *, within_epochs: bool = True) -> Iterator[Finding]:
         """Yield a finding for each kind that grows, or one if there were too few readings."""
         if 0 < len(self._held) < _MIN_READINGS:
             more = "use a larger budget" if within_epochs else "let the loader go on (repeat)"
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; {more}"
             yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
-        for kind, (name, least, way_out) in _FINDINGS.items() if self._held else ():
+        if not self._held:
+            return
+        for kind, (name, least, least_in_training, way_out) in _FINDINGS.items():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             later = self._growth(kind, since=len(self._held) // 2)
-            goes_on = slope.low > 0 and later.median >= _GOES_ON * slope.median
-            if goes_on and slope.median * batches >= least:
+            if slope.low <= 0 or later.median < _GOES_ON * slope.median:
+                continue
+            is_precise = half_width_fraction(slope) <= _MAX_PRECISE_HALF_WIDTH
+            in_training = slope.median * _LONG_TRAINING_BATCHES
+            is_leak = is_precise and in_training >= least_in_training
+            if is_leak or slope.median * batches >= least:
                 write = format_number if kind == _OPEN else format_bytes
                 ends = f"{write(slope.low)} to {write(slope.high)}"
                 message = (
                     f"{kind} grows by {write(slope.median)} for each batch ({ends}), by "
-                    f"{write(slope.median * batches)} in {batches} batches, most of all in "
+                    f"{write(slope.median * batches)} in {batches} batches, which would be "
+                    f"{write(in_training)} in {_LONG_TRAINING_BATCHES:,}, most of all in "
                     f"{self._name_growing(kind)}: {way_out}"
                 )
                 if kind == _SHARED and not self._is_shared_sure:

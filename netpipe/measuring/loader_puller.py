@@ -17,7 +17,7 @@ from netpipe.errors import (
     describe_error,
 )
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
-from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs.processes import ProcessTree, is_of_xla, list_own_threads, thread_cpu_s
 from netpipe.jobs.targets import Batch as Batch
 from netpipe.jobs.targets import LoaderFactory as LoaderFactory
 
@@ -102,6 +102,7 @@ class Puller:
         self.epoch_batches: int | None = None
         self._ignored_pids: tuple[int, ...] = ()
         started, threads = clock(), threading.active_count()
+        self._thread_cpu_s: dict[int, float] = {}
         watch.note_wait(started, starts=True)
         try:
             self._iterator = self._start()
@@ -112,6 +113,7 @@ class Puller:
         self.first_batch = self._next()
         self.longest_start_s = self.first_batch_s = clock() - started
         self._reader_threads = threading.active_count() - threads
+        self._find_threads()
         self._find_processes()
 
     @property
@@ -151,6 +153,7 @@ class Puller:
         return measured, False
 
     def _start(self) -> Iterator[Batch]:
+        self._older_threads = list_own_threads()
         loader = self._loader()
         self._made_s = self._clock()
         self._note_empty()
@@ -174,6 +177,24 @@ class Puller:
     def _find_processes(self) -> None:
         self.processes = self.list_processes()
         self._watch.note_workers(self.processes.worker_pids)
+
+    def _find_threads(self) -> None:
+        """Find the threads that the loader has started, without those of an XLA client."""
+        started = list_own_threads() - self._older_threads
+        if any(map(is_of_xla, started)):
+            started &= {thread.native_id for thread in threading.enumerate()}
+        self._thread_cpu_s |= dict.fromkeys(started, 0.0)
+
+    def loading_cpu_s(self) -> float:
+        """Return the CPU seconds of the workers, or of the loader's threads if it has none.
+
+        An ended thread counts with its last reading.
+        """
+        if self.processes.pids:
+            return self.processes.children_cpu_s()
+        for thread, used_s in self._thread_cpu_s.items():
+            self._thread_cpu_s[thread] = max(used_s, thread_cpu_s(thread))
+        return sum(self._thread_cpu_s.values())
 
     def _next(self) -> Batch:
         self._watch.note_wait(self._clock(), starts=not self.pulled)
@@ -210,6 +231,7 @@ class Puller:
         self.restarts += 1
         self.longest_start_s = max(self.longest_start_s, self._clock() - started)
         self._epoch_began = self.pulled
+        self._find_threads()
         self._find_processes()
         return batch
 

@@ -208,7 +208,9 @@ class RoundRunner:
         if rounds < MIN_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
-        return (not self.pauses.matter and is_enough()) or with_another_s > self._budget_s
+        # Growth that stops is not a leak.
+        needs_all = self.pauses.matter or self.footprints.may_leak
+        return (not needs_all and is_enough()) or with_another_s > self._budget_s
 
     @property
     def _round_s(self) -> float:

@@ -317,6 +317,10 @@ def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> N
         command = session_nodes.repeating_command(node.config, node.nodeid, ref)
         baselines = run.gate.baselines_of(worst.device) if run.measurer.compares else ()
         raise make_failure(gate_results.render_failure(results, baselines, command))
+    if worst.device and against is None and run.measurer.compares:
+        baselines = run.gate.baselines_of(worst.device)
+        repeat = partial(session_nodes.repeating_command, node.config, node.nodeid)
+        run.gate.notes += gate_results.note_hidden_changes(results, baselines, repeat)
     message = f"{worst.outcome}: {worst.comparison.reason}"
     if worst.is_missing and run.options.fail_when_missing:
         raise make_failure(message)

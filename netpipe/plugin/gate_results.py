@@ -1,6 +1,6 @@
 """A result of the gate: one metric of a benchmark compared, and the message if it fails."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
@@ -86,6 +86,24 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
             result.comparison.is_reported_only,
         ),
     )
+
+
+def note_hidden_changes(
+    results: Sequence[GateResult], baselines: Sequence[Baseline], repeat: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield a note if a result passes only because the machine widens its bound.
+
+    `repeat` returns the command that times a benchmark side by side with a commit.
+    """
+    commits = {each.name: each.commit[:12] for each in baselines if not each.dirty}
+    for result in results:
+        found, metric = result.comparison, METRICS.get(result.comparison.metric)
+        if metric is None or found.worse is None or found.outcome is not Outcome.PASS:
+            continue
+        decidable = metric.to_factor(metric.duet_bound_change)
+        if found.worse.median > decidable and (commit := commits.get(found.baseline)):
+            yield f"{found.reason}; side by side, the bound is {decidable:.2f}: {repeat(commit)}"
+            return
 
 
 def render_failure(

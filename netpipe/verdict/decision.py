@@ -10,7 +10,7 @@ from math import ceil, isfinite
 from statistics import fmean, median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Measurement
+from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Interval, Measurement
 from netpipe.results.units import (
     format_percent,
     format_ratio_interval,
@@ -20,7 +20,7 @@ from netpipe.results.units import (
 )
 from netpipe.verdict import host_causes, quantities
 from netpipe.verdict.host_causes import MIN_SYNC_PROBE
-from netpipe.verdict.kinds import HEALTHY_KINDS, Verdict, VerdictKind
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
 Rule = Callable[[Measurement], Verdict | None]
@@ -55,7 +55,7 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
     """Return the findings of the protocol, then remarks on figures that the verdict omits."""
     remarks = list(measurement.findings)
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
-    if syncs and verdict.kind in HEALTHY_KINDS:
+    if syncs and verdict.passes(measurement):
         done, line = measurement.sync_probe_fraction, host_causes.name_worst_line(measurement)
         message = (
             f"the step was already done at {format_percent(done)} of the requests for a batch: the "
@@ -123,14 +123,10 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
 
 
 def _explain_undecided_health(measurement: Measurement) -> str | None:
-    """Explain why it is undecided whether training stalls or the loader is at risk.
-
-    R is not judged on a CPU device, whose cores the loader and the step share.
-    """
-    if not measurement.device.shares_host_cores and quantities.seems_to_stall(measurement):
-        reason = _explain_undecided_stall(measurement)
-        if reason:
-            return reason
+    """Explain why it is undecided whether training stalls or the loader is at risk."""
+    seems_to_stall = quantities.seems_to_stall(measurement)
+    if seems_to_stall and (reason := _explain_undecided_stall(measurement)):
+        return reason
     return _explain_rare_stalls(measurement) or _explain_undecided_limit(measurement, AT_RISK_ABOVE)
 
 
@@ -229,17 +225,33 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
     )
 
 
+def _judge_likely_contention(measurement: Measurement) -> Verdict | None:
+    """Find contention on a CPU device if R and S1 agree, although neither is certain.
+
+    It passes there, so two medians are enough; one alone may be due to other programs.
+    """
+    shadow, is_shared = _shadow_over_step(measurement), measurement.device.shares_host_cores
+    agrees = shadow is not None and shadow.median > 1 + EPSILON
+    if not (is_shared and agrees and quantities.seems_to_stall(measurement)):
+        return None
+    return _judge_contention(measurement)
+
+
+def _shadow_over_step(measurement: Measurement) -> Interval | None:
+    rounds = measurement.rounds
+    shadow_s = rounds.step_shadow_s
+    return statistics.ratio_interval(shadow_s, rounds.step_s) if shadow_s else None
+
+
 def _judge_contention(measurement: Measurement) -> Verdict | None:
-    rounds, is_shared = measurement.rounds, measurement.device.shares_host_cores
-    shadow = None
-    if rounds.step_shadow_s:
-        shadow = statistics.ratio_interval(rounds.step_shadow_s, rounds.step_s)
+    is_shared, shadow = measurement.device.shares_host_cores, _shadow_over_step(measurement)
     slowed = shadow is not None and shadow.low > 1 + EPSILON
     if not slowed and not is_shared:
         return None
+    slow = "slow" if quantities.certainly_stalls(measurement) else "seem to slow"
     return Verdict(
         VerdictKind.CONTENTION,
-        "the loader and the step slow each other"
+        f"the loader and the step {slow} each other"
         + (f" on the same {measurement.host.cores} cores" if is_shared else ""),
         (f"S1/S0 beside the loader = {format_ratio_interval(shadow)}",),
         "leave cores to the step's host thread: fewer workers, or work moved out of its process",
@@ -331,6 +343,7 @@ RULES: tuple[Rule, ...] = (
     _judge_jitter,
     _make_doubt_rule(partial(_explain_undecided_limit, limit=1 + EPSILON)),
     _judge_stall,
+    _judge_likely_contention,
     _make_doubt_rule(_explain_undecided_health),
     _judge_at_risk,
     _judge_healthy,

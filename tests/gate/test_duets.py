@@ -11,16 +11,18 @@ from netpipe.errors import OutOfTimeError
 from netpipe.gate.duets import MAX_DUETS, MIN_DUETS, Duet, decide, decide_in_duets, estimate_change
 from netpipe.gate.metrics import METRICS, ONCE
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
 from tests.gate.sessions import worse_of
-from tests.plugin.recorded import H200, make_duet, recorded
+from tests.plugin.recorded import CPU, H200, make_duet, recorded
 
-USUAL = recorded()
+USUAL = recorded(device=H200)
 
 
-def decided(*ratios: float) -> Comparison:
+def decided(*ratios: float, device: Device = H200) -> Comparison:
     """Decide on duets whose steps take the given factor times as long in this version."""
-    steps = [recorded(step_s=0.030 * factor, train_s=0.030 * factor) for factor in ratios]
+    steps = [
+        recorded(step_s=0.030 * factor, train_s=0.030 * factor, device=device) for factor in ratios
+    ]
     return decide("step_s", [make_duet("step_s", USUAL, step) for step in steps])
 
 
@@ -47,6 +49,14 @@ def test_three_duets_that_agree_decide(
 ) -> None:
     """A time counts as slower from 5% on, and as faster likewise."""
     assert outcome(*ratios) == expected
+
+
+def test_processes_spread_more_on_shared_cores() -> None:
+    """There, a step that is 6% slower takes four duets that agree, and an equal one three."""
+    for device, slower, equal in ((H200, 3, 2), (CPU, 4, 3)):
+        for ratio, least in ((1.06, slower), (1.0, equal)):
+            ends = [not decided(*[ratio] * count, device=device).is_open for count in range(1, 6)]
+            assert ends.index(True) + 1 == least
 
 
 def test_one_duet_never_decides() -> None:
@@ -176,7 +186,8 @@ def test_a_short_duet_does_not_hide_a_slowdown() -> None:
 
 def test_a_duet_shows_what_is_reported_only() -> None:
     """On a device that shares its cores, utilisation is reported but not judged."""
-    comparison = decide("train_s_per_step", [make_duet("train_s_per_step", USUAL, USUAL)] * 3)
+    shared = recorded()
+    comparison = decide("train_s_per_step", [make_duet("train_s_per_step", shared, shared)] * 3)
     (utilisation, *_) = comparison.metrics
     assert utilisation.is_reported_only
     assert comparison.outcome is Outcome.PASS
@@ -201,22 +212,31 @@ def test_a_few_wild_slices_move_little() -> None:
 # ---- How often it is wrong: all duets are drawn
 
 
-def draw(rng: np.random.Generator, change: float, process: float, slice_: float) -> Duet:
+def draw(
+    rng: np.random.Generator,
+    change: float,
+    process: float,
+    slice_: float,
+    *,
+    shares_cores: bool = False,
+) -> Duet:
     """Draw a duet whose slices are correlated by 0.5, as under a load."""
     noise = rng.normal(0.0, slice_, 24)
     for index in range(1, len(noise)):
         noise[index] = 0.5 * noise[index - 1] + 0.75**0.5 * noise[index]
     ratios = np.exp(change + rng.normal(0.0, process) + noise)
     base, now = ({"step_s": values} for values in ((0.03,) * 24, tuple((0.03 * ratios).tolist())))
-    return Duet(base, now)
+    return Duet(base, now, shares_cores=shares_cores)
 
 
-def chances(slowdown: float, process: float, slice_: float, decisions: int) -> Counter[Outcome]:
+def chances(
+    slowdown: float, process: float, slice_: float, decisions: int, *, shares_cores: bool = False
+) -> Counter[Outcome]:
     """Draw duets until they decide."""
     rng = np.random.default_rng([round(1000 * x) for x in (slowdown, process, slice_)])
     found: Counter[Outcome] = Counter()
     for _ in range(decisions):
-        draw_next = lambda: draw(rng, np.log(slowdown), process, slice_)  # noqa: E731
+        draw_next = partial(draw, rng, np.log(slowdown), process, slice_, shares_cores=shares_cores)
         found[decide_in_duets("step_s", [], draw_next).outcome] += 1
     return found
 
@@ -226,6 +246,13 @@ def chances(slowdown: float, process: float, slice_: float, decisions: int) -> C
 def test_identical_code_seldom_regresses(process: float, slice_: float) -> None:
     """Whatever the spread of processes and slices, at most 1% of the decisions are alarms."""
     assert chances(1.0, process, slice_, 300)[Outcome.REGRESSED] <= 3
+
+
+@pytest.mark.parametrize("slice_", [0.02, 0.14])
+def test_identical_steps_seldom_regress_on_shared_cores(slice_: float) -> None:
+    """If processes spread by 4.2%, at most 1% are called slower or faster."""
+    found = chances(1.0, 0.042, slice_, 600, shares_cores=True)
+    assert found[Outcome.REGRESSED] + found[Outcome.IMPROVED] <= 6
 
 
 @pytest.mark.parametrize(("slowdown", "slice_", "least"), [(1.08, 0.05, 0.95), (1.10, 0.08, 0.95)])

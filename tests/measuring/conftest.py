@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from netpipe.jobs import footprint
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.targets import Factories
 from netpipe.measuring import calibration, protocol, rounds
@@ -91,6 +92,7 @@ def rehearse(
     references.clear()
     monkeypatch.setattr(StepRunner, "measure_shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
+    monkeypatch.setattr(footprint, "read_pss", lambda _: (10**8, 10**8))
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
     monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
     monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: 0.0)

@@ -98,7 +98,9 @@ def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -
     """Growth is a slope over batches, and the message names the process with most of it."""
     scripted.memory[pid] = growing(by=100e3)
     message = scripted.run()["memory-grows"]
-    assert re.search(rf"100 kB for each batch .* 80 MB in 800 batches, .* {name}.*{pid}", message)
+    assert re.search(
+        rf"100 kB for each batch .* 80 MB in 800 .*10 GB in 100,000.* {name}.*{pid}", message
+    )
     assert "or lower per_worker_buffer_size, worker_buffer_size or the number of workers" in message
     found = scripted.log.describe()
     assert found["growth_bytes_per_batch"].median == pytest.approx(100e3)
@@ -108,7 +110,8 @@ def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -
 @pytest.mark.parametrize(
     "memory",
     [
-        growing(by=30e3),  # 24 MB in all
+        growing(by=9e3),  # 0.9 GB in a long training
+        lambda batches: PSS + 30e3 * batches + 5e6 * (batches // 100 % 2),  # 24 MB, not steady
         growing(by=200e3, until=450),  # a buffer that is full then
         growing(by=200e3, until=650),
         lambda batches: PSS + 100e6 * (batches // 100 % 2),  # up and down
@@ -120,6 +123,41 @@ def test_noise_is_no_growth(scripted: Scripted, memory: Script) -> None:
     """A little, a buffer that fills, a sawtooth and an outlier do not count as growth."""
     scripted.memory[FIRST] = memory
     assert scripted.run() == {}
+
+
+def test_a_steady_leak_is_judged_by_a_long_training(scripted: Scripted) -> None:
+    """A precise slope is a finding, although memory grows by only 24 MB in the rounds."""
+    scripted.memory[FIRST] = lambda batches: PSS + 30e3 * batches + 1e5 * (batches // 100 % 2)
+    message = scripted.run()["memory-grows"]
+    assert re.search(r"24.* MB in 800 batches, which would be 3.* GB in 100,000", message)
+
+
+def test_a_steady_loss_of_files_is_judged_by_a_long_training(scripted: Scripted) -> None:
+    """Files in shared memory and open files are judged in the same way."""
+    scripted.open = {FIRST: lambda batches: 10 + batches // 50}
+    scripted.files = lambda batches: {f"left-{n}": 2_000 for n in range(batches)}
+    found = scripted.run()
+    assert "by 0.02 for each batch (0.02 to 0.02), by 16 in 800 batches" in found["open-files-grow"]
+    assert "2 kB for each batch" in found["shared-memory-grows"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "may_leak"),
+    [
+        (growing(by=30e3), True),
+        (growing(by=9e3), False),
+        (growing(by=30e3, until=300), False),
+        (lambda batches: PSS + 30e3 * batches + 1e7 * (batches // 100 % 2), False),
+    ],
+    ids=["grows", "little", "stops", "unsure"],
+)
+def test_a_leak_that_is_possible_needs_all_rounds(
+    scripted: Scripted, memory: Script, *, may_leak: bool
+) -> None:
+    """The slope is surely above 0, and would be a finding if it were precise."""
+    scripted.memory[FIRST] = memory
+    scripted.run(rounds=6)
+    assert scripted.log.may_leak is may_leak
 
 
 def test_a_worker_that_starts_late_has_not_grown(scripted: Scripted) -> None:

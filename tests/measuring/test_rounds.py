@@ -1,14 +1,14 @@
 """The number and the order of rounds, and the sizes of their blocks."""
 
-from collections.abc import Iterator
-from itertools import chain, cycle, repeat
+from collections.abc import Callable, Iterator
+from itertools import chain, count, cycle, repeat
 from types import SimpleNamespace
 from typing import Any, cast
 
 import jax.numpy as jnp
 import pytest
 
-from netpipe.jobs.processes import ProcessTree
+from netpipe.jobs import footprint
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
@@ -103,6 +103,21 @@ def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: 
     started_s = clock()
     rehearse(budget_s=40.0, is_decided=lambda _: True)
     assert clock() - started_s < 20.0
+
+
+@pytest.mark.parametrize("is_decided", [None, lambda _: True], ids=["budget", "clear"])
+def test_memory_that_grows_takes_the_whole_budget(
+    rehearse: Rehearse,
+    monkeypatch: pytest.MonkeyPatch,
+    is_decided: Callable[[Measurement], bool] | None,
+) -> None:
+    """Rounds do not end early while growth is proven, because it may stop."""
+    held = count(10**8, 10**7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda _: True)
+    monkeypatch.setattr(footprint, "read_pss", lambda _: (next(held),) * 2)
+    found = rehearse(budget_s=100.0, is_decided=is_decided)
+    assert found.step_s.n > 8
+    assert any(each.name == "memory-grows" for each in found.findings)
 
 
 def test_a_tight_measurement_ends_before_its_budget(
@@ -216,10 +231,10 @@ def test_batches_made_before_do_not_pass_for_loading(
             given += 1
             yield max(take_s, made_at_s - clock())
 
-    def children_cpu_s(_: ProcessTree) -> float:
+    def loading_cpu_s(_: Puller) -> float:
         return given * make_s + max(0.0, clock() - made_at_s)
 
-    monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
+    monkeypatch.setattr(Puller, "loading_cpu_s", loading_cpu_s)
     found = rehearse(gaps_s(), budget_s=20.0, step=lambda: (0, step))
     assert found.drained is is_drained
     assert is_drained is (found.load_s_per_batch.median > 0.9 * make_s)
@@ -227,17 +242,25 @@ def test_batches_made_before_do_not_pass_for_loading(
 
 
 @pytest.mark.parametrize(
-    ("restarts", "covered"), [(0, [True, True, False]), (1, [True, False, False])]
+    ("restarts", "workers", "last_s", "covered"),
+    [
+        (0, 1, 0.05, [True, True, False]),
+        (1, 1, 0.05, [True, False, False]),
+        (0, 0, 0.06, [True, True, True]),
+        (0, 0, 0.04, [True, True, False]),
+    ],
 )
 def test_batches_are_compared_with_those_since_the_last_block(
-    restarts: int, covered: list[bool]
+    restarts: int, workers: int, last_s: float, covered: list[bool]
 ) -> None:
-    """Batches may become cheaper for good; after a restart, those before it count."""
+    """Batches may become cheaper for good, above all in threads; a restart begins anew."""
     cpu_s = 5.0
-    processes = SimpleNamespace(children_cpu_s=lambda: cpu_s)
-    puller = SimpleNamespace(pulled=10, restarts=0, processes=processes)
+    processes = SimpleNamespace(pids=(1,) * workers)
+    puller = SimpleNamespace(
+        pulled=10, restarts=0, processes=processes, loading_cpu_s=lambda: cpu_s
+    )
     balance, found = CpuBalance(cast(Puller, puller), FakeClock()), list[bool]()
-    for between_s, block_s in ((9.0, 1.0), (1.0, 0.1), (1.0, 0.05)):
+    for between_s, block_s in ((9.0, 1.0), (1.0, 0.1), (1.0, last_s)):
         cpu_s, puller.pulled = cpu_s + between_s, puller.pulled + 90
         puller.restarts = restarts * len(found)
         before = balance.now()

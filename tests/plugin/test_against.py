@@ -12,8 +12,8 @@ from netpipe.errors import NoSuchTestError
 from netpipe.git import git
 from netpipe.results.measurement import Measurement
 from tests.fakes import FakeClock
-from tests.plugin.project import HERE, LOAD_TIME, Project, line_with
-from tests.plugin.recorded import costly, recorded
+from tests.plugin.project import CONFTEST, HERE, LOAD_TIME, Project, line_with
+from tests.plugin.recorded import HOST, costly, recorded
 from tests.repository import commit_files, worktrees
 
 SLOWER = "load_cpu_ratio is 1.50 x (1.48 to 1.52), 3 duets, bound 1.03"
@@ -61,6 +61,43 @@ def test_the_command_that_repeats_it_names_the_ref(
     versioned.sessions = side_by_side(recorded(), costly())
     again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
     assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
+
+
+VIRTUAL = replace(recorded(), host=replace(HOST, machine=""))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "machine", "is_noted"),
+    [(2.1, "", True), (2.04, "", False), (2.05, "0123456789abcdef", False), (1.9, "", False)],
+)
+def test_a_change_that_the_machine_hides_has_a_command(
+    project: Project, ratio: float, machine: str, *, is_noted: bool
+) -> None:
+    """On a virtual machine, a change from 3% to the bound of 10% passes, and duets decide it."""
+    host = replace(HOST, machine=machine)
+    project.record(replace(recorded(), host=host))
+    project.sessions = [replace(recorded(load_cpu_ratio=ratio), host=host)]
+    result = project.compare("-m", "not slow")
+    result.assert_outcomes(passed=1)
+    notes = [line for line in result.outlines if "side by side, the bound is" in line]
+    assert len(notes) == is_noted
+    for note in notes:
+        assert note.startswith("load_cpu_ratio is 1.05 x that of cpu-testing-4/0001_first.json")
+        assert note.endswith(
+            "(bound 1.10); side by side, the bound is 1.03: pytest test_perf.py::test_load_time "
+            "--netpipe-against 0123456789 -m 'not slow'"
+        )
+
+
+def test_a_change_is_decided_by_the_command_itself(versioned: Project) -> None:
+    """With a ref the duets have decided, and a baseline without a commit cannot."""
+    versioned.record(VIRTUAL)
+    hidden = replace(VIRTUAL, load_cpu_ratio=recorded(load_cpu_ratio=2.1).load_cpu_ratio)
+    versioned.sessions = [hidden] * 5
+    versioned.compare(*AGAINST).stdout.no_fnmatch_line("*side by side, the bound*")
+    versioned.pytester.makeconftest(CONFTEST.replace('89"}', '89", "dirty": True}'))
+    versioned.record(VIRTUAL)
+    versioned.compare().stdout.no_fnmatch_line("*side by side, the bound*")
 
 
 def test_both_versions_are_timed_at_once(versioned: Project) -> None:

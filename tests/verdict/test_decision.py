@@ -227,8 +227,23 @@ def test_a_stall_on_shared_cores_is_contention_without_more_proof() -> None:
 @pytest.mark.parametrize(
     ("changed", "apart", "shared"),
     [
-        # A wide R decides nothing there, because any other program can delay steps.
-        ({"train_s": spread(0.0305, 0.036, 0.036)}, "inconclusive", "healthy"),
+        # A wide R alone decides nothing there, because any other program can delay steps.
+        ({"train_s": spread(0.0305, 0.036, 0.036)}, "inconclusive", "inconclusive"),
+        (
+            {"train_s": spread(0.0305, 0.036, 0.036), "shadow_s": spread(0.030, 0.032, 0.038)},
+            "inconclusive",
+            "contention",
+        ),
+        (
+            {"train_s": spread(0.0305, 0.036, 0.036), "shadow_s": 0.034},
+            "inconclusive",
+            "contention",
+        ),
+        (
+            {"train_s": spread(0.0305, 0.0312, 0.036), "shadow_s": spread(0.030, 0.032, 0.038)},
+            "healthy",
+            "healthy",
+        ),
         ({"train_s": 0.036, "worst_tenth_fraction": 0.9}, "jitter", "contention"),
         # A loader slower than the step is not contention, even if they take turns.
         ({"load_s": 0.040, "train_s": 0.070}, "no-overlap", "loader-bound"),
@@ -374,6 +389,27 @@ def test_syncs_that_cost_little_are_remarked_on() -> None:
     stalled = make_measurement(**SERIAL, **SYNCED)
     assert [remark.name for remark in find_remarks(healthy, judge(healthy))] == ["forced-sync"]
     assert find_remarks(stalled, judge(stalled)) == ()
+
+
+@pytest.mark.parametrize("outlier_s", [0.030, 0.060])
+def test_one_quiet_round_does_not_make_shared_cores_healthy(outlier_s: float) -> None:
+    """With six rounds, one outlier makes an interval contain everything."""
+    rounds_s = (0.042, 0.043, 0.044, 0.045, 0.046, outlier_s)
+    cores: dict[str, Any] = {"rounds": 6, "device": CPU, "train_s": rounds_s}
+    verdict = judge(make_measurement(**cores, shadow_s=rounds_s))
+    assert verdict.kind == "contention"
+    assert ("seem to slow" in verdict.message) is (outlier_s == 0.030)
+    unsure = judge(make_measurement(**cores))
+    assert unsure.kind == ("inconclusive" if outlier_s == 0.030 else "contention")
+
+
+def test_syncs_are_remarked_on_beside_contention_that_passes() -> None:
+    """On a CPU device, where contention passes, a loop that waits for results is still named."""
+    train_s = spread(0.0305, 0.036, 0.036)
+    measurement = make_measurement(device=CPU, train_s=train_s, shadow_s=0.036, **SYNCED)
+    verdict = judge(measurement)
+    assert verdict.kind == "contention"
+    assert [remark.name for remark in find_remarks(measurement, verdict)] == ["forced-sync"]
 
 
 @pytest.mark.parametrize("load_s", [0.008, 0.060])

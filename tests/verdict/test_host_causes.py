@@ -98,12 +98,12 @@ def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
     ("changed", "kind"),
     [
         ({"exposed_s": 0.0041}, "forced-sync"),
-        ({"exposed_s": 0.0038}, "healthy"),
-        ({"exposed_s": spread(0.0030, 0.0082, 0.0085)}, "healthy"),
-        ({"exposed_s": 0.0001}, "healthy"),
+        ({"exposed_s": 0.0038}, "inconclusive"),
+        ({"exposed_s": spread(0.0030, 0.0082, 0.0085)}, "inconclusive"),
+        ({"exposed_s": 0.0001}, "inconclusive"),
         # Without a sync, or with a probe that always sees one, nothing is blamed.
-        ({"sync_probe_fraction": 0.02}, "healthy"),
-        ({"sync_probe_idle_fraction": 0.3}, "healthy"),
+        ({"sync_probe_fraction": 0.02}, "inconclusive"),
+        ({"sync_probe_idle_fraction": 0.3}, "inconclusive"),
         # The loop's own work is the cause if it outlasts the step.
         ({"host_s": 0.079}, "host-bound"),
         # A sync loses the shorter of loading and computing, which would otherwise overlap.
@@ -156,8 +156,8 @@ def test_what_a_sync_exposes_is_held_against_the_limit(changed: dict[str, Any], 
 )
 def test_a_cheap_sync_has_its_figure(exposed_s: Any, words: str) -> None:
     """The remark has the measured cost of a sync, and says if it was not measured."""
-    measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s})
+    measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s, "shadow_s": 0.078})
     verdict = judge(measurement)
     (remark,) = find_remarks(measurement, verdict)
-    assert (verdict.kind, remark.name) == ("healthy", "forced-sync")
+    assert (verdict.kind, remark.name) == ("contention", "forced-sync")
     assert re.search(words, remark.message)

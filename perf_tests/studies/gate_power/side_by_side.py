@@ -60,7 +60,7 @@ CASES: Final = {
         Case("nothing, loading", "load_s_per_batch", _NOTHING, _NOTHING, 80),
         Case("nothing, a loader that waits", "load_s_per_batch", _REMOTE, _REMOTE, 8),
         Case("nothing, steps", "step_s", _NOTHING, _NOTHING, 8),
-        Case("nothing, training", "train_s_per_step", _NOTHING, _NOTHING, 8),
+        Case("nothing, training", "train_s_per_step", _NOTHING, _NOTHING, 30),
         Case("loader CPU, 5%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 4), 40),
         Case("loader CPU, 10%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 8), 20),
         Case("loader wait, 5%", "load_s_per_batch", _REMOTE, Slowdown("wait", 215), 8),
