@@ -27,7 +27,7 @@ Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
 _MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
-# Fraction of the CPU time that other programs take, from which on the advice names them first.
+# If other programs take this share of the CPU, a little more time decides nothing.
 _MAX_BUSY_FRACTION = 0.5
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
