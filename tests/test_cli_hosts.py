@@ -244,5 +244,4 @@ def test_two_processes_of_a_training_measure_their_loaders(
     assert found.exit_code == 1
     device = document(found, "hosts.1.json")["devices"]["emulated-30ms"]
     assert device["slowest"] == str(paths[1])
-    assert device["behind"]["low"] > 1
     assert device["verdict"]["kind"] == "loader-bound"
