@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from netpipe.jobs import processes
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.targets import Factories
 from netpipe.measuring import calibration, protocol, rounds
@@ -93,7 +94,7 @@ def rehearse(
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
     monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
-    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: 0.0)
+    monkeypatch.setattr(processes, "busy_elsewhere_fraction", lambda *_: 0.0)
 
     def run(
         gaps_s: Iterable[float] = repeat(LOAD_S),

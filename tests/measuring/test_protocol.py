@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderEndedError, MisuseError
+from netpipe.jobs import processes
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import protocol
 from netpipe.results.start_up import StartUp
@@ -127,7 +128,7 @@ def test_a_slow_start_on_a_busy_host_is_not_judged(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, busy: float, name: str
 ) -> None:
     """The start counts as slow only if it would be slow without the other programs."""
-    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: busy)
+    monkeypatch.setattr(processes, "busy_elsewhere_fraction", lambda *_: busy)
     found = {finding.name: finding.message for finding in rehearse(import_s=12.0).findings}
     assert set(found) == {name}
     assert name == "slow-start" or "took 90.0% of the host's CPU time" in found[name]
