@@ -15,7 +15,7 @@ class InputError(NetpipeError):
     Args:
         where: The file, folder or option that holds the value.
         field: The wrong column, key or aspect.
-        constraint: Follows "must".
+        constraint: The constraint on the value, to follow "must".
         way_out: What the user can do about it, as a sentence.
     """
 
@@ -76,11 +76,11 @@ class PipelineOrderError(NetpipeError, AssertionError):
 
 
 class PipelineElementsError(NetpipeError, AssertionError):
-    """A pipeline leaves out, repeats or changes elements."""
+    """A pipeline omits, repeats or changes elements."""
 
 
 class InconclusiveError(NetpipeError):
-    """A measurement does not decide its test, which neither passes nor fails."""
+    """A measurement cannot decide its test, which then neither passes nor fails."""
 
 
 def describe_error(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from netpipe.errors import InputError, MisuseError, describe_error
 
-# A measurement is one process, and leaves the training's files alone.
+# Measure in one process, and do not touch the training's files.
 _FORCED: Final = (
     "eval_interval=-1", "enable_checkpointing=false", "enable_goodput_recording=false",
     "enable_rampup_batch_size=false", "skip_jax_distributed_system=true",
@@ -37,7 +37,7 @@ def loader(config: str, *overrides: str) -> Iterator[Any]:
 
 
 def dataset(config: str, *overrides: str) -> Any:
-    """Return the Grain dataset behind `loader`: its batches are this host's, not on the mesh."""
+    """Return the Grain dataset behind `loader`: this host's batches, not placed on the mesh."""
     *_, iterator = _iterate(config, *overrides)
     return getattr(iterator, "dataloader", iterator)
 
@@ -52,7 +52,7 @@ def _iterate(config: str, *overrides: str) -> tuple[Any, Any, Any]:
 def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[Any, Any]]]:
     """Return the initial train state, and MaxText's compiled train step."""
     settings, _ = _configure(config, *overrides)
-    # These let MaxText's training loop do more than call its train step.
+    # With these, MaxText's training loop does more than call its train step.
     for name, value in (("enable_diloco", True), ("moe_dropless_fallback", "step")):
         if getattr(settings, name) == value:
             raise InputError(config, name, "not be set where the step is measured", value)

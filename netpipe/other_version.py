@@ -120,7 +120,7 @@ def _link_data(checkout: Checkout) -> None:
     for name in filter(None, git(checkout.commit.repository, *words).split("\0")):
         there = checkout.folder / name
         if not any(map(_NO_DATA.fullmatch, there.relative_to(checkout.folder).parts)):
-            with suppress(OSError):  # The other version has a file there, or above.
+            with suppress(OSError):  # The other version has a file there or above.
                 there.parent.mkdir(parents=True, exist_ok=True)
                 there.symlink_to(checkout.commit.repository / name)
 
@@ -162,7 +162,7 @@ def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
         lines = "\n".join(done.stdout.splitlines()[-_MAX_LOG_LINES:])
         raise InputError(
             f"--netpipe-against {commit.ref}", "its environment",
-            "hold all that it declares, and netpipe",
+            "contain its dependencies and netpipe",
             f"that `{' '.join(command)}` failed:\n{lines}",
             "Extras are named with --netpipe-against-extras",
         )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Final
 _UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-# GitHub Actions executes such lines of a log: ::error:: and the older ##[error].
+# GitHub Actions executes log lines that begin like this: ::error:: and the older ##[error].
 _LOG_COMMAND: Final = re.compile(r"(?m)^(\s*)(::|##\[)")
 
 

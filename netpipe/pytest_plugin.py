@@ -91,7 +91,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     if run is not None and run.left_to_run:
         count = len(run.left_to_run)
         run.measurer.report_progress(
-            f"the workers left out {count} timed tests, which now run alone"
+            f"the workers did not run {count} timed tests; they run now, alone"
         )
         other_plugins.run_alone(session, list(run.left_to_run))
     return result
@@ -109,5 +109,5 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     except NetpipeError as error:
         raise make_failure(str(error)) from None
     if item.stash.get(UNUSED, False):
-        raise make_failure("this test requested netpipe_benchmark and benchmarked nothing")
+        raise make_failure("this test requested netpipe_benchmark but benchmarked nothing")
     return result

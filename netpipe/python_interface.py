@@ -90,7 +90,7 @@ def measure(
         step: Makes `(state, step)`; optional with an emulated accelerator.
         loop: A training `loop(batches, state, step)`.
         accelerator: "auto", or an emulated one such as "emulated:36ms".
-        settings: By default 20 seconds of rounds at most.
+        settings: At most 20 seconds of rounds by default.
 
     Raises:
         MisuseError: A target or a setting is invalid, or this process holds the accelerator.
@@ -137,8 +137,8 @@ def diagnose(
 ) -> "Result[Diagnosis]":
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
-    Arguments and errors are those of `measure`; without a step and an emulated accelerator the
-    loader is looked into by itself.
+    Arguments and errors are those of `measure`. With neither a step nor an emulated accelerator,
+    the loader is diagnosed alone.
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
@@ -185,28 +185,29 @@ def _name(target: Target) -> str:
     """Return the name by which a child process finds a factory.
 
     Raises:
-        MisuseError: It would find none, or a session is importing the file that calls this.
+        MisuseError: The child process would not find it, or a session is importing the file.
     """
     if os.environ.get(REQUEST_VARIABLE):
         raise MisuseError(
-            "a session that measures imports this file again: put the call of netpipe under "
+            "a session that measures imports this file again: put the call to netpipe under "
             '`if __name__ == "__main__":`'
         )
     if isinstance(target, str):
         return target
     name, module = getattr(target, "__qualname__", ""), getattr(target, "__module__", "")
-    told = name or type(target).__name__
+    shown_name = name or type(target).__name__
     holder = sys.modules.get(module)
     if "." in name or getattr(holder, name, None) is not target:
         raise MisuseError(
-            f"{told}: a child process must be able to import the factory; found a method, a "
+            f"{shown_name}: a child process must be able to import the factory; found a method, a "
             f"closure, a lambda or an object. {_WAY_OUT}"
         )
     file = getattr(holder, "__file__", None)
     if module == "__main__" and not (file and file.endswith(".py")):
         raise MisuseError(
-            f"{told}: a child process must be able to import the factory; found one that was "
-            f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile makes one of a cell"
+            f"{shown_name}: a child process must be able to import the factory; found one that was "
+            f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile turns a cell "
+            "into a file"
         )
     return f"{module}:{name}" if "." in module else f"{file}:{name}"
 

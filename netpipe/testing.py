@@ -28,7 +28,7 @@ _FOOTPRINT: Final = ("first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch"
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a pipeline: its headroom is at least, all other figures are at most these."""
+    """The limits of a pipeline: a minimum for its headroom, a maximum for every other figure."""
 
     headroom: float = 1.0
     stall_fraction: float = EPSILON
@@ -69,7 +69,7 @@ def expect_footprint(measurement: Measurement, limits: Limits) -> None:
         value = " to ".join(dict.fromkeys(map(write, ends)))
         grows = measurement.growing_process
         where = f"; the memory of {grows} grows most" if grows and name != "first_batch_s" else ""
-        message = f"{name} is {value}, at most {write(limit)} asked for{where}"
+        message = f"{name} is {value}, at most {write(limit)} allowed{where}"
         if ends[0] > limit:
             raise PipelineTooSlowError(message)
         if ends[1] > limit:
@@ -89,7 +89,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     step = format_seconds_interval(measurement.step_s)
     message = (
         f"loading a batch takes {load}, the synthetic step {step}: headroom "
-        f"{format_ratio_interval(headroom)}, at least {limits.headroom:.2f} asked for"
+        f"{format_ratio_interval(headroom)}, at least {limits.headroom:.2f} required"
     )
     if headroom.high < limits.headroom:
         raise PipelineTooSlowError(f"loader too slow: {message}")
@@ -120,7 +120,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
         expect_footprint(measurement, limits)
         return
     stall = measurement.stall_fraction
-    at_most = f"at most {limits.stall_fraction:.2f} asked for"
+    at_most = f"at most {limits.stall_fraction:.2f} allowed"
     asked = f"stall fraction {format_ratio_interval(stall)}, {at_most}"
     if stall.low > limits.stall_fraction:
         raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
@@ -148,7 +148,7 @@ def expect_no_more_work(work: CountedWork) -> None:
 
 
 def expect_exact_resume(report: ResumeReport) -> None:
-    """Assert that a loader goes on from each of its states with exactly the batches that follow.
+    """Assert that a loader continues exactly from each of its saved states.
 
     Raises:
         PipelineElementsError: Other batches followed; the message has a line for each state.
@@ -156,7 +156,7 @@ def expect_exact_resume(report: ResumeReport) -> None:
     """
     __tracebackhide__ = True
     if report.differs:
-        raise PipelineElementsError(f"the loader does not go on exactly:\n{report}")
+        raise PipelineElementsError(f"the loader does not continue exactly:\n{report}")
     if not report.restored:
         raise InconclusiveError(str(report))
 
@@ -167,7 +167,7 @@ def expect_complete_epoch(
     key: Callable[[Any], Iterable[Hashable]] | None = None,
     before: Iterable[Any] = (),
 ) -> None:
-    """Assert that the shards of an epoch have each element once, and equally many batches.
+    """Assert that the shards of an epoch have each element once, and equal numbers of batches.
 
     Args:
         shards: The loader of each shard, which ends with the epoch.
@@ -188,9 +188,9 @@ def expect_complete_epoch(
     repeats = seen.total() - len(seen)
     if len(seen) != elements or repeats or len(set(batches)) > 1:
         raise PipelineElementsError(
-            f"an epoch must have {elements} elements once, and equally many batches on each shard; "
-            f"found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, and "
-            f"{', '.join(map(str, batches))} batches"
+            f"an epoch must have each of {elements} elements once, and equal numbers of batches on "
+            f"all shards; found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, "
+            f"and {', '.join(map(str, batches))} batches"
         )
 
 

@@ -55,7 +55,7 @@ class Checkout:
     folder: Path
 
     def locate(self, path: Path) -> Path:
-        """Return the path in this worktree of a path in the user's checkout, or that outside it.
+        """Map a path in the user's checkout into this worktree; return any other path unchanged.
 
         Links that lead into the user's checkout are followed, those that lead out of it are not.
         """

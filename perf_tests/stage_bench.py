@@ -20,7 +20,7 @@ class Bench:
 
     Attributes:
         source: The source of the rows.
-        rows: The rows, read.
+        rows: The rows that were read.
         likely: Number of contexts that probably fill the batch.
     """
 

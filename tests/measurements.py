@@ -24,7 +24,7 @@ HOST = Host("Intel Xeon", 2, 8 * 2**30, machine="0123456789abcdef")
 
 
 def spread(low: float, middle: float, high: float) -> tuple[float, ...]:
-    """Give nine rounds whose interval runs from `low` to `high` about `middle`."""
+    """Return nine rounds whose interval runs from `low` to `high` about `middle`."""
     return (low, middle, high) * 3
 
 
@@ -51,14 +51,14 @@ def make_measurement(
         load_s: L of every round in seconds, or of all rounds.
         step_s: S0, as `load_s`.
         train_s: R, as `load_s`.
-        synced_s: S_sync; the step's own time when left out.
-        shadow_s: S1; the step's own time when left out.
-        transfer_s: S2; the step's own time when left out.
+        synced_s: S_sync; the step's own time by default.
+        shadow_s: S1; the step's own time by default.
+        transfer_s: S2; the step's own time by default.
         load_cpu_s: CPU seconds of a batch.
         turns_load_cpu_s: CPU seconds of a batch, pulled in turns with the reference loader.
         turns_reference_cpu_s: CPU seconds of a batch of the reference loader.
         host_s: H, as `load_s`.
-        exposed_s: Seconds of a step that a device idles after a sync; not measured when left out.
+        exposed_s: Seconds of a step that a device idles after a sync; not measured by default.
         compiled: Compilations of every round.
         rounds: How many rounds there are.
         overrides: Fields of the Measurement to replace.

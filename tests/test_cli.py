@@ -101,7 +101,7 @@ def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Pat
 def test_the_command_after_prepare_can_be_pasted(
     netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The folder's name is quoted for the shell, and not taken as a flag."""
+    """The folder's name is quoted for the shell, and is not taken for a flag."""
     monkeypatch.chdir(tmp_path)
     result = netpipe("generate", "--out", f"./{name}", "--probes", 30)
     command = result.stderr.split("measure with them: ")[1]

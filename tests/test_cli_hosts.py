@@ -31,7 +31,7 @@ def files(folder: Path, *measurements: Measurement) -> list[Path]:
 
 
 def test_hosts_that_are_fed_pass(netpipe: Netpipe, tmp_path: Path) -> None:
-    """The slowest is still named, with how far it is behind."""
+    """The slowest host is still named, with its delay behind the fastest."""
     paths = files(tmp_path, make_measurement(), make_measurement(load_s=0.015))
     found = netpipe("hosts", *paths)
     assert found.exit_code == 0, found.output
@@ -42,7 +42,7 @@ def test_hosts_that_are_fed_pass(netpipe: Netpipe, tmp_path: Path) -> None:
 
 
 def test_hosts_in_a_storage_are_marked(netpipe: Netpipe, tmp_path: Path) -> None:
-    """Their load times are derived."""
+    """The load times of hosts in a storage are derived."""
     paths = files(tmp_path, *[make_measurement(storage="network-disk")] * 2)
     assert "h200-x1 in network-disk (derived): " in netpipe("hosts", *paths).stdout
 

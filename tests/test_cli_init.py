@@ -180,7 +180,7 @@ def test_an_existing_file_is_kept(src_layout: Path, netpipe: Netpipe, name: str)
 
 
 def test_what_is_not_the_projects_own_code_is_no_candidate(tmp_path: Path) -> None:
-    """Environments, hidden folders, builds and tests are left out, and damaged files skipped."""
+    """Environments, hidden folders, builds and tests are skipped, and so are damaged files."""
     places = (".tox/a", "env/lib/site-packages/a", "build/a", "tests/a", "b/test_a", "b/conftest")
     write(tmp_path, {f"{place}.py": PIPELINE for place in places})
     write(tmp_path, {"bad.py": "def (", "zero.py": "\0", "own.py": PIPELINE})

@@ -162,7 +162,7 @@ def test_pyproject_sets_the_intent_and_the_silences(
 def test_a_wrong_setting_is_misuse(
     netpipe: Netpipe, linted: Linted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends before anything is read, with the file named."""
+    """The command ends before anything is read, with the file named."""
     (tmp_path / "pyproject.toml").write_text("[tool.netpipe.lint]\nsilence = 1\n")
     monkeypatch.chdir(tmp_path)
     result = netpipe("lint", "a:b")
@@ -191,7 +191,7 @@ def test_a_picture_that_cannot_be_written_is_misuse(
 
 
 def test_the_time_limit_is_printed(netpipe: Netpipe, linted: Linted) -> None:
-    """Printed before a trial or a proof starts: the limit that ends the session."""
+    """The limit that ends the session is printed before a trial or a proof starts."""
     trying = ["--try", "--prove", "--budget", 25, "--start-limit", 200]
     result = netpipe("lint", "a:b", *trying)
     assert re.search("a:b: .* 295 s, .* 200 s", result.stderr)

@@ -20,7 +20,7 @@ from netpipe.jobs.progress import OnProgress, Progress
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
-LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for a start of the loader"
+LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for starting the loader"
 ROUNDS = "step alone, loading, training"
 REPORTED = (
     Progress("starting a process"),
@@ -130,7 +130,7 @@ def test_a_narrow_terminal_cuts_the_description(
 
 
 def test_the_bar_is_removed_at_the_end(terminal: StringIO) -> None:
-    """Its line is erased, and the cursor is shown again."""
+    """The bar's line is erased, and the cursor is shown again."""
     show()
     assert terminal.getvalue().rstrip().endswith((f"{ESCAPE}[2K", f"{ESCAPE}[?25h"))
     assert f"{ESCAPE}[2K" in terminal.getvalue().rpartition("41%")[2]

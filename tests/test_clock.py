@@ -12,7 +12,7 @@ def test_the_machines_clock_goes_on() -> None:
 
 
 def test_a_recorded_clock_moves_only_when_told() -> None:
-    """It moves only by the recorded durations."""
+    """The clock moves only by the recorded durations."""
     clock = RecordedClock()
     assert clock() == clock() == 0.0
     clock.advance(0.25)

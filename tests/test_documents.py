@@ -68,7 +68,7 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_contributing_names_files_that_exist() -> None:
-    """Every file or folder that CONTRIBUTING.md names is there, except `<placeholders>`."""
+    """Every file or folder that CONTRIBUTING.md names exists, except `<placeholders>`."""
     names = re.findall(
         r"`((?:\.github|docs|netpipe|perf_tests|tests)/[^`<]+)`", text_of("CONTRIBUTING.md")
     )

@@ -39,7 +39,7 @@ def test_a_step_knows_its_flops(step: Step, workload: Config) -> None:
 def test_a_loader_gives_batches_of_its_workload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The small one gives 8 sequences of 256 tokens of the user's data."""
+    """The small loader gives 8 sequences of 256 tokens of the user's data."""
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
     generate(tmp_path / "data", probes=30)
     batches = iter(targets.loader())

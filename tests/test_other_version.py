@@ -238,7 +238,7 @@ def test_the_worktree_of_a_killed_process_is_removed(
 def test_the_worktree_of_another_container_stays(
     repository: Path, before: AbstractContextManager[Version]
 ) -> None:
-    """Its temporary folder is not visible here, but git's folder for it is locked."""
+    """The worktree's temporary folder is not visible here, but git's folder for it is locked."""
     name = "netpipe-against-abcdefgh.tmp/checkout"
     git(repository, "worktree", "add", "--detach", str(repository.parent / name))
     shutil.rmtree(repository.parent / name)

@@ -42,7 +42,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
 
 
 def test_a_loader_is_measured(pipeline: ModuleType) -> None:
-    """A function of a file, and its name, are the same; a notebook shows the page."""
+    """A function of a file and its name give the same result; a notebook shows the page."""
     result = netpipe.measure(pipeline.loader, accelerator="emulated:30ms", budget_s=2.0)
     assert 0 < result.found.load_s_per_batch.median < 0.030
     assert result.document["verdict"]["kind"] in ("healthy", "inconclusive")
@@ -53,7 +53,7 @@ def test_a_loader_is_measured(pipeline: ModuleType) -> None:
 
 
 def test_work_is_counted_and_the_order_is_linted(pipeline: ModuleType, tmp_path: Path) -> None:
-    """Their results have the typed object and the document."""
+    """The results have the typed object and the document."""
     counted = netpipe.work(f"{tmp_path / 'users_pipeline.py'}:loader", batches=4)
     assert counted.found.batches == 4
     assert counted.found.arrays == {"x": "int32[4,8]"}
@@ -114,7 +114,7 @@ def test_what_a_child_process_cannot_import_is_refused(factory: Any) -> None:
 
 
 def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its module has no file; a cell can write one."""
+    """A notebook's module has no file; a cell can write one."""
     notebook = ModuleType("__main__")
     exec("def loader(): ...", vars(notebook))
     monkeypatch.setitem(sys.modules, "__main__", notebook)
@@ -151,7 +151,7 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert ended.returncode == 1
-    assert 'put the call of netpipe under `if __name__ == "__main__":`' in ended.stderr
+    assert 'put the call to netpipe under `if __name__ == "__main__":`' in ended.stderr
 
 
 def test_the_package_offers_only_what_it_names() -> None:

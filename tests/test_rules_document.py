@@ -99,7 +99,7 @@ def test_a_finding_names_a_line_of_the_document(rule: str) -> None:
 
 
 def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
-    """Its configuration silences its rule, and gives its intent and its reason."""
+    """The configuration of the example silences its rule, and has its intent and reason."""
     (block,) = parse_sections(TEXT)[SILENCING].blocks
     (tmp_path / "pyproject.toml").write_text(block.code)
     settings = read_lint_settings(tmp_path)
@@ -132,7 +132,7 @@ def test_every_rule_but_three_is_measured() -> None:
 
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
-    """The page has the figures of the findings; `rule_costs --document` writes them."""
+    """The page has the figures of the findings; `rule_costs --record` writes them."""
     assert SECTIONS[rule].cost == COSTS.describe_figures(rule) != ""
     assert COSTS.describe(rule) == load_costs()[rule]
 

@@ -73,7 +73,7 @@ def test_a_slow_loader_is_named_with_its_figures() -> None:
         expect_loading_below_step(measurement, Limits(headroom=1.1))
     assert str(caught.value) == (
         "loader too slow: loading a batch takes 60 ms (60 to 60 ms), the synthetic step 30 ms "
-        "(30 to 30 ms): headroom 0.50 (0.50 to 0.50), at least 1.10 asked for"
+        "(30 to 30 ms): headroom 0.50 (0.50 to 0.50), at least 1.10 required"
     )
 
 

@@ -65,7 +65,7 @@ def doctor(baselines: Path, as_json: bool) -> None:
     from netpipe.device.host import this_host
     from netpipe.gate.history import list_compared
 
-    # Before jax starts: a GPU in use is then used by another process.
+    # Read before jax starts, so any GPU in use belongs to another process.
     here, before = machine.describe_machine(), machine.read_counters()
     sleep(1)
     found = machine.find_disturbances(here, before, machine.read_counters())
@@ -235,7 +235,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
         print_json({"schema": "netpipe.baseline-diff/1", **asdict(found)})
         return
     for line in found.differences:
-        output.print(f"not alike: {line}")
+        output.print(f"differs: {line}")
     output.print(change_table(found))
 
 

@@ -82,7 +82,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 )  # fmt: skip
 @click.option(
     "--address", metavar="HOST:PORT",
-    help="The Ray cluster (default: RAY_ADDRESS, or the one of this machine).",
+    help="The Ray cluster (default: RAY_ADDRESS, or the one on this machine).",
 )  # fmt: skip
 def prepare(
     sources: tuple[Path | str, ...], out: Path | str, seed: int, shards: int, workers: int | None,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(epilog="\b\nExample:\n  netpipe diagnose --loader perf/conftest.py:batches")
 @measure_options(
     60.0,
-    "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
+    "Seconds to measure; the run takes at most twice that plus 30 s, besides starting the loader.",
     of_maxtext="dataset",
 )
 def diagnose(

@@ -174,5 +174,5 @@ def init(folder: Path, loader: Target | None, step: Target | None, no_run: bool)
     output.print(
         f"keep a baseline of this machine: {at}pytest perf --netpipe-record first", soft_wrap=True
     )
-    output.print("in CI: set the repository variable NETPIPE to what pip installs netpipe from")
+    output.print("in CI: set the repository variable NETPIPE to the pip requirement of netpipe")
     sys.exit(FAILED if code else 0)

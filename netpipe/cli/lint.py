@@ -36,13 +36,13 @@ from netpipe.linting.lint_request import INTENTS
 )  # fmt: skip
 @click.option(
     "--prove", "proves", is_flag=True,
-    help="Run the first elements with and without workers where the structure is not a proof.",
+    help="Run the first elements with and without workers if the structure alone proves nothing.",
 )  # fmt: skip
 @click.option(
     "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."
 )
 @seconds_option(
-    "--budget", 20.0, "Seconds for --prove and for --try each; each ends at most 20 s later."
+    "--budget", 20.0, "Seconds for each of --prove and --try; each ends at most 20 s later."
 )
 @start_limit_option("Seconds for importing and building the pipeline.")
 @click.option("--svg", type=path_type, metavar="FILE", help="Draw the pipeline into a file.")

@@ -58,7 +58,7 @@ _TARGET_OPTIONS: Final = (
     ),
     click.option(
         "--maxtext", type=path_type, metavar="CONFIG.yml",
-        help="Loader and step of a MaxText configuration, which KEY=VALUE changes.",
+        help="Loader and step of a MaxText configuration; KEY=VALUE overrides its keys.",
     ),
     click.option(
         "--accelerator", default="auto", show_default=True,
@@ -80,7 +80,7 @@ _TARGET_OPTIONS: Final = (
 _LIMIT_OPTIONS: Final = (
     batch_limit_option,
     start_limit_option(
-        "Seconds until its first batch must be there: indexes are built, workers start."
+        "Seconds allowed until its first batch, while indexes are built and workers start."
     ),
     html_option,
     click.option(
@@ -142,7 +142,7 @@ class Measurements(TypedDict):
     """The document of `netpipe measure --json` for several accelerators."""
 
     schema: Literal["netpipe.measurements/1"]
-    #: One for each accelerator, in the order asked for, with its verdict.
+    #: One for each accelerator, in the given order, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 
@@ -150,7 +150,7 @@ class Measurements(TypedDict):
     epilog="\b\nExample:\n"
     "  netpipe measure --loader perf/conftest.py:batches --accelerator emulated:30ms"
 )
-@measure_options(20.0, "Seconds of rounds.")
+@measure_options(20.0, "Seconds to spend on rounds.")
 def measure(
     loader: Target,
     step: Target | None,
@@ -176,7 +176,7 @@ def measure(
         limit_s = sum(request.limit_s for request in requests)
         notes.print(
             f"{settings['budget_s']:g} s of rounds, at most {ceil(limit_s / 60)} min in all, with "
-            f"{settings['start_limit_s']:g} s for a start of the loader"
+            f"{settings['start_limit_s']:g} s for starting the loader"
         )
     measurements: list[Measurement] = []
     try:

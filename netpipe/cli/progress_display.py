@@ -16,10 +16,10 @@ _LINE_EVERY_S: Final = 30.0
 def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., None]]:
     """Show a bar with a description, the part that is done, and the elapsed time.
 
-    For a session, it is the time left where that is known, and the bar is removed at its end.
+    For a session, show the time left if it is known, and remove the bar at the end.
 
     Yields:
-        Takes how much is done, of how much, and the description if it changed.
+        A function that takes the amount done, the total, and the description if it changed.
     """
     from rich import progress
     from rich.table import Column
@@ -56,10 +56,10 @@ def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., 
 def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show the phase, its rows per second, and the time left.
 
-    Without a terminal there is a line for the start of each phase, and one now and then.
+    Without a terminal, print a line when a phase starts, and one now and then.
 
     Yields:
-        Takes how many rows are done, of how many, and the phase.
+        A function that takes the number of rows done, the total, and the phase.
     """
     begun: dict[str, tuple[float, int]] = {}
     next_line_s = 0.0

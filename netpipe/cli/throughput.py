@@ -85,8 +85,8 @@ def throughput(
     Padding does not count as tokens; CPU time is the sum over all processes. Lists (--batch-size
     256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
     TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. With
-    --workers it is called with the parameter `workers` if it has one; else a Grain pipeline is
-    changed. Without a segmentation or a mask, every element of a batch's first array counts as a
+    --workers it is called with the parameter `workers` if it has one; otherwise the Grain pipeline
+    is changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
     if same_batches and against is None:
@@ -184,9 +184,9 @@ def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s
     minutes = expected_s(len(subjects) * MIN_ROUNDS, trial_s) / 60
     notes.print(
         f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
-        f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, of {MAX_ROUNDS} where those "
-        f"leave it open, every one a fresh process that measures {trial_s:g} s of steady "
-        f"state: about {minutes:.1f} minutes",
+        f"trials: {len(subjects)} in each of {MIN_ROUNDS} to {MAX_ROUNDS} rounds, until the "
+        f"choice is clear; each is a fresh process that measures {trial_s:g} s of steady "
+        f"state: about {minutes:.1f} minutes or more",
         soft_wrap=True,
     )
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "--batches", type=click.IntRange(min=1), default=16, show_default=True,
     help="Batches to count, after the first two.",
 )  # fmt: skip
-@start_limit_option("Seconds until the first batch must be there.")
+@start_limit_option("Seconds allowed until the first batch.")
 @quiet_option
 @json_option
 def work(
@@ -123,9 +123,9 @@ class ComparedWork(TypedDict):
     outcome: Literal["PASS", "REGRESSED", "IMPROVED", "INCONCLUSIVE", "NOT_COMPARED"]
     now: float  #: Per batch, over the parts that were compared.
     then: float | None
-    #: By what factor there is more; null where there was nothing, or it cannot be compared.
+    #: Factor by which it rose; null if there was none before, or it cannot be compared.
     worse_ratio: float | None
-    reason: str  #: The figures, and what causes a regression, the most important first.
+    reason: str  #: The figures, and the causes of a regression, the most important first.
 
 
 class PrintedWork(TypedDict, total=False):
@@ -147,17 +147,17 @@ def _choose_exit_code(compared: Sequence[Comparison]) -> int:
 @click.argument("target", type=target_type)
 @click.option(
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,
-    help="Batches to compare, or fewer if the loader ends before.",
+    help="Batches to compare, or fewer if the loader ends earlier.",
 )  # fmt: skip
 @batch_limit_option
-@start_limit_option("Seconds until its first batch must be there.")
+@start_limit_option("Seconds allowed until its first batch.")
 @quiet_option
 @json_option
 def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
     """Check that a loader continues exactly from its saved states.
 
     Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
-    they do without interruption too. TARGET is package.module:name or path/to/file.py:name, a
+    they also differ without interruption. TARGET is package.module:name or path/to/file.py:name, a
     callable that returns the loader.
     """
     from netpipe.jobs.parent import CHILD_COMMAND

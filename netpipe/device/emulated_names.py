@@ -29,7 +29,7 @@ class EmulatedAccelerator:
 
     Attributes:
         key: `emulated-h100-x8-25gb-s`.
-        set_step_s: The time of every step in seconds; None if it follows from the step's FLOPs.
+        set_step_s: The time of every step in seconds; None if it is derived from the step's FLOPs.
         peak_flops: FLOP/s of all devices together; 0 if the name gives the time of a step.
     """
 
@@ -59,7 +59,7 @@ class EmulatedAccelerator:
             raise MisuseError(
                 f"{self.name} needs the FLOPs of a step; found none. Give --flops-per-step (under "
                 "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
-                "factory with an attribute flops_per_step, or a step time as emulated:36ms"
+                "factory with an attribute flops_per_step, or a step time such as emulated:36ms"
             )
         step_s = check_flops(counted) / (self.peak_flops * mfu)
         if step_s >= _MAX_STEP_S:
@@ -88,9 +88,9 @@ def parse_accelerator(text: str) -> EmulatedAccelerator | None:
     emulated = match and _from_match(match)
     if not emulated:
         raise MisuseError(
-            "accelerator must be auto, emulated:<time> as emulated:36ms, or emulated:<name> as "
-            f"emulated:8xh100, with a name of {', '.join(names_with_peak())}; both may end in a "
-            f"bandwidth, as @25GB/s; found {text!r}"
+            "accelerator must be auto, emulated:<time> such as emulated:36ms, or emulated:<name> "
+            f"such as emulated:8xh100, with a name of {', '.join(names_with_peak())}; both may end "
+            f"in a bandwidth such as @25GB/s; found {text!r}"
         )
     return emulated
 

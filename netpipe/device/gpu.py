@@ -107,7 +107,7 @@ class GpuWatch:
             self._opened.close()
 
     def _answers(self, handles: Sequence[Any], names: Sequence[str], *arguments: int) -> list[Any]:
-        """Query each handle with the first function that answers; omit handles without answer."""
+        """Query each handle with the first function that answers; omit those without an answer."""
         answers = []
         for handle in handles:
             for name in names:
@@ -134,7 +134,7 @@ def _find_card(nvml: Any, uuid: UUID) -> tuple[Any, Any]:
 def _cuda_uuid(device: jax.Device) -> UUID:
     """Return CUDA's UUID of a device or a MIG instance; raise an OSError if there is none."""
     if device.platform != "gpu":
-        raise OSError(f"{device} is no GPU")
+        raise OSError(f"{device} is not a GPU")
     cuda = ctypes.CDLL("libcuda.so.1")
     number, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     codes = (

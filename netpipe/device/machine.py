@@ -136,8 +136,8 @@ def find_disturbances(
          f"use dedicated cores, {side_by_side}"),
         (spent.throttled > 0, f"the CPU quota stopped this cgroup {spent.throttled} times just now",
          "raise the quota, or start fewer workers and threads"),
-        (quota < cpus, f"programs see {cpus} CPUs and may use {quota:g}",
-         "give num_workers a number of at most that many, not os.cpu_count()"),
+        (quota < cpus, f"programs see {cpus} CPUs but may use {quota:g}",
+         "set num_workers to at most that number, not to os.cpu_count()"),
         (min(cpus, quota) < 2, "the step and the workers share a core", "use two cores or more"),
         (bool(frequent), f"the CPU frequency governor is {frequent}",
          "cpupower frequency-set --governor performance"),
@@ -151,7 +151,7 @@ def find_disturbances(
         # The driver alone holds several hundred MiB of some cards.
         *(((gpu["used_bytes"] or 0) > 600 * _MIB or (gpu["busy_fraction"] or 0) > 0.05,
            f"another process uses the {gpu['name']}",
-           "end what nvidia-smi lists, or choose another card by CUDA_VISIBLE_DEVICES")
+           "end the processes in nvidia-smi, or choose another card by CUDA_VISIBLE_DEVICES")
           for gpu in machine["gpus"]),
     ]  # fmt: skip
     return [(what, remedy) for holds, what, remedy in found if holds]

@@ -204,7 +204,7 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
     if scaling.more_reads_help(reads.in_flight):
         return LATENCY, f"{why}, and it has {reads.in_flight}"
     if not reads.limit:
-        alike = "a bandwidth or a limit on requests, which records of about one size do not tell"
+        alike = "a bandwidth or a limit on requests; records of about one size cannot tell which"
         return "waiting", f"{why}: {alike}"
     return reads.limit, why
 

@@ -60,7 +60,7 @@ def run_diagnosis(
     `silences` gives the reason for each silenced lint rule.
 
     Raises:
-        MisuseError: The loader, the step or the loop cannot be used as such.
+        MisuseError: The loader, the step or the loop is unsuitable.
         SessionError: A session crashed, hung or ran out of time.
     """
     session, measurement = asked.session, None

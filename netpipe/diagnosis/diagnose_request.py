@@ -10,7 +10,7 @@ class InvestigationRequest(SessionRequest):
     """The settings of one investigation; its `budget_s` is the longest that it may take.
 
     Attributes:
-        load_s: The fields of the load time that was measured with that step.
+        load_s: The fields of the load time that was measured with the step.
     """
 
     kind: str = "diagnose"

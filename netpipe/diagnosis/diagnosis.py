@@ -63,12 +63,12 @@ class Stage:
 
     #: As lint names the node; the functions of a loader that is not Grain's, the outermost first.
     name: Text
-    node: int | None  #: Its id in the graph of lint; None where there is none.
+    node: int | None  #: Its id in the graph of lint; None if there is none.
     function: str  #: The user's function in it.
-    made_at: str  #: file:line; empty where not known.
+    made_at: str  #: file:line; empty if not known.
     #: Where it runs in the unmodified loader.
     section: Annotated[str, Literal["workers", "threads", "trainer"]]
-    #: Wall seconds, without those of the stages that it reads from; so is cpu_s_per_batch.
+    #: Wall seconds, without those of the stages that it reads from; cpu_s_per_batch likewise.
     s_per_batch: Amount
     cpu_s_per_batch: Amount
     fraction: Amount  #: Its share of the single-thread time; near 1: it takes almost all of it.
@@ -92,7 +92,7 @@ class Intervention:
     what: Text
     before_s_per_batch: Bounded | None
     after_s_per_batch: Bounded | None
-    #: The rate of batches with the change over the rate without; above 1: it helps. None where it
+    #: The rate of batches with the change over the rate without; above 1: it helps. None if it
     #: was not made.
     speedup: Bounded | None
     says: str
@@ -118,12 +118,12 @@ def clear_factor(ratio: Interval) -> float:
 class Bottleneck:
     """The stage and the resource that limit the loader."""
 
-    stage: str | None  #: Its name; None where no stage limits.
+    stage: str | None  #: Its name; None if no stage limits.
     #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
     #: disk.
     resource: Annotated[str, Literal[*RESOURCES]]
     fraction: Amount  #: Share of the loading time.
-    why: str  #: The figures that say so.
+    why: str  #: The figures that show it.
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Reads:
 
     Attributes:
         in_flight: Reads that the unmodified loader has at the same time, in all processes.
-        bytes_per_read: None if the source is not what waits; a read is then an element.
+        bytes_per_read: None if the wait is not in the source; a read is then an element.
         limit: The resource that limits the most reads in flight; "" if that is not clear.
     """
 
@@ -219,16 +219,16 @@ class Findings:
     lane_cpu_s_per_batch: Bounded  #: CPU seconds of it.
     workers: Count  #: Worker processes of the loader.
     threads: Count  #: Reader threads of each of its processes.
-    stages: tuple[Stage, ...]  #: What each stage takes in the single-thread run, the slowest first.
+    stages: tuple[Stage, ...]  #: Times in the single-thread run, the slowest first.
     bottleneck: Bottleneck
     #: Changes of the loader, those with the clearest effect first.
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]  #: Predictions.
-    #: The prediction that was tried in the same run; None where none could be.
+    #: The prediction that was tried in the same run; None if none could be.
     verified: Verification | None
     unverified: str  #: Why no prediction was tried; empty if one was.
-    elapsed_s: Amount  #: What the diagnosis took, without the measurement.
-    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were left out, and why.
+    elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.
+    remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were skipped, and why.
     reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
     #: The stand-ins that the loader read from, whose times are derived; empty for none.
     storage: MayBeAbsent[str] = ""
@@ -258,9 +258,9 @@ class Diagnosis(Document):
 
     SCHEMA = SCHEMA
 
-    sentence: Text  #: What a person reads first.
+    sentence: Text  #: The summary of the diagnosis.
     findings: Inlined[Findings]
-    #: What each accelerator with a known peak would need; empty where the FLOPs of a step are not
+    #: The needs of each accelerator with a known peak; empty if the FLOPs of a step are not
     #: known.
     needs: tuple[Need, ...]
     measurement: Measurement | None  #: The loader with its step; None without one.

@@ -60,13 +60,13 @@ def _describe_rate(
 def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
     share, why = f"{bottleneck.fraction:.0%}", bottleneck.why
     if bottleneck.resource == "process-transfer":
-        return f"The transfer between processes holds {share}: {why}."
+        return f"The transfer between processes takes {share} of the loading time: {why}."
     if bottleneck.resource == "device-transfer":
         return f"The copy to the device limits: {why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {why}."
     limits = "would limit first and " if is_healthy else ""
-    holds = f"Stage {bottleneck.stage} {limits}holds {share} of loading"
+    holds = f"Stage {bottleneck.stage} {limits}takes {share} of the loading time"
     if bottleneck.resource == "unknown":
         return f"{holds}; {why}."
     return f"{holds}, {RESOURCES[bottleneck.resource]} ({why})."

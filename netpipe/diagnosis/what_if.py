@@ -198,7 +198,7 @@ def _keeps_fed(change: Change, step_s: float | None) -> bool:
 def choose_change(
     changes: Sequence[Change], load_s: float, step_s: float | None, removable: Collection[int]
 ) -> Change | None:
-    """Return the change to try: other threads, else enough workers, more workers, a stage less."""
+    """Return the first that helps: other threads, enough workers, more workers, one stage fewer."""
     helpful = [change for change in changes if change.load_s < MAX_HELPFUL_RATIO * load_s]
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]

@@ -18,7 +18,7 @@ def open_channel(request: SessionRequest) -> Connection:
 
 
 def read_orders(channel: Connection, watch: Watch) -> Iterator[Any]:
-    """Yield what the parent asks for, until it is gone."""
+    """Yield the parent's orders, until it is gone."""
     while True:
         watch.begin_rounds()
         # The other side may take minutes to start.

@@ -19,7 +19,7 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import order_of_round
 
 _POLL_S: Final = 0.05
-# A duet with fewer slices goes on for at most twice its time.
+# A duet with fewer slices continues for at most twice its time.
 _MIN_SLICES: Final = 10
 _MAX_DUETS: Final = 2
 # Batches of each side that must arrive while both pull.
@@ -75,7 +75,7 @@ class RemoteTimer:
 
 
 def receive_all(timers: Sequence[RemoteTimer]) -> list[dict[str, Any]]:
-    """Wait for an answer from every side, while looking after all sides."""
+    """Wait for an answer from every side, while polling all sides."""
     received: dict[RemoteTimer, dict[str, Any]] = {}
     while len(received) < len(timers):
         for timer in timers:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-# The suffix tells them from the user's folders.
+# The suffix distinguishes them from the user's folders.
 _SUFFIX: Final = ".tmp"
 OWN_NAME: Final = re.compile(r"\.?netpipe-[a-z]+-[a-z0-9_]{8}\.tmp")
 """Matches the name of every temporary folder."""

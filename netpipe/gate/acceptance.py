@@ -65,8 +65,8 @@ def read_acceptance(
         here: The folder of baselines in the working tree.
         at: As for `find_accepted_commit`.
         root: The folder of the project.
-        environment: Has the variables of GitHub Actions and GitLab.
-        temporary: Makes a folder that lives as long as the run.
+        environment: The variables that GitHub Actions or GitLab set.
+        temporary: Makes a folder that lasts as long as the run.
 
     Raises:
         InputError: The commit is missing, or a baseline that the change adds is damaged.
@@ -134,7 +134,7 @@ def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -
     try:
         top = Path(git(root, "rev-parse", "--show-toplevel"))
         if not folder.resolve().is_relative_to(top):
-            way_out = f"Or read what lies there now: {_OPTION} {_HERE}"
+            way_out = f"Or read the files that are there now: {_OPTION} {_HERE}"
             raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
         within = folder.resolve().relative_to(top).as_posix()
         # git archive applies that commit's export-ignore attributes, so it may omit files.

@@ -144,7 +144,7 @@ def load_latest(folder: Path) -> Baseline | None:
 def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
     """Return, for each benchmark that still has a test, the newest baseline that holds it.
 
-    A recording of some benchmarks leaves the others in the gate.
+    A baseline of only some benchmarks does not remove the others from the gate.
     """
     newest = {name: baseline for baseline in baselines for name in baseline.sessions}
     return {name: baseline for name, baseline in newest.items() if baseline.sessions[name]}
@@ -206,7 +206,7 @@ def _check(document: Any, path: Path) -> None:
     for benchmark, places in document["netpipe"]["benchmarks"].items():
         if max(places, default=0) >= count:
             field = f"netpipe.benchmarks.{shorten(benchmark)}"
-            constraint = f"be places below {count}, the number of sessions"
+            constraint = f"be indices below {count}, the number of sessions"
             raise InputError(path, field, constraint, quote(places), RECORD_AGAIN)
     check_digest(document, path)
 
@@ -258,7 +258,7 @@ def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path
         try:
             way_out = f"It is kept: copy {write_to_temporary(folder, name, text)} there"
         except OSError as second:
-            way_out = f"It cannot be kept among the temporary files either: {second.strerror}"
+            way_out = f"It cannot be kept in a temporary folder either: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
 
 

@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure in two baselines, each time the median over the sessions."""
+    """A figure in two baselines, each value the median over the baseline's sessions."""
 
     before: float
     after: float
@@ -114,7 +114,7 @@ def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
 def _dropped(before: Baseline, after: Baseline) -> Iterator[str]:
     for name in before.benchmarks:
         if not after.sessions.get(name):
-            why = "had no test any more" if name in after.sessions else "was not recorded again"
+            why = "no longer had a test" if name in after.sessions else "was not recorded again"
             yield f"{name} {why}"
 
 

@@ -133,7 +133,7 @@ def _compare_metric(
     figures = f"{metric.name} is {metric.format_change(change)} {beside} {name}"
     reason = f"{figures} (bound {metric.format_change(bound)})"
     if outcome is Outcome.INCONCLUSIVE:
-        several = f"{len(now)} sessions are too spread to be sure"
+        several = f"{len(now)} sessions vary too much to be sure"
         reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"
     found = Comparison(
         metric=metric.name,

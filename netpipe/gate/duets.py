@@ -99,7 +99,7 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
     unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
     if metric in ONCE:
-        once = f"{metric.name}: a session has it once, so only a baseline compares it"
+        once = f"{metric.name}: a session has one value of it, so only a baseline compares it"
         return replace(unjudged, reason=once, why_not="reported only", is_reported_only=True)
     if difference:
         return mark_if_not_comparable(unjudged, difference, "")
@@ -121,7 +121,7 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     if is_last and outcome is Outcome.PASS and open_interval.high > max(bound, _HIDDEN_CHANGE):
         outcome = Outcome.INCONCLUSIVE
     figures = _format_figures(metric, last_interval)
-    too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    too_spread = ": varies too much to be sure" if outcome is Outcome.INCONCLUSIVE else ""
     found = Comparison(
         metric=metric.name,
         outcome=outcome,

@@ -30,7 +30,7 @@ class Waiver:
     metric: str
     bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that it covers.
     reason: str
-    expires: date  #: The last day on which it applies, as 2026-12-31.
+    expires: date  #: The last day on which it applies, such as 2026-12-31.
     device: str = ""  #: A key or family; empty for all.
 
     @property
@@ -106,7 +106,7 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     "reason": (_is_line, "be the reason, in one line"),
     # A Python datetime is also a date, but with one a waiver would end in the middle of a day.
-    "expires": (lambda value: type(value) is date, "be a date, as 2026-12-31 without quotes"),
+    "expires": (lambda value: type(value) is date, "be a date such as 2026-12-31, without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }
 
@@ -125,6 +125,6 @@ def _waiver(path: Path, index: int, table: object) -> Waiver:
             raise InputError(path, f"{name} of waiver {index}", constraint, found)
     waiver = Waiver(**table)
     if waiver.metric in KINDS and waiver.device:
-        constraint = f"be left out for {waiver.metric}, which is the same on every device"
+        constraint = f"be absent for {waiver.metric}, which is the same on every device"
         raise InputError(path, f"device of waiver {index}", constraint, quote(waiver.device))
     return waiver

@@ -1,4 +1,4 @@
-"""Variants of a Grain pipeline: the same with other settings, by Grain's public API.
+"""Variants of a Grain pipeline: the same pipeline with other settings, by Grain's public API.
 
 The factory runs again for every variant, with the methods that take settings replaced: an existing
 dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
@@ -135,7 +135,7 @@ class _Calls:
         return dataset
 
     def add_workers(self, dataset: Any) -> Any:
-        """Return a dataset behind the last `mp_prefetch` that the factory has called."""
+        """Return a dataset after the last `mp_prefetch` that the factory has called."""
         options, arguments, named = self._last
         options = options or grain.MultiprocessingOptions()
         # The buffer held single elements, and will hold whole batches.

@@ -150,7 +150,7 @@ def is_random_access(dataset: object) -> bool:
 
 
 def _grain_names(value: object) -> list[str]:
-    """Return the names of the Grain classes of an object, the nearest first: a user may derive."""
+    """Return the names of the Grain classes of an object, the nearest first; users may subclass."""
     return [kind.__name__ for kind in type(value).__mro__ if _is_grain_class(kind)]
 
 

@@ -63,7 +63,7 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
 
 
 def single_thread_settings(graph: Graph) -> Variant:
-    """Return the settings that take a pipeline's workers and reader threads away."""
+    """Return the settings that remove a pipeline's workers and reader threads."""
     return Variant(
         workers=0 if graph.of_kind("ProcessPrefetch", "NoWorkers", "DataLoader") else None,
         read_threads=0 if _has_reader(graph) else None,
@@ -112,7 +112,7 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
     if not graph.nodes:
         raise MisuseError(
             f"{target}: must have a parameter `workers`, or return a Grain pipeline, so that the "
-            "number of its workers can be chosen; found neither. Add it, or leave out --workers"
+            "number of its workers can be chosen; found neither. Add it, or omit --workers"
         )
     has_none = not graph.of_kind("ProcessPrefetch", "DataLoader")
     return loader if has_none and not workers else with_workers(loader, graph, workers)
@@ -207,7 +207,7 @@ class Recorded:
         self._calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Return a result of the function, maybe one for other arguments."""
+        """Return a result of the function, possibly one for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
             self._kept.append(_timed_copy(result))
@@ -217,7 +217,7 @@ class Recorded:
 
 
 def record_source(source: Any) -> ObservedSource:
-    """Return a source that reads its first elements, and then repeats them; its length stays."""
+    """Return a source of the same length that reads its first elements, and then repeats them."""
     return ObservedSource(source, Recorded(operator.call))
 
 

@@ -87,7 +87,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         return None
 
     def reducer_override(self, obj: object) -> Any:
-        """Limit the number of objects that tell how to pickle them, the slowest part."""
+        """Limit the number of objects that define their own pickling, the slowest part."""
         self._objects += 1
         if self._objects > _MAX_OBJECTS:
             raise _EnoughError
@@ -96,7 +96,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
     def _estimate(self, container: Collection[object]) -> int:
         """Estimate a container's pickle from the growth between half a sample and all of it.
 
-        The first half includes everything that the elements share, which so counts once.
+        The first half includes everything that the elements share, which thus counts once.
         """
         sample = _take_every(len(container) // _SAMPLED_ELEMENTS, container)
         half = _take_every(2, sample)

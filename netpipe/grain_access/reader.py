@@ -120,7 +120,7 @@ def _make_nodes(visited: _Visited) -> Iterator[Node]:
 def find_held_datasets(loader: object) -> Mapping[str, object]:
     """Return the Grain datasets that an iterable object holds, by the names of its attributes.
 
-    Datasets that another one reads from are left out; an object of Grain's own holds none.
+    Datasets that another one reads from are omitted; an object of Grain's own holds none.
     """
     if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
         return {}

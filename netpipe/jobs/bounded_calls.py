@@ -14,7 +14,7 @@ from netpipe.jobs.processes import ProcessTree
 
 Result = TypeVar("Result")
 
-# Grain looks every second whether its workers still run.
+# Grain checks once a second whether its workers still run.
 _FAREWELL_S: Final = 3.0
 
 

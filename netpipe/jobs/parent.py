@@ -35,7 +35,7 @@ CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.jobs.child")
 """The command of a session on targets, which its request names."""
 
 _POLL_S = 0.05
-_LISTING_S = 1.0  # each takes about a millisecond of CPU time beside the measurement
+_LISTING_S = 1.0  # each look takes about a millisecond of CPU time during the measurement
 _STACK_LINES = 25
 
 _MAX_LOG_BYTES: Final = 1 << 20
@@ -176,7 +176,7 @@ class Session:
         self._next_listing = 0.0
 
     def is_over(self) -> bool:
-        """Look after the process; return whether it is over. Call this many times a second.
+        """Poll the process; return whether the session is over. Call this many times a second.
 
         It is over when it has ended or is out of time, or a few seconds after it wrote its result.
 

@@ -147,7 +147,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _stat_fields(pid: int) -> list[bytes]:
-    """Return a process's fields from its state on (proc(5)); empty when it is gone."""
+    """Return a process's fields of proc(5), beginning with its state; empty when it is gone."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
@@ -208,7 +208,7 @@ def _clock_s(number: int) -> float:
 
 
 def list_own_threads() -> frozenset[int]:
-    """Return the ids of this process's threads, also of those that Python did not start."""
+    """Return the ids of this process's threads, including those that Python did not start."""
     return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 
@@ -291,9 +291,9 @@ class HostCpu:
     """A reading of the host's CPU time.
 
     Attributes:
-        busy_s: Used by any program, or taken from this virtual machine.
-        total_s: Passed on all CPUs.
-        own_s: Used by this process and its descendants.
+        busy_s: CPU seconds used by any program, or taken from this virtual machine.
+        total_s: Seconds that passed, summed over all CPUs.
+        own_s: CPU seconds used by this process and its descendants.
     """
 
     busy_s: float

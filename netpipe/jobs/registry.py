@@ -35,7 +35,7 @@ _POLL_S: Final = 0.2
 
 
 class Job(NamedTuple):
-    """A kind of session: the type of its request, and the function that runs it, by their names.
+    """A kind of session: the type of its request, and the function that runs it, by name.
 
     The function gets the request, the factories, and an exit stack for callbacks that may never
     return, such as closing a loader: they run after the result is written. It returns a document
@@ -80,7 +80,7 @@ def read_request() -> SessionRequest | None:
     Another version of netpipe may have sent it, so unknown values are ignored.
 
     Raises:
-        InputError: The variable holds something else; somebody has set it by hand.
+        InputError: The variable does not hold a request; somebody has set it by hand.
     """
     text = os.environ.get(REQUEST_VARIABLE)
     if not text:
@@ -92,7 +92,7 @@ def read_request() -> SessionRequest | None:
         request: SessionRequest = request_type(**{name: values[name] for name in known})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise InputError(
-            REQUEST_VARIABLE, "the variable", "be what netpipe gives its own processes",
+            REQUEST_VARIABLE, "the variable", "be set by netpipe for its own processes only",
             quote(text), "Unset it",
         ) from error  # fmt: skip
     return request

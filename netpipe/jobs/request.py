@@ -17,7 +17,7 @@ OVERTIME_S: Final = 10.0
 START_UP_S: Final = 600.0
 """Seconds to load the model, and to compile and warm up its step: minutes on a GPU."""
 START_LIMIT_S: Final = 600.0
-"""Seconds until the first batch must be there, unless the user sets another limit."""
+"""Default seconds until the first batch must arrive."""
 FAREWELL_S: Final = 5.0
 """Seconds from a written result to the end of the process."""
 
@@ -43,7 +43,7 @@ class SessionRequest:
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
-        start_limit_s: Seconds until the first batch must be there, each time the loader starts.
+        start_limit_s: Seconds allowed until the first batch, each time the loader starts.
         code_from: The checkout whose code is run; "" for any. See `check_origin`.
         not_from: Other checkouts of the repository; no file may be loaded from them.
         parent: The process that waits for the result; None without one.

@@ -41,7 +41,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Read `package.module:name`, which may have words behind it, or `path/to/file.py:name`.
+        """Read `package.module:name`, optionally followed by arguments, or `path/to/file.py:name`.
 
         Raises:
             MisuseError: The text has another form.
@@ -90,7 +90,7 @@ class Factories:
             loader's first ones.
         fingerprint: Names the data and the configuration; only equal ones are compared.
         flops_per_step: As in `MeasureRequest`.
-        assumed_mfu: The MFU that the time of an emulated step follows from.
+        assumed_mfu: The MFU from which the time of an emulated step is derived.
         import_s: Seconds that importing the factories took; None in a test's session.
     """
 
@@ -105,7 +105,7 @@ class Factories:
 
     @property
     def flops(self) -> Flops:
-        """`flops_per_step`; by default the attribute of `step` of this name."""
+        """`flops_per_step`; by default the attribute of `step` with this name."""
         of_step: Flops = getattr(self.step, "flops_per_step", None)
         return of_step if self.flops_per_step is None else self.flops_per_step
 

@@ -173,7 +173,7 @@ class Watchdog(Watch):
         return None
 
     def _find_crash(self, wait: _Wait, now_s: float) -> Worker | None:
-        """Return a dead worker that the loader has not survived."""
+        """Return a dead worker whose loss the loader has not survived."""
         if wait.start:
             for worker in list_workers():
                 if worker.pid not in wait.others and worker.crash:
@@ -247,8 +247,8 @@ def _location(thread: int) -> str:
     """Return the stack of a thread: the user's frames, then the innermost ones."""
     frame = _frame_of(thread)
     if frame is None:
-        return "the thread that asked for it is gone"
-    return f"it stands at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
+        return "the waiting thread is gone"
+    return f"it is at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
 
 
 def _frame_of(thread: int) -> FrameType | None:

@@ -38,7 +38,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     reads = reads._replace(measure_batch=partial(measure_batch, loader))
     report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
     if request.proves:
-        tell("testing on elements what the structure does not decide")
+        tell("testing on elements where the structure does not decide")
         report = prove(loader, report, clock, request.budget_s)
     if request.tries:
         found = try_fixes(loader, report, this_host().cores, clock, request.budget_s, tell=tell)

@@ -24,15 +24,15 @@ class LintReport(Document):
 
     SCHEMA = SCHEMA
 
-    #: What the pipeline is judged by: speed, or batches that do not depend on the number of
-    #: workers.
+    #: The standard that the pipeline is judged by: speed, or batches that do not depend on the
+    #: number of workers.
     intent: Annotated[str, Literal["throughput", "reproducible"]]
     grain_version: str
-    #: The nodes, from what the trainer sees down to the sources; none if the loader is not Grain's.
+    #: The nodes from the trainer's end down to the sources; none if the loader is not Grain's.
     graph: Annotated[Graph, tuple[Node, ...]]
     findings: tuple[LintFinding, ...]
-    #: What was found and is silenced by the project's configuration, or does not hold because
-    #: reading waits.
+    #: Findings that the project's configuration silences, or that do not hold because reading
+    #: waits.
     silenced: tuple[SilencedFinding, ...] = ()
 
     def to_document(self) -> dict[str, object]:
@@ -57,7 +57,7 @@ def lint(
 ) -> LintReport:
     """Judge the pipeline that a loader factory returned by its structure.
 
-    No data are read, except that `reads.measure_batch` may read a batch where buffers hold many.
+    No data is read, except that `reads.measure_batch` may read a batch where buffers hold many.
     The report says so if the object is not a grain MapDataset, IterDataset or DataLoader. Without a
     recording of the factory the nodes have no source lines, and an `mp_prefetch` without workers is
     not seen. The intent and the silences are those of a `LintRequest`; where reading waits, the

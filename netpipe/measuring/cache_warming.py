@@ -1,4 +1,4 @@
-"""Detecting that loading became faster within the rounds, as when a cache is full."""
+"""Detecting that loading became faster during the rounds, as when a cache fills up."""
 
 from collections.abc import Sequence
 from math import exp, log
@@ -8,7 +8,7 @@ from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
 from netpipe.results.measurement import CACHE_WARMS_UP, Finding
 from netpipe.results.units import format_seconds
 
-# Rounds of each level, and load time of the earlier level over that of the later one.
+# Rounds that each level needs, and how many times longer loading took at the earlier level.
 _MIN_ROUNDS = 3
 _MIN_FALL_RATIO = 2.0
 # Fraction f of the variance of log L that lies between the levels. Normal noise exceeds it in one

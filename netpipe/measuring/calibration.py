@@ -47,10 +47,10 @@ class ReferenceLoader:
         self._threads = list_own_threads() - threads
 
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
-        """Pull the measured loader and this one in turns, which begin within `enough_s` seconds.
+        """Pull the measured loader and this one in turns that begin within `enough_s` seconds.
 
-        A turn takes at least one batch of the measured loader, and this one as much time. Workers
-        and threads go on during the other's turn, so CPU time is read when all buffers are full.
+        A turn pulls at least one batch of the measured loader, then this one for as long. Workers
+        and threads continue during the other's turn, so CPU time is read when all buffers are full.
         Turns in which the loader restarted are repeated if possible.
         """
         return puller.run_within_epoch(2, lambda: self._run_turns(puller, enough_s, clock))[0]
@@ -109,7 +109,7 @@ def _dataset(workers: int) -> grain.IterDataset:
 
 
 def _batch(index: int) -> dict[str, np.ndarray]:
-    """Do about 0.6 ms of typical work of a pipeline: interpreted Python, NumPy, small objects."""
+    """Do about 0.6 ms of typical pipeline work: interpreted Python, NumPy, small objects."""
     total = 0
     for _ in range(_REFERENCE_PIECES):
         for value in range(300):

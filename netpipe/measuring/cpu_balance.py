@@ -1,12 +1,12 @@
-"""Comparing the CPU time of workers with that of batches, to detect batches made before."""
+"""Comparing the CPU time of workers with that of batches, to detect batches made earlier."""
 
 from typing import Final, NamedTuple
 
 from netpipe.clock import Clock
 from netpipe.measuring.loader_puller import Puller
 
-# Batches of a block that took less than this fraction of their usual CPU time were made before. A
-# step on the same cores raises the CPU time of a batch.
+# The batches of a block that took less than this fraction of their usual CPU time were made before
+# the block. A step on the same cores raises the CPU time of a batch.
 _MADE_FRACTION: Final = 0.8
 
 
@@ -22,7 +22,7 @@ class CpuBalance:
     """Compares the workers' CPU time for the batches of a block with that for all batches.
 
     Deep buffers may give a batch about as slowly as workers make one. The loader then looks
-    drained, but its batches cost next to no CPU time. The object must be made when all workers have
+    drained, but its batches cost next to no CPU time. Create the object once all workers have
     started and buffers hold little.
     """
 
@@ -31,7 +31,7 @@ class CpuBalance:
         self._drained, self._cost_s = self.now(), 0.0
 
     def now(self) -> Used:
-        """Return the use so far."""
+        """Return the figures so far."""
         puller = self._puller
         return Used(puller.processes.children_cpu_s(), puller.pulled, puller.restarts)
 

@@ -1,7 +1,7 @@
 """Memory, shared memory and open files of a session, read once a round between timed blocks.
 
 Growth is the slope of the sum over all processes against the batches given, so workers that are
-started anew for each epoch count as one pool. A slope that is surely above 0 is not enough for a
+restarted for each epoch count as one pool. A slope that is surely above 0 is not enough for a
 finding, because allocators and buffers also grow by some megabytes before they stop.
 """
 
@@ -23,7 +23,7 @@ from netpipe.results.statistics import slope_interval
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
-# The finding of each kind, the smallest growth over all rounds for it, and the advice.
+# For each kind: its finding, the smallest growth over all rounds to report, and the advice.
 _FINDINGS: Final = {
     _OWN: ("memory-grows", 32e6, f"find what is kept there, or {LOWER_BUFFERS}"),
     _SHARED: ("shared-memory-grows", 4e6, "close and unlink what is no longer needed"),
@@ -110,7 +110,7 @@ class FootprintLog:
         }
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding for each kind that grows, or that there were too few readings."""
+        """Yield a finding for each kind that grows, or one if there were too few readings."""
         if 0 < len(self._held) < _MIN_READINGS:
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; use a larger budget"
             yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
@@ -128,7 +128,7 @@ class FootprintLog:
                 )
                 if kind == _SHARED and not self._is_shared_sure:
                     name = "shared-memory-not-judged"
-                    message += ". Or they are another program's, which uses it too: end that one"
+                    message += ". Or they belong to another program: end that program"
                 yield Finding(name, message)
 
     def _name_growing(self, kind: str) -> str:
@@ -137,7 +137,7 @@ class FootprintLog:
         lasting = set.intersection(*(set(held[kind]) for held in self._held))
         pid = max(lasting, key=lambda pid: self._growth(kind, pid).median)
         if 2 * self._growth(kind, pid).median < self._growth(kind).median:
-            return "several processes, or workers that followed each other"
+            return "several processes, or successive workers"
         return f"{self._names[pid]} (pid {pid})"
 
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:

@@ -18,7 +18,7 @@ MIN_ROUNDS: Final = 3
 
 @dataclass
 class Interleaved(Generic[Side, Result]):
-    """The results so far, and the reason of each failure.
+    """The results so far, and the reason for each failure.
 
     Attributes:
         rounds: The results of each round by side. A side is missing from the round in which it

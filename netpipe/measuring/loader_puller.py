@@ -27,16 +27,16 @@ _MIN_GROUP = 2
 _MAX_GROUP = 16
 # A longer burst of slow batches does not fit into the blocks of a round.
 MAX_BURST_S = 1.5
-# Longest wait over the mean wait from which batches come in bursts.
+# Batches come in bursts if the longest wait is at least this multiple of the mean wait.
 _MIN_BURST_RATIO = 1.5
 # Bursts that a block should hold; it becomes at most MAX_EXTENSION times as long for them.
 _MIN_BURSTS = 5
 MAX_EXTENSION = 10
 # Groups whose median tells whether the buffers are drained; fewer if groups are slow.
 _DRAIN_GROUPS = 5
-# Batches in a block of a loader that costs nothing.
+# Batches in a block if the loader costs nothing.
 _MAX_BATCHES = 20_000
-# Fraction of the typical load time from which the buffers count as drained.
+# The buffers count as drained once a batch takes this fraction of the typical load time.
 _DRAINED_FRACTION = 0.7
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
@@ -216,11 +216,11 @@ class Puller:
     def _ended(self, how: str) -> LoaderEndedError:
         return LoaderEndedError(
             f"the loader ended after {self.pulled} batches and could not be started again: {how}. "
-            "Let it go on (repeat), or let loader() make a new one each time"
+            "Make it repeat, or let loader() return a new one each time"
         )
 
     def pull(self) -> tuple[Batch, float]:
-        """Return the next batch and the seconds of waiting for it.
+        """Return the next batch and the seconds spent waiting for it.
 
         The first batch after a restart is skipped, because starting workers is not loading.
 
@@ -307,7 +307,7 @@ class Puller:
         limit_s: float,
         most_buffered: float = inf,
     ) -> tuple[bool, float]:
-        """Pull until the buffers are empty; return whether they are, and how many batches they had.
+        """Pull until the buffers are empty; return whether they are, and the batches they held.
 
         Args:
             load_s: The estimated steady seconds per batch.
@@ -335,7 +335,7 @@ class Puller:
                 made = (self._clock() - started) / load_s
                 self._note_empty()
                 return True, max(0.0, pulled - made)
-            # Buffered batches come at once, so the time of a block empties deep buffers too.
+            # Buffered batches come at once, so this time is enough to empty deep buffers too.
             if pulled > most_buffered and self._clock() - started >= enough_s:
                 self._note_empty()
                 return True, 0.0

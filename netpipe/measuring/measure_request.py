@@ -13,8 +13,8 @@ class MeasureRequest(SessionRequest):
     """The settings of one measurement.
 
     Attributes:
-        flops_per_step: FLOPs of a step on the host's batch; None: the step or XLA knows them.
-        mfu: The fraction of that peak that a step reaches.
+        flops_per_step: FLOPs of a step on the host's batch; None: as the step states or XLA counts.
+        mfu: The assumed MFU of an emulated accelerator such as emulated:h100.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
         trace_name: What was traced, for the trace's file name.
         stopping_rule: "budget" uses the whole budget; "clear" ends the rounds earlier, when the

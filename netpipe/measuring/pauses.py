@@ -1,4 +1,4 @@
-"""Pauses of a loader that are longer than a step in flight hides."""
+"""Pauses of a loader that are too long for a step in flight to hide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from statistics import fmean, pstdev
 from netpipe.results.measurement import PAUSES, Finding
 from netpipe.results.units import format_seconds
 
-# Fraction of the time of steps that all pauses together must take to matter.
+# Smallest fraction of the time of steps that all pauses together must take to matter.
 _MIN_STALL_FRACTION = 0.05
-# Coefficient of variation of their distances above which pauses come at random.
+# Pauses come at random if the coefficient of variation of their distances is above this.
 _MIN_RANDOM_CV = 0.4
 # Pauses in a cycle if they come at random.
 _RANDOM_PAUSES = 4

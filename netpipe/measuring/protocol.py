@@ -29,8 +29,9 @@ from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
 from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
+from netpipe.results.units import format_percent
 
-# CPU time of an idle worker over that of the busiest one.
+# A worker is idle if it used less than this fraction of the busiest one's CPU time.
 _MAX_IDLE_FRACTION = 0.02
 # If the busiest worker used less, idle ones are not reported.
 _MIN_WORKER_CPU_S = 0.2
@@ -89,7 +90,7 @@ def measure(
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run()
     if trace is not None:
-        runner.log.no_trace = "taking it did not end"
+        runner.log.no_trace = "tracing did not end"
         yield summarize()
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has its own time limit.
@@ -151,7 +152,7 @@ def _summarize(
         start_up=start_up,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        findings=(*_list_findings(runner, start_up), *runner.footprints.findings()),
+        findings=(*_list_findings(runner, start_up, busy), *runner.footprints.findings()),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
@@ -215,18 +216,24 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     }
 
 
-def _list_findings(runner: RoundRunner, start_up: StartUp) -> Iterator[Finding]:
+def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Iterator[Finding]:
     puller, log, stepper = runner.puller, runner.log, runner.stepper
     if warm_round := find_warm_round(log.loads):
         yield describe_warm_up(log, warm_round)
     if runner.pauses.matter:
         yield runner.pauses.describe()
-    if why_slow := start_up.why_slow(puller.longest_start_s):
-        yield Finding("slow-start", why_slow)
+    if start_up.is_slow(puller.longest_start_s, cpu_fraction=1 - busy):
+        yield Finding("slow-start", start_up.why_slow(puller.longest_start_s))
+    elif start_up.is_slow(puller.longest_start_s):
+        message = (
+            "a slow start may be due to other programs, which took "
+            f"{format_percent(busy)} of the host's CPU time; measure again when they have ended"
+        )
+        yield Finding("start-not-judged", message)
     if puller.restarts:
         where = "outside all timed windows"
         if not log.within_epochs:
-            where = "also inside timed windows: let it go on (repeat)"
+            where = "also inside timed windows: make it repeat"
         yield Finding(
             "loader-restarted",
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "

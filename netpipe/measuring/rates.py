@@ -14,8 +14,8 @@ from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import statistics
 from netpipe.results.measurement import Device
 
-# XLA counts these once, for one device, or not at all in a program that is not compiled. Calls that
-# compute nothing or random bits are excepted.
+# XLA counts these once, for one device, or not at all if the program is not compiled. Calls that
+# compute nothing or random bits are excluded.
 _MISCOUNTED: Final = re.compile(
     r"stablehlo\.while|sdy\.manual_computation|(?<=stablehlo\.custom_call @)"
     r"(?!AllocateBuffer|LayoutConstraint|Sharding|annotate_device|\w+_threefry2x32)[\w$.]+"

@@ -17,17 +17,17 @@ _TIGHT_LOAD = 0.03
 _TIGHT_TRAIN = 0.02
 # Smallest stall worth a closer look, as a fraction of a step.
 _MIN_STALL = 0.05
-# Seconds per batch that a loader which costs nothing is taken to need.
+# Assumed seconds per batch of a loader that costs nothing.
 MIN_LOAD_S = 1e-9
 _MAX_SKIPPED_STEPS = 5
 _TRAIN_FRACTION = 0.35
-# With this many steps in each of the fewest rounds, a pause in every 28th step shows three times.
+# With this many steps in each of MIN_ROUNDS rounds, a pause in every 28th step shows three times.
 _TELLING_STEPS = 14
 _MAX_STUTTER = 3.0
 _MAX_TRAIN_STUTTER = 2.0
-# Real steps end after this multiple of their time, whatever the loop does between them.
+# A block of real steps ends after this multiple of its expected time, whatever the loop does.
 _TRAIN_LIMIT_RATIO = 2.0
-# Time of rounds that the real steps of a whole cycle may take.
+# The real steps of a whole cycle may take as long as this many rounds.
 _MAX_CYCLE_ROUNDS = 4
 
 
@@ -36,7 +36,7 @@ class Estimates:
     """Estimates in seconds that set the sizes of the next blocks.
 
     Attributes:
-        typical_load_s: Time of a batch where loading does not stutter.
+        typical_load_s: Time of a batch while loading does not stutter.
         transfer_s: Time of a step with a copy of its batch before it.
         train_s: Time of a real step.
         burst: Batches that arrive together.
@@ -88,7 +88,7 @@ class BlockSizes:
 
         Real steps and loading alone take whole cycles of a loader that pauses, even if the round
         then exceeds `longest_round_s`. Without pauses there are at least `_TELLING_STEPS` real
-        steps, if these fit into their share of `longest_round_s`.
+        steps, if they fit into their share of `longest_round_s`.
         """
         step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
         # Pauses shorter than a step even out in blocks that are longer by this factor.
@@ -123,7 +123,7 @@ class BlockSizes:
 
 
 def clamp(least: int, wanted: int, most: int) -> int:
-    """Return `wanted`, or the end of the range that it is beyond."""
+    """Return `wanted`, limited to the range."""
     return min(most, max(least, wanted))
 
 

@@ -50,7 +50,7 @@ _PLANNED_ROUNDS = 12
 _LIKELY_ROUNDS = 9
 _ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
-# Seconds of rounds that the first blocks are sized for when a clear case may end early.
+# The first blocks are sized for this many seconds of rounds if a clear case may end early.
 _CLEAR_CASE_S = 5.0
 # Calibration before the rounds: its fraction of the budget, and its blocks.
 _CALIBRATION_FRACTION = 0.25
@@ -108,7 +108,7 @@ class RoundRunner:
         puller.ignore_processes(self.reference.processes.pids)
 
     def run(self) -> None:
-        """Calibrate, warm up, then run rounds until they agree or the time is over."""
+        """Calibrate, warm up, then run rounds until they agree or the time is up."""
         watch = self._watch
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
@@ -289,7 +289,7 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
-        # Nothing is timed here, and every round has given about as many batches by now.
+        # Nothing is timed here, and every round has pulled about as many batches by now.
         self.footprints.read(puller)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
@@ -325,7 +325,7 @@ class RoundRunner:
         self._train(self._short_length())
 
     def _look_closer(self) -> None:
-        """Measure what would disturb timed windows, if time is left."""
+        """Take the measurements that would disturb timed windows, if time is left."""
         log = self.log
         log.overhead_s = measure_instruments_s_per_step(
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS

@@ -133,7 +133,7 @@ class Against:
         if self.config.pluginmanager.hasplugin("cacheprovider"):
             # Data in this run's cache serve both versions. `mkdir` returns <cache>/d/<name>: the
             # public way to find <cache>.
-            with suppress(OSError):  # It cannot be written: each version finds its data itself.
+            with suppress(OSError):  # If it cannot be written, each version finds its own data.
                 moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
         there = version.request_there(request)
         return Side(self.commit.label, moved, there, version.place(folder))
@@ -143,7 +143,7 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
     """Return the commit of a device's latest baseline; raise an InputError if there is none."""
     if not baselines:
         raise InputError(
-            "--netpipe-against baseline", "baseline", f"be there for {key}", "none",
+            "--netpipe-against baseline", "baseline", f"exist for {key}", "none",
             "Record one with --netpipe-record NAME, or name a commit",
         )  # fmt: skip
     baseline = baselines[-1]
@@ -160,7 +160,7 @@ def dismiss_machine_alarm(
 ) -> GateResult:
     """Make a comparison with a baseline NOT_COMPARED if the machine has caused its alarm.
 
-    It has if duets with the commit of that baseline find the metric no worse.
+    That is so if duets with the commit of that baseline find the metric no worse.
     """
     stored = result.comparison
     found = [duet.comparison for duet in duets if duet.comparison.metric == stored.metric]

@@ -29,7 +29,7 @@ RUN: Final = pytest.StashKey["Run"]()
 """The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
 
 UNUSED: Final = pytest.StashKey[bool]()
-"""Whether a test requested `netpipe_benchmark` and has benchmarked nothing so far."""
+"""Whether a test requested `netpipe_benchmark` but has benchmarked nothing so far."""
 
 
 def activate(config: pytest.Config) -> None:
@@ -103,13 +103,13 @@ def netpipe_synthetic() -> Callable[[], Any] | None:
 
 @pytest.fixture
 def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; results are compared if it is equal."""
+    """Override this with a name for data and configuration; only equal names are compared."""
     return ""
 
 
 @pytest.fixture
 def netpipe_flops_per_step() -> float | Callable[[], float] | None:
-    """Override this with the FLOPs of a step, for its MFU and for an emulated:h100."""
+    """Override this with the FLOPs of a step, for its MFU and for an accelerator emulated:h100."""
     return None
 
 
@@ -212,7 +212,7 @@ def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 
 @pytest.fixture
 def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
-    """Return how `netpipe_loader` goes on from its saved states, each in a fresh process."""
+    """Return how `netpipe_loader` continues from its saved states, each in a fresh process."""
     with _without_traceback():
         return run_of(request.config).measurer.check_resume(_netpipe_subject)
 
@@ -282,7 +282,7 @@ def netpipe_benchmark(
 def _replay_durations(
     benchmark: Any, clock: RecordedClock, durations_s: Sequence[float], measured: Measurement
 ) -> None:
-    """Let pytest-benchmark time the durations anew, for its table and its files."""
+    """Let pytest-benchmark time the durations again, for its table and its files."""
     from netpipe.verdict.decision import judge
 
     remaining = iter(durations_s)

@@ -42,7 +42,7 @@ class Selection:
     has_benchmarks: bool = False
 
     def is_removed(self, benchmark: str) -> bool:
-        """Return whether the run would have found the benchmark's test, and there is none."""
+        """Return whether the run would have found the benchmark's test, and did not."""
         return benchmark not in self.timed | self.deselected and self.covers(benchmark)
 
 
@@ -74,10 +74,10 @@ class Gate:
 
     @property
     def compares_nothing(self) -> bool:
-        """Whether something was to be compared, and nothing was, for whatever reason.
+        """Whether something was to be compared but nothing was, for whatever reason.
 
-        Metrics that were not judged do not count if a missing baseline fails, nor with a ref
-        that has any test with netpipe.
+        Metrics that were not judged do not count as compared if a missing baseline fails the run,
+        or if the ref has any test with netpipe.
         """
         measurer = self.measurer
         if not self.compares:
@@ -88,7 +88,7 @@ class Gate:
             for result in self.results:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
-            # Counts of work do not stand in for times, nor times for counts.
+            # Counts of work do not replace times, nor times for counts.
             fails |= bool(measurer.options.against) and not self.adds_first_tests
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
@@ -166,7 +166,7 @@ class Gate:
                 why = self._why_superfluous(waiver)
                 if why is not None:
                     file = self.acceptance.waivers_file
-                    yield f"{file}: delete the waiver of {waiver.name}: {why}"
+                    yield f"{file}: delete the waiver for {waiver.name}: {why}"
 
     def _why_superfluous(self, waiver: Waiver) -> str | None:
         if self.acceptance.today > waiver.expires:
@@ -176,7 +176,7 @@ class Gate:
         results = [result for result in self.results if result.is_of(waiver)]
         metrics = {name for result in results for name in gated_names(result.quantity)}
         if results and waiver.metric not in metrics:
-            return "the benchmark is not held by that metric"
+            return "that metric does not decide on the benchmark"
         waived = [result for result in results if result.comparison.metric == waiver.metric]
         judged = [result for result in waived if not result.comparison.why_not]
         if judged and all(result.comparison.outcome in NO_WORSE for result in judged):

@@ -1,4 +1,4 @@
-"""A result of the gate: one metric of a benchmark compared, and the message if that fails."""
+"""A result of the gate: one metric of a benchmark compared, and the message if it fails."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class GateResult:
 
     @property
     def outcome(self) -> str:
-        """The outcome for people: with the other version, and the waiver."""
+        """The outcome as text, with the other version and the waiver."""
         against = f" against {self.against}" if self.against else ""
         waived = f", {self.waiver.remark}" if self.waiver else ""
         return f"{self.comparison.outcome.value}{against}{waived}"
@@ -93,7 +93,7 @@ def render_failure(
 ) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
-    `baselines` are those of its device, the latest last; `command` repeats it.
+    `baselines` are those of its device, the latest last; `command` runs the benchmark again.
     """
     failed = find_worst(results)
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]

@@ -63,7 +63,7 @@ class Measurer:
         sessions = self.sessions.get(key, ())
         while len(sessions) < wanted:
             if self.options.record and sessions and not judge(sessions[-1]).passes(sessions[-1]):
-                self.report_progress("that session cannot be a baseline: the others are left out")
+                self.report_progress("that session cannot be a baseline: the others are skipped")
                 break
             which = f"session {len(sessions) + 1} of {wanted}"
             confirmed = self.raise_again(key, partial(self._measure_confirmed, subject, which))
@@ -91,7 +91,7 @@ class Measurer:
         return self._run_once(self.lints, subject.key, "reading the order of the pipeline", lint)
 
     def check_resume(self, subject: Subject) -> ResumeReport:
-        """Return what became of each state of a subject's loader."""
+        """Return the outcome for each saved state of a subject's loader."""
         request = ResumeRequest(**self._limits_of(subject))
         check = partial(self.jobs.check_resume, subject.command, request, self._follow())
         return self._run_once(
@@ -128,7 +128,7 @@ class Measurer:
         return replace(request, trace_name=subject.name) if request.trace else request
 
     def raise_again(self, key: Hashable, measure: Callable[[], _Result]) -> _Result:
-        """Measure; if that failed before, raise the same error without another wait."""
+        """Measure; if that failed before, raise the same error without measuring again."""
         if key in self._failures:
             raise self._failures[key]
         try:
@@ -183,7 +183,7 @@ class Measurer:
         return self.compares or bool(self.options.record or self.against)
 
     def _may_end_early(self, subject: Subject) -> bool:
-        """Return whether only the verdict of its sessions counts, as far as is known by now."""
+        """Return whether only the verdict of its sessions counts, as far as is known so far."""
         is_emulated = parse_accelerator(subject.accelerator) is not None
         is_verdict_alone = is_emulated and subject.full_key not in self._benchmarked
         return is_verdict_alone or not self._gates

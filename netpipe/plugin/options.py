@@ -26,24 +26,24 @@ _FLAGS: Final = {
     "against": ("", "REF",
         "a git ref to time side by side with this version; baseline: the commit of the baseline"),
     "against_extras": ("", "EXTRAS",
-        "extras to install with REF where it declares other dependencies"),
+        "extras to install with REF if it declares other dependencies"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "storage": ("", "NAME",
-        "a stand-in that loaders read from, as object-store or object-store,latency=50ms"),
-    "flops_per_step": ("", "FLOPS", "FLOPs of a step, for its MFU and for an emulated:h100"),
-    "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
+        "a stand-in that loaders read from, such as object-store or object-store,latency=50ms"),
+    "flops_per_step": ("", "FLOPS", "FLOPs of a step, for its MFU and for emulated:h100"),
+    "mfu": ("0.4", "FRACTION", "fraction of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS",
         "seconds without a batch after which a loader counts as hanging"),
-    "start_limit": (f"{START_LIMIT_S:g}", "SECONDS", "seconds until the first batch must be there"),
+    "start_limit": (f"{START_LIMIT_S:g}", "SECONDS", "seconds allowed until the first batch"),
     "intent": ("", "INTENT",
         "throughput or reproducible (else that of [tool.netpipe.lint] in pyproject.toml)"),
-    "missing": ("warn", "POLICY", "warn or fail where there is no comparable baseline"),
+    "missing": ("warn", "POLICY", "warn or fail if there is no comparable baseline"),
     "inconclusive": ("warn", "POLICY",
-        "warn or fail where a noisy machine leaves the outcome open"),
+        "warn or fail if a noisy machine leaves the outcome open"),
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
-    "sessions": ("10", "N", "fresh processes that a recorded baseline consists of"),
-    "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
+    "sessions": ("10", "N", "fresh processes to record for a baseline"),
+    "baselines": ("baselines", "DIR", "folder of the baselines, from the root folder"),
     "baselines_at": ("auto", "REF",
         "the commit that baselines are read from; auto, or here for the working tree"),
     "trace": ("", "DIR", "keep a profiler's trace of some steps of each measurement in DIR"),
@@ -79,7 +79,7 @@ class Options:
         """Read flags, then ini keys, then defaults; raise a UsageError for a wrong value."""
         values = _read_values(config)
         if values["storage"] and values["record"]:
-            constraint = "be left out of a recording: its times are derived"
+            constraint = "be absent from a recording: its times are derived"
             raise _usage("storage", constraint, values["storage"])
         sessions = _number(values, "sessions")
         if sessions < 1 or not sessions.is_integer():

@@ -33,8 +33,8 @@ def require_benchmark(config: pytest.Config, benchmarks: Iterator[pytest.Item]) 
     """Raise a UsageError for a benchmark without the plugin pytest-benchmark."""
     if not hasattr(config, "_benchmarksession") and (benchmark := next(benchmarks, None)):
         raise pytest.UsageError(
-            f"{benchmark.nodeid} needs the plugin pytest-benchmark, which is switched off. Leave "
-            "out -p no:benchmark, or deselect the test"
+            f"{benchmark.nodeid} needs the plugin pytest-benchmark, which is disabled. Remove "
+            "-p no:benchmark, or deselect the test"
         )
 
 
@@ -59,7 +59,7 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
             is_path = not any(_benchmark_session(config).storage.load(compare))
     if is_path:
         raise pytest.UsageError(
-            f"--benchmark-compare must come behind the path of the tests; found {compare!r}, "
+            f"--benchmark-compare must come after the path of the tests; found {compare!r}, "
             f"taken for the number of a run. Run: pytest {compare} --benchmark-compare"
         )
 
@@ -73,8 +73,8 @@ def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
         )
     if config.getoption("benchmark_compare_fail", None):
         raise pytest.UsageError(
-            "--benchmark-compare-fail must not come with netpipe's tests, which fail by themselves "
-            "when they regress. Leave it out"
+            "--benchmark-compare-fail must not be given with netpipe's tests, which fail anyway "
+            "when they regress. Remove it"
         )
 
 

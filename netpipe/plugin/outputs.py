@@ -43,7 +43,7 @@ from netpipe.verdict.document import measurement_document
 def write_outputs(run: Run, session: pytest.Session) -> None:
     """Write all files that the options ask for; one that cannot be written fails the run.
 
-    Nobody asked for GitHub's step summary: without it, the verdict stands.
+    Nobody asked for GitHub's step summary, so failing to write it does not change the verdict.
     """
     options = run.options
     writers: list[Callable[[], None]] = []
@@ -146,13 +146,13 @@ def _write_page(run: Run, session: pytest.Session, path: Path) -> None:
 
 
 class BaselineChange(TypedDict):
-    """A file of baselines that the working tree has otherwise than the commit."""
+    """A baseline file that differs between the working tree and the commit."""
 
     change: Kind
     file: str  #: <device key>/NNNN_<name>.json.
-    before: str | None  #: The file that it takes the place of; null for none.
+    before: str | None  #: The file that it replaces; null for none.
     after: str | None  #: The file that will be compared with; null for none.
-    differences: list[str]  #: What else is not alike: device, host, data, versions.
+    differences: list[str]  #: Other differences: device, host, data, versions.
     #: Medians over sessions, by figure; null without old or new.
     figures: Mapping[str, FigureChange] | None
 
@@ -165,9 +165,9 @@ class ListedWaiver(Waiver):
 
 
 class Accepted(TypedDict):
-    """The accepted results that the run was compared with, and changes of them."""
+    """The accepted results that the run was compared with, and the changes to them."""
 
-    commit: str | None  #: Whose baselines were compared with; null for the working tree's.
+    commit: str | None  #: The commit of the baselines; null for the working tree.
     baseline_changes: list[BaselineChange]
     waivers: list[ListedWaiver]
 
@@ -186,25 +186,25 @@ class PrintedComparison(TypedDict):
     benchmark: str  #: Its full name: path::test.
     #: The key of the device it was measured on; null for a count of work.
     device: NotRequired[str | None]
-    #: What the benchmark is of.
+    #: The quantity that the benchmark measures.
     quantity: Literal["load_s_per_batch", "step_s", "train_s_per_step", "work"]
     against: str | None  #: The git ref that it was compared with; null for the baseline.
-    metric: str  #: What decided; empty without a baseline.
+    metric: str  #: The metric that decided; empty without a baseline.
     outcome: Outcome
     #: Whether it is NOT_COMPARED by design: no baseline of this device is judged by the metric.
     is_reported_only: NotRequired[bool]
     now: float
-    #: What it was compared with: the median over its sessions, or its count of work.
+    #: The value to compare with: the median over the baseline's sessions, or its count of work.
     baseline: float | None
-    #: By what factor it is worse; above 1 is worse. For a share of the steps: 1 and what is added.
-    #: Null where the two cannot be compared.
+    #: Factor by which it is worse; above 1 is worse. For a share of the steps: 1 plus the
+    #: difference. Null if the two cannot be compared.
     worse_ratio: float | None
     reason: Text
-    #: The oldest comparable baseline, from which small steps are added up; null for none before the
-    #: latest.
+    #: The oldest comparable baseline, from which small steps are added up; null if none is older
+    #: than the latest.
     oldest: NotRequired[str | None]
-    waiver: Waiver | None  #: Under which a regression does not fail; null for none.
-    #: The metric in the baselines that hold the like, the oldest first.
+    waiver: Waiver | None  #: The waiver under which a regression does not fail; null for none.
+    #: The metric in the comparable baselines, the oldest first.
     history: NotRequired[list[PastValue]]
 
 
@@ -212,19 +212,19 @@ class PrintedComparison(TypedDict):
 class PrintedDuet(Duet):
     """A process of each version, started together and timed in slices."""
 
-    quantity: str  #: What was timed, such as step_s.
+    quantity: str  #: The timed quantity, such as step_s.
 
 
 class OtherVersion(TypedDict):
     """The version that was timed side by side with this one."""
 
-    ref: str  #: As it was given.
+    ref: str  #: The ref as it was given.
     commit: str
     duets: list[PrintedDuet]
 
 
 class RunDocument(TypedDict):
-    """The document of `--netpipe-json`: all that one pytest run measured, found and compared."""
+    """The document of `--netpipe-json`: all measurements, findings and comparisons of a run."""
 
     schema: Literal["netpipe.run/1"]
     #: Every session, with its verdict.
@@ -233,7 +233,7 @@ class RunDocument(TypedDict):
     work: NotRequired[list[WorkProfile]]  #: The counted work of every loader and step.
     accepted: Accepted
     comparisons: list[PrintedComparison]
-    against: OtherVersion | None  #: Null without.
+    against: OtherVersion | None  #: The other version; null without one.
 
 
 def run_document(run: Run) -> dict[str, Any]:

@@ -45,7 +45,7 @@ _MARKER_KEYS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options, and refuse those that cannot be met before tests are collected."""
+    """Read the options, and refuse impossible ones before tests are collected."""
     compare = other_plugins.take_comparison(config)
     if other_plugins.is_worker(config):
         return
@@ -153,7 +153,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _take_over_comparison(run: Run, session: pytest.Session) -> None:
-    """Compare timed tests here, and leave those of others to pytest-benchmark."""
+    """Compare timed tests here, and leave other benchmarks to pytest-benchmark."""
     compare, timed = session.config.stash[_COMPARE], run.selection.timed
     if timed:
         other_plugins.refuse_other_comparisons(session.config, compare)
@@ -197,7 +197,7 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
 
 
 def _recording_command(config: pytest.Config) -> str:
-    """Return the command that makes this run record a first baseline, under tox if it is."""
+    """Return the command that makes this run record a first baseline, under tox if this run is."""
     tox = os.environ.get("TOX_ENV_NAME")
     typed = ["pytest", *map(str, config.invocation_params.args)]
     return shlex.join([*(["tox", "-e", tox, "--"] if tox else typed), "--netpipe-record", "first"])

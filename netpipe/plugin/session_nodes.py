@@ -56,8 +56,8 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
         command += ["-c", str(config.inipath)]
     if hasattr(config.option, "numprocesses"):
         command += ["-n0"]
-    # Expressions in addopts would deselect the test. In one word with its flag, no expression is
-    # taken for a path.
+    # Expressions in addopts would deselect the test. Each expression is joined with its flag in one
+    # word, so that it is not taken for a path.
     for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
         command += [f"{flag}{expression}"] if expression else [flag, ""]
     return [*command, *_forwarded(config)]

@@ -34,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     assert request is not None
     if not Path(request.result).name:
         raise pytest.UsageError(
-            f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
+            f"{REQUEST_VARIABLE} must hold the request of a test's session; found {request}. "
+            "Unset it"
         )
     adopt_orphans()  # Fixtures may start some before the job begins.
     for name in _SWITCHED_OFF.keys() & vars(config.option).keys():

@@ -1,4 +1,4 @@
-"""The sessions of a run: the functions that start them, their time, and messages on slow ones."""
+"""The sessions of a run: functions that start them, their time, and messages about slow ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -39,9 +39,9 @@ class Jobs:
 
 
 def limit_s(request: SessionRequest, sessions: int) -> float:
-    """Return the seconds that some sessions may take in all.
+    """Return the seconds that `sessions` sessions may take in all.
 
-    One of them may use every limit of a session in full; the others share what it leaves.
+    One of them may use all limits of a session in full; the others add their rounds and start-ups.
     """
     return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _START_UP_S)
 
@@ -64,7 +64,7 @@ class TimeLimit:
         left_s = self.limit_s - self._spent_s
         if left_s < max(self._longest_s, 1.0):
             raise OutOfTimeError(
-                f"no more sessions: {self._spent_s:.0f} of at most {self.limit_s:.0f} s are over"
+                f"no more sessions: {self._spent_s:.0f} of at most {self.limit_s:.0f} s are used up"
             )
         started_s = self.clock()
         try:

@@ -65,12 +65,12 @@ def _parts(run: Run) -> Iterator[str | Table]:
         yield verdict_table(last for *_, last in measurer.sessions.values())
         yield from _verdict_lines(measurer)
     elif not (measurer.lints or measurer.profiles or measurer.resumes):
-        yield "nothing was measured: no test asked for it, or all that did were skipped"
+        yield "nothing was measured: no test requested it, or all that did were skipped"
     if run.gate.compares:
         yield from comparison_tables(run.gate)
         yield from _comparison_lines(run.gate)
     elif (measurer.sessions or measurer.profiles) and not run.options.record:
-        yield "compared with no baseline: --benchmark-compare does that"
+        yield "not compared with a baseline: use --benchmark-compare for that"
     yield from run.gate.notes
 
 
@@ -136,7 +136,7 @@ def comparison_tables(gate: Gate) -> Iterator[Table]:
 
 
 def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int]]:
-    """Yield the results, and how many of one test's kinds of work each stands for."""
+    """Yield each result with the number of kinds of work in one test that it represents."""
     grouped: dict[tuple[object, ...], list[GateResult]] = {}
     for result in results:
         comparison = result.comparison
@@ -189,7 +189,7 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     yield from (line for _, line in _change_notes(acceptance))
     for change in acceptance.changes:
         for line in change.difference.differences if change.difference else ():
-            yield f"not alike in {change.file}: {line}"
+            yield f"differs in {change.file}: {line}"
 
 
 def _change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
@@ -209,12 +209,12 @@ def _describe(change: FileChange) -> str:
     if change.after is None:
         return f"{change.kind} {change.file}, which leaves {device} without a baseline"
     if change.kind == "removed":
-        return f"removed {change.file}; {change.after.path.name} would be compared with"
+        return f"removed {change.file}; runs would be compared with {change.after.path.name}"
     if change.before is None:
-        return f"{change.kind} {change.file}, the first that can be read of {device}"
+        return f"{change.kind} {change.file}, the first readable one of {device}"
     if change.kind == "replaced":
         return f"replaced {change.file}, under the same name"
-    return f"added {change.file}; {change.before.path.name} is what was accepted before"
+    return f"added {change.file}; {change.before.path.name} was accepted before"
 
 
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:

@@ -51,7 +51,7 @@ class Table:
     is_wide: bool = False
 
     def for_terminal(self) -> terminal.Table:
-        """Return the table with each note in parentheses behind its text."""
+        """Return the table with each note in parentheses after its text."""
         table = new_table(self.caption)
         for heading, cell in self.rows[0].items():
             justify: JustifyMethod = "right" if cell.is_figure else "left"

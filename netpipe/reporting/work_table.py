@@ -12,7 +12,9 @@ def work_table(profile: WorkProfile) -> Table:
         for name in profile.counts
         for part, count in (("", profile.total(name)), *profile.largest_parts(name))
     ]
-    caption = f"Means over {profile.scope}. They are the same on a busy machine and elsewhere."
+    caption = (
+        f"Means over {profile.scope}. Counts are the same on a busy machine and on other machines."
+    )
     return Table("Work per batch", caption, rows)
 
 
@@ -22,5 +24,5 @@ def work_notes(profile: WorkProfile) -> list[Note]:
     notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
     for name, parts in profile.dropped.items():
         ranges = ", ".join(f"{part} ({low:g} to {high:g})" for part, (low, high) in parts.items())
-        notes.append(Note(name, f"differs between processes, left out: {ranges}"))
+        notes.append(Note(name, f"differs between processes, dropped: {ranges}"))
     return notes

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Must:
-    """Keywords of JSON Schema that hold for a field besides those that its type implies.
+    """Keywords of JSON Schema that apply to a field besides those that its type implies.
 
     `ref` names another document's schema instead. If the JSON values of a field are of another
     type, `Annotated[Type, JsonType]` has both.
@@ -29,10 +29,10 @@ class Must:
 
 
 MayBeAbsent = Annotated[T, "may be absent"]
-"""A field that a document can do without: it is newer than others, or not in every one."""
+"""A field that a document may lack: it is newer than others, or not in every document."""
 
 Inlined = Annotated[T, "inlined"]
-"""An object whose fields stand in its place."""
+"""An object whose fields are written in its place."""
 
 Count = Annotated[int, Must(minimum=0)]
 PositiveCount = Annotated[int, Must(minimum=1)]
@@ -47,7 +47,7 @@ class Interval:
     """A median with its 95% interval, in the unit of the field that holds it.
 
     Attributes:
-        low: Null in JSON: too few rounds to bound it; so is high.
+        low: Null in JSON if there are too few rounds to bound it; the same holds for `high`.
         n: Rounds done.
     """
 
@@ -81,7 +81,7 @@ def parse(document: Mapping[str, Any], kind: type[T], where: object) -> T:
 @cache
 def converter() -> "Converter":
     """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
-    # Every command imports this module, also one that only prints its help.
+    # Every command imports this module, even one that only prints its help.
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)

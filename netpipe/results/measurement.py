@@ -73,15 +73,15 @@ class HostClass:
     memory_bytes: PositiveCount
     container: bool = False  #: Whether it is a container.
     #: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel Xeon
-    #: Processor'; empty where the kernel does not give them.
+    #: Processor'; empty if the kernel does not report them.
     cpu_model: MayBeAbsent[str] = ""
 
 
 @dataclass(frozen=True)
 class Host(HostClass):
-    """The machine that loads."""
+    """The machine that runs the loader."""
 
-    #: An anonymous id of this machine among others of its class; empty where there is none, as in
+    #: An anonymous id of this machine among others of its class; empty if there is none, as in
     #: virtual machines.
     machine: MayBeAbsent[str] = ""
 
@@ -173,7 +173,7 @@ class Measurement(Document):
 
     device: Device
     host: Host
-    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    versions: Mapping[str, str]  #: Versions of every package that matters, by name.
     fingerprint: str  #: Names the data and the configuration; only equal ones are compared.
     load_s_per_batch: Positive  #: L, wall time of one batch with the loader alone, buffers drained.
     step_s: Positive  #: S0, wall time of one step on resident batches, blocked once at the end.
@@ -191,8 +191,8 @@ class Measurement(Document):
     #: turns: a loader's cost without the machine's speed.
     load_cpu_ratio: Positive
     wait_s: Waits  #: Seconds that steps of the real loop waited for their batch.
-    #: Share of the requests for a batch in the real loop that find the step before done. 0: nothing
-    #: forces a sync; 1: every step is synced.
+    #: Share of the requests for a batch in the real loop that find the previous step done. 0:
+    #: nothing forces a sync; 1: every step is synced.
     sync_probe_fraction: Fraction
     #: The same in the S0 loop, which never syncs; unless it is near 0, the probe proves nothing.
     sync_probe_idle_fraction: Fraction
@@ -207,12 +207,12 @@ class Measurement(Document):
     batch_bytes: Count  #: Bytes of one batch as the trainer sees it.
     first_batch_s: Amount  #: Wall time from the loader's start to its first batch.
     drained: bool  #: Whether the buffers could be drained within the time for it.
-    elapsed_s: Amount  #: The whole measurement.
+    elapsed_s: Amount  #: Seconds of the whole measurement.
     rounds: Rounds = field(default_factory=Rounds)
     findings: tuple[Finding, ...] = ()  #: Observations beside the verdict.
     #: Batches in the loader's buffers when a block of real steps began. Null: unknown.
     buffered_batches_start: Amount | None = None
-    #: The same at its end; where it is lower by more than a batch or two, the buffers have hidden a
+    #: The same at its end; if it is lower by more than a batch or two, the buffers have hidden a
     #: slow loader.
     buffered_batches_end: Amount | None = None
     #: H, the loop's own work from a batch to the request for the next, on results that are ready.
@@ -227,7 +227,7 @@ class Measurement(Document):
     #: Share of the loading time in which the device computed, by a profiler's trace; 0: they take
     #: turns; 1: loading is hidden. Null without a trace.
     load_overlap_fraction: Fraction | None = None
-    gpu: GpuHealth | None = None  #: Null where there is no GPU, or its state cannot be read.
+    gpu: GpuHealth | None = None  #: Null if there is no GPU, or its state cannot be read.
     calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
     #: The raw values behind load_cpu_ratio, of the loader's first batches.
     turns: tuple[CalibrationTurns, ...] = ()
@@ -259,11 +259,11 @@ class Measurement(Document):
     #: Null in an older document.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
     #: Most memory of all processes between blocks, shared pages counted once; null in an older
-    #: document, and where the kernel does not tell.
+    #: document, or if the kernel does not report it.
     peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
     #: Growth of that memory for each batch given, without the pages of mapped files; near 0: none.
     growth_bytes_per_batch: MayBeAbsent[Measured | None] = None
-    #: The process whose memory grows most, as "worker 2 (pid 123)".
+    #: The process whose memory grows most, such as "worker 2 (pid 123)".
     growing_process: MayBeAbsent[str] = ""
     #: Batches that were watched for pauses, alone and in the real loop.
     watched_batches: MayBeAbsent[Count] = 0

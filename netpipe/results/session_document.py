@@ -9,8 +9,8 @@ from netpipe.results.measurement import Measurement
 class ReportedError(TypedDict):
     """Why a session failed."""
 
-    #: misuse: what was handed over is not what it must be. hang: no batch came. missing: there is
-    #: no such test. failed: the user's code raised.
+    #: misuse: a loader, a step, a loop or a setting is unsuitable. hang: no batch came. missing:
+    #: there is no such test. failed: the user's code raised.
     kind: Literal["misuse", "hang", "missing", "failed"]
     message: Text
 

@@ -47,16 +47,23 @@ class StartUp:
         """Seconds from the imports to the first batch."""
         return sum((seconds or 0.0 for seconds in vars(self).values()), start=0.0)
 
+    def is_slow(self, longest_s: float = 0.0, cpu_fraction: float = 1.0) -> bool:
+        """Return whether this start or a later one is slow, also with only this share of its time.
+
+        A start that competed for the CPU takes at least `cpu_fraction` of its seconds alone.
+        """
+        return cpu_fraction * max(longest_s, self.total_s) > _SLOW_START_S
+
     def why_slow(self, longest_s: float = 0.0) -> str:
         """Return the largest part and its remedy; "" if neither this nor a later start is slow."""
-        slowest_s = max(longest_s, self.total_s)
-        if slowest_s <= _SLOW_START_S:
+        if not self.is_slow(longest_s):
             return ""
+        slowest_s = max(longest_s, self.total_s)
         seconds, part = max((vars(self)[part] or 0.0, part) for part in START_PARTS)
         name, remedy = START_PARTS[part]
         if part == "rest_s" and self.first_read_s is None:
             # A measurement does not split this part.
-            name, remedy = "what follows loader()", "netpipe diagnose splits it for Grain pipelines"
+            name, remedy = "work after loader()", "netpipe diagnose splits it for Grain pipelines"
         return (
             f"the first batch took {slowest_s:.0f} s, as it will each time the training starts; the"
             f" largest part is {name}, {seconds:.0f} of {self.total_s:.0f} s: {remedy}"

@@ -17,11 +17,12 @@ def median_interval(values: Sequence[float]) -> Interval:
 
     The interval runs between two order statistics; the number of observations below the median
     is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
-    exists: the range of the values' logarithms is then widened by itself on either side, which
-    for three normal values is Student's interval (4.30 s / sqrt 3 against 1.5 times an expected
-    range of 1.69 s) and for four and five is wider. Times and ratios spread by factors, so their
-    interval never reaches 0, and inverting a ratio inverts its interval. Where a value is 0 or
-    less, the range of the values themselves is widened. Below 3 values the interval is unbounded.
+    exists: the range of the values' logarithms is then widened by its own width on each side;
+    for three normal values this is Student's interval (4.30 s / sqrt 3 against 1.5 times an
+    expected range of 1.69 s), for four and five it is wider. Times and ratios spread by factors,
+    so their interval never reaches 0, and inverting a ratio inverts its interval. Where a value is
+    0 or less, the range of the values themselves is widened. Below 3 values the interval is
+    unbounded.
     """
     n, ordered = len(values), sorted(values)
     if n < _MIN_FOR_RANGE:
@@ -52,7 +53,7 @@ def median_variance(n: int) -> float:
 
 
 def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
-    """Return the slope of values over rising places: the median of the slopes between all pairs.
+    """Return the slope of values over ascending places: the median of the slopes between all pairs.
 
     The 95% interval runs between two of these slopes, chosen by the variance of Kendall's tau
     (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379). It is unbounded below 5 values.
@@ -91,7 +92,7 @@ def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interva
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the least.
+    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the smallest.
 
     Percentile p is the smallest value that p hundredths of the values do not exceed.
     """

@@ -79,17 +79,17 @@ class WorkProfile(Document):
 
     SCHEMA = SCHEMA
 
-    versions: Mapping[str, str]  #: Of Python and of the packages that do the work, by name.
+    versions: Mapping[str, str]  #: Of Python and the packages that do the work, by name.
     batches: PositiveCount  #: The loader's counts are means over this many batches.
     fingerprint: str = ""  #: Names the data and the configuration; only equal ones are compared.
     #: The versions and the platform that the step was compiled with; empty without a step.
     step_backend: str = ""
     #: The reproducible counts per batch, by kind and part: a function, a stage or an array; a kind
-    #: without parts has the part of an empty name.
+    #: without parts has one part with an empty name.
     counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: The calls of each function per batch, by the function that calls it.
     callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
-    #: The arrays of a batch: dtype and shape by name, as int32[128,1024].
+    #: The arrays of a batch: dtype and shape by name, such as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
     #: By kind and part, the lowest and the highest count where processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class WorkProfile(Document):
 
 
 def is_of_step(kind: str) -> bool:
-    """Return whether a step does this kind of work, not a loader."""
+    """Return whether a step does this kind of work, rather than a loader."""
     return kind.startswith("step_")
 
 
@@ -138,7 +138,7 @@ def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
     """Return the first of several profiles of the same code, without counts that differ.
 
-    Each may itself be made of several. Kinds that one of them could not count are dropped.
+    Each may itself be made of several. Kinds that could not be counted in each are dropped.
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}

@@ -1,4 +1,4 @@
-"""Checks whether a loader goes on exactly from each of its states, in a fresh process."""
+"""Checks whether a loader continues exactly from each of its states, in a fresh process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class ResumeRequest(SessionRequest):
     """The settings of one run of a loader."""
 
     kind: str = "resume"
-    batches: int = 32  #: Where to stop it, if it does not end before.
+    batches: int = 32  #: Batches after which to stop it, if it does not end earlier.
     states: str = ""  #: The folder with a file for each state.
     saved: Sequence[int] = ()  #: After how many batches to save a state, which is its offset.
     #: The offset of the state to begin with; None: the run begins without one.
@@ -62,7 +62,7 @@ class Restored:
 
 @dataclass(frozen=True)
 class ResumeReport(Document):
-    """Whether a loader goes on exactly from its states; `netpipe resume --json` prints it."""
+    """Whether a loader continues exactly from its states; `netpipe resume --json` prints it."""
 
     SCHEMA = "netpipe.resume/1"
 
@@ -115,10 +115,10 @@ def check_resume(
         offsets = {0, 1, count // 2, count - 1 if ended else 3 * count // 4} & set(range(count))
         saving = run(saved=sorted(offsets))
         if difference := find_difference(expected, saving["digests"]):
-            why = f"it gives other batches each time, without interruption: {difference}"
+            why = f"it gives other batches each time, even without interruption: {difference}"
             return ResumeReport(count, ended, why)
         if len(set(expected)) < 2 and not (ended and expected):
-            why = "it gives no batch, or all are equal, so that a wrong position is not seen"
+            why = "it gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
         restored = [restore(offset, request.workers) for offset in sorted(offsets)]
         if takes_workers:
@@ -138,7 +138,7 @@ def find_difference(expected: Sequence[str], found: Sequence[str], offset: int =
     came = found[batch - offset]
     known = [number for number, digest in enumerate(expected) if digest == came]
     if not known:
-        return f"altered: batch {batch} is no batch of the uninterrupted run"
+        return f"altered: batch {batch} is not in the uninterrupted run"
     instead = min(known, key=lambda number: abs(number - batch))
     moved = "skipped" if instead > batch else "repeated"
     kind = "reordered" if sorted(rest) == sorted(found) else moved

@@ -47,8 +47,8 @@ def _replace_sources(made: Any, storage: str) -> None:
         found = "a source that is a stream, computed or a list" if leaves else type(made).__name__
         raise MisuseError(
             f"storage {storage}: the loader must be a Grain pipeline of random-access sources, "
-            f"which can be replaced; found {found}. Before the factory returns, wrap what it reads "
-            "from: netpipe.storage.stand_in(source)"
+            f"which can be replaced; found {found}. Before the factory returns, wrap its "
+            "sources: netpipe.storage.stand_in(source)"
         )
 
 

@@ -58,10 +58,10 @@ class _Medians(TypedDict):
     examples_per_cpu_s: NotRequired[Figure]  #: Examples for a CPU second of all processes.
     batches_per_s: Figure
     padding_fraction: Figure  #: Share of padding in all batches.
-    padding_fraction_worst_batch: Figure  #: Share of padding in the batch that has most of it.
+    padding_fraction_worst_batch: Figure  #: Share of padding in the batch with the most.
     bytes_read_per_token: Figure  #: Bytes read from files for a real token.
-    peak_pss_bytes: Figure  #: The most memory of all processes, what they share counted once.
-    peak_rss_bytes: Figure  #: The same, what they share counted in each.
+    peak_pss_bytes: Figure  #: Peak memory of all processes, shared memory counted once.
+    peak_rss_bytes: Figure  #: The same, shared memory counted in each process.
     #: Seconds from building the pipeline to its first batch, after the imports.
     first_batch_s: Figure
 
@@ -69,8 +69,8 @@ class _Medians(TypedDict):
 class Figures(_Medians):
     """The figures of a loader's runs."""
 
-    counted_by: Text  #: What a token is.
-    #: What each run counted, in the order of the rounds.
+    counted_by: Text  #: The rule by which tokens are counted.
+    #: The counts of each run, in the order of the rounds.
     runs: Annotated[list[Tally], Must(minItems=1)]
 
 
@@ -92,7 +92,7 @@ class MeasuredCombination(Figures):
     workers: Count | None  #: Worker processes; null: the loader's own number of them.
     sequence_length: PositiveCount | None  #: Tokens in a sequence; null with --loader.
     best: bool  #: Whether it has the most tokens per second.
-    #: Every figure over that of the other loader beside it, or null where that is 0; null without
+    #: Every figure over that of the other loader beside it, or null if that is 0; null without
     #: one.
     ratios: Ratios | None
 
@@ -104,16 +104,16 @@ class OtherLoader(Figures):
 
 
 class ThroughputDocument(TypedDict):
-    """How fast loaders go when nothing waits for them: what `netpipe throughput --json` prints."""
+    """The speed of loaders without a step: the document of `netpipe throughput --json`."""
 
     schema: Literal["netpipe.throughput/1"]
     device: Annotated[
         Device, Must(required=["emulated"], properties={"emulated": {"const": False}})
     ]
     host: Annotated[Host, Must(required=["machine"])]
-    versions: Mapping[str, str]  #: Of every package that matters, by name.
+    versions: Mapping[str, str]  #: Versions of every package that matters, by name.
     data: str | None  #: The folder that our pipeline read; null with --loader.
-    seconds: PositiveAmount  #: Steady iteration that each run was asked for.
+    seconds: PositiveAmount  #: Requested steady iteration of each run.
     #: Runs of each combination, each in a fresh process, in turns with the others.
     rounds: PositiveCount
     combinations: Annotated[
@@ -121,7 +121,7 @@ class ThroughputDocument(TypedDict):
         Must(minItems=1, contains={"properties": {"best": {"const": True}}}),
     ]
     against: OtherLoader | None
-    choice: WorkerChoice | None  #: Null where the number of workers was given.
+    choice: WorkerChoice | None  #: Null if the number of workers was given.
 
 
 def throughput_document(

@@ -66,20 +66,19 @@ class Tally:
     """The counts of a run in its steady state."""
 
     wall_s: PositiveAmount  #: Seconds of steady iteration.
-    cpu_s: PositiveAmount  #: CPU seconds in them, of all processes, without counting tokens.
+    cpu_s: PositiveAmount  #: CPU seconds of all processes meanwhile, except for counting tokens.
     batches: PositiveCount
     examples: MayBeAbsent[PositiveCount]  #: Rows of the first array of these batches.
     tokens: PositiveCount  #: Real tokens in these batches.
-    slots: PositiveCount  #: Places for a token in them, padding too.
+    slots: PositiveCount  #: Token positions in them, including padding.
     worst_padding_fraction: Fraction
     bytes_read: Count
     peak_pss_bytes: PositiveCount
     peak_rss_bytes: PositiveCount
     first_batch_s: Amount
-    counted_by: Text  #: What a token is.
+    counted_by: Text  #: The rule by which tokens are counted.
     batch_bytes: MayBeAbsent[Count]  #: Bytes of the arrays of the first batch.
-    #: Batches by which it fell behind its mean pace, at most: a buffer of that size hides its
-    #: pauses.
+    #: Most batches by which it fell behind its mean pace: a buffer of that size hides its pauses.
     behind_batches: MayBeAbsent[Amount]
 
 
@@ -99,7 +98,7 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 
 
 def speed_figure(runs: Sequence[Tally]) -> str:
-    """Return the speed figure's name: tokens if batches tell them from padding, else examples."""
+    """Return the speed figure's name: tokens if batches mark padding, else examples."""
     return "examples_per_s" if runs[0].counted_by == BY_ELEMENTS else "tokens_per_s"
 
 

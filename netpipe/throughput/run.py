@@ -97,7 +97,7 @@ class LoaderRun:
         if not self._drained:
             raise MisuseError(
                 f"the loader's buffers must run empty within {_MAX_DRAINING_S:g} s of pulling, "
-                "because their speed is not its own; they did not. Give it smaller buffers"
+                "because buffered batches hide its speed; they did not. Give it smaller buffers"
             )
         peak_pss_bytes, peak_rss_bytes = _peak_memory(self.puller, self._clock)
         counted, tokens = self._counted, sum(batch.tokens for batch in self._counted)

@@ -115,8 +115,8 @@ def measure_duets(
     full buffers while the other is measured. `say` is that of `measure_in_turns`.
 
     Raises:
-        MisuseError: The first batches of two targets have other arrays, or one of the first
-            `same_batches` has other contents.
+        MisuseError: The first batches of two targets have different arrays, or one of the first
+            `same_batches` has different contents.
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
@@ -177,7 +177,7 @@ def _require_same(
 
 
 def expected_s(runs: int, seconds: float) -> float:
-    """Return about how many seconds the runs will take."""
+    """Return the approximate duration of the runs in seconds."""
     return runs * (_START_S + longest_s(seconds) - seconds / 2)
 
 

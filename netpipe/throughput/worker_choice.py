@@ -67,9 +67,9 @@ class TriedCandidate(TypedDict):
     """A number of workers that was tried."""
 
     workers: Count
-    #: About what its finished batches take while they wait; 0: not known beforehand.
+    #: Approximate bytes of its finished batches while they wait; 0: not known beforehand.
     finished_bytes: Count
-    #: The counts of each trial, in turns with the others; none if it was left out before the first.
+    #: The counts of each trial, in turns with the others; none if it was dropped before the first.
     runs: list[Tally]
     #: Not needed: not clearly faster than the chosen one, which has fewer workers.
     fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
@@ -88,7 +88,7 @@ class WorkerChoice:
     buffer: MayBeAbsent[PositiveCount]
     reason: Text  #: A sentence that compares it with its neighbors.
     memory_budget_bytes: PositiveCount  #: The most that all processes together may take.
-    seconds: PositiveAmount  #: Steady iteration that each trial was asked for.
+    seconds: PositiveAmount  #: Requested steady iteration of each trial.
     #: The fewest workers first.
     candidates: Annotated[tuple[Candidate, ...], list[TriedCandidate], Must(minItems=1)]
 
@@ -110,7 +110,7 @@ def parse_budget(text: str) -> int:
 def worker_counts(cores: int) -> list[int]:
     """Return the numbers of workers worth a trial: the powers of two, and the cores.
 
-    0 is left out: the training process would load then, and its other work is unknown.
+    0 is omitted: the training process would then load, and its other work is unknown.
     """
     return sorted({cores, *(1 << exponent for exponent in range(cores.bit_length()))})
 
@@ -129,7 +129,7 @@ def try_candidates(
     least one remains open, and all open ones have the same rounds.
 
     `measure` runs the loader once with a number of workers. `say` is called with the number of the
-    round, from 1 on, and the candidate, before each run and when a candidate is left out.
+    round, from 1 on, and the candidate, before each run and when a candidate is dropped.
 
     Raises:
         InputError: The budget is below the smallest candidate.
@@ -218,7 +218,7 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
         default=min(candidate.finished_bytes for candidate in candidates),
     )
     smallest, budget = format_megabytes(smallest_bytes), format_megabytes(budget_bytes)
-    constraint = f"be at least the {smallest} that the least candidate takes"
+    constraint = f"be at least the {smallest} that the smallest candidate takes"
     raise InputError(_OPTION, "value", constraint, budget, "Give more, or take a smaller batch")
 
 

@@ -45,7 +45,7 @@ def _has_finding(measurement: Measurement, name: str) -> bool:
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
-    """Return the findings of the protocol, then remarks on figures that the verdict leaves out."""
+    """Return the findings of the protocol, then remarks on figures that the verdict omits."""
     remarks = list(measurement.findings)
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     if syncs and verdict.kind in HEALTHY_KINDS:
@@ -91,9 +91,9 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
         return "the loss is NaN or infinite: such a step may not take its usual time"
     epoch = f"an epoch of {measurement.epoch_batches} batches"
     if not measurement.within_epochs:
-        return f"{epoch} is too short to measure: the loader must go on (repeat)"
+        return f"{epoch} is too short to measure: make the loader repeat"
     if not measurement.drained and measurement.epoch_batches is not None:
-        return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
+        return f"the loader's buffers outlast {epoch}: make the loader repeat"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time; use a larger budget"
     gpu, rounds = measurement.gpu, measurement.step_s.n
@@ -139,7 +139,7 @@ def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | No
     if not ratio.low < limit < ratio.high:
         return None
     if statistics.half_width_fraction(load) > _MAX_HALF_WIDTH_FRACTION:
-        return f"loading a batch took {format_seconds_interval(load)}, too spread to tell"
+        return f"loading a batch took {format_seconds_interval(load)}, too variable to tell"
     return f"L/S0 is {format_ratio_interval(ratio)}, on both sides of a limit"
 
 
@@ -153,7 +153,7 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
         VerdictKind.RECOMPILING,
         f"{count} compilations inside the timed windows",
         (f"{count} compilations in {format_rounds(measurement.step_s.n)}",),
-        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
+        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 logs each compilation",
     )
 
 
@@ -240,7 +240,7 @@ def _judge_transfer_bound(measurement: Measurement) -> Verdict | None:
     return Verdict(
         VerdictKind.TRANSFER_BOUND,
         f"copying {measurement.batch_bytes:,} bytes a batch to the device slows the step to "
-        f"{format_ratio_interval(transfer)} of itself",
+        f"{format_ratio_interval(transfer)} times its own time",
         (f"S2/S0 with transfers = {format_ratio_interval(transfer)}",),
         "send narrower dtypes, or copy the next batch while the step runs",
     )
@@ -304,7 +304,7 @@ _STALL_RULES: tuple[Rule, ...] = (
     _judge_contention,
     _judge_unexplained,
 )
-# A doubt stands before the first rule that it affects, and after the rules that it does not.
+# A doubt comes before the first rule that it affects, and after the rules that it does not.
 RULES: tuple[Rule, ...] = (
     _judge_recompiling,
     _make_doubt_rule(_explain_no_evidence, "fix what the message names, then measure again"),

@@ -48,8 +48,8 @@ class HostsVerdict:
         lines = [self.verdict.message, f"slowest: {self.slowest}: {behind}"]
         ends = ", ".join(f"{host} {ended}" for host, ended in self.epoch_batches.items() if ended)
         if self.ends_apart:
-            told = "the remaining hosts wait forever"
-            lines.append(f"the loaders end after different numbers of batches: {ends}; {told}")
+            effect = "the remaining hosts wait forever"
+            lines.append(f"the loaders end after different numbers of batches: {ends}; {effect}")
         elif None in self.epoch_batches.values():
             lines.append("ends not compared: not every loader ended while it was measured")
         return lines

@@ -34,7 +34,7 @@ class Verdict:
     """Why training waits.
 
     Attributes:
-        message: One sentence with its figures; `judge` puts the kind in front.
+        message: One sentence with its figures; `judge` puts the kind before it.
         evidence: The figures that the verdict rests on, each as text. A rule returns only its own.
         next: The advice to the user.
     """

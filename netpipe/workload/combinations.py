@@ -48,7 +48,7 @@ class Combination:
 
     @property
     def finished_bytes(self) -> int:
-        """Approximate bytes of all its batches that wait."""
+        """Approximate bytes of all its finished batches."""
         pipeline = self.pipeline
         return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
 

@@ -45,7 +45,7 @@ class PipelineConfig:
 
     Attributes:
         batch_size: Sequences in one batch of this host.
-        packing: Whether a sequence is filled with contexts; else it holds one, and padding.
+        packing: Whether a sequence is filled with contexts; otherwise it holds one, and padding.
         epochs: Passes over the data; None: endless.
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.

@@ -34,7 +34,7 @@ from netpipe.workload.tokens.batches import (
 from netpipe.workload.tokens.packing import fill, likely_contexts, pack
 from netpipe.workload.tokens.tokenizer import encode
 
-# The arrays of a larger block leave the processor's cache.
+# The arrays of a larger block do not fit in the processor's cache.
 _MAX_BLOCK_SEQUENCES = 128
 _ENDLESS_BLOCKS = 1 << 60
 # Copying a smaller array costs less than sharing its memory.
@@ -129,7 +129,7 @@ def _load(
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     sharing = grain.experimental.DatasetOptions(min_shm_size=_MIN_SHARED_BYTES)
     sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
-    # `widen` runs after the workers: sending its result, of twelve times the bytes, would take more
+    # `widen` runs after the workers: sending its result, twelve times as large, would take more
     # CPU time than making it.
     return sequences.mp_prefetch(workers).map(make_batch)
 

@@ -20,8 +20,8 @@ from netpipe.workload.tokens.batches import Batch
 
 SCHEMA: Final = "netpipe.position/1"
 _WAYS_OUT: Final = {
-    "data": "Train on the data that the state was saved with, or begin anew",
-    "global_batch_size": "Let batch size times hosts stay the same, or begin anew",
+    "data": "Train on the data that the state was saved with, or start over",
+    "global_batch_size": "Keep batch size times hosts the same, or start over",
 }
 
 
@@ -75,7 +75,7 @@ class ResumableBatches(Iterator[Batch]):
         return {"schema": SCHEMA, **vars(self._position), **self._identity}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, which may have been saved with other workers or on other hosts.
+        """Continue from a state, which may have been saved with other workers or on other hosts.
 
         Raises:
             InputError: It is not a state, or the batches after it would not be the same. The
@@ -88,7 +88,7 @@ class ResumableBatches(Iterator[Batch]):
         for name in ("schema", *self._identity):
             if state[name] != expected[name]:
                 constraint = f"be {quote(expected[name])}, as configured"
-                way_out = _WAYS_OUT.get(name, "Configure it as it was, or begin anew")
+                way_out = _WAYS_OUT.get(name, "Configure it as it was, or start over")
                 raise InputError("state", name, constraint, quote(state[name]), way_out)
         position = Position(state["batch"], state["block_sequences"])
         self._check(position)

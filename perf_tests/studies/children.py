@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import NetpipeError
@@ -19,15 +20,19 @@ class ChildError(NetpipeError):
 
 
 def run_for_json(
-    arguments: Sequence[str], variables: Mapping[str, str], limit_s: float
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    limit_s: float,
+    folder: Path | None = None,
 ) -> Mapping[str, Any]:
-    """Run this Python with extra environment variables; return the JSON that it prints.
+    """Run this Python in a folder with extra variables; return the JSON that it prints.
 
     Raises:
         ChildError: It took longer, or printed something else.
     """
     with subprocess.Popen(
         [sys.executable, *arguments],
+        cwd=folder,
         env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

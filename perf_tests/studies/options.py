@@ -28,5 +28,5 @@ def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -
 
 only_cases = click.option(
     "--only", "cases", multiple=True, metavar="GLOB", callback=_select_cases,
-    help="Only cases of such a name, or FAMILY/NAME. May be given again.",
+    help="Only cases whose NAME or FAMILY/NAME matches. May be repeated.",
 )  # fmt: skip

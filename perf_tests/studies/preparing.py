@@ -211,15 +211,15 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--rows", "sizes", multiple=True, type=int, default=(10**6, 10**7, 10**8),
-              show_default=True, help="At least so many rows.")  # fmt: skip
+              show_default=True, help="Minimum number of rows.")  # fmt: skip
 @click.option("--only", "arrangements", multiple=True, type=click.Choice(list(ARRANGEMENTS)),
-              default=list(ARRANGEMENTS), show_default=True, help="What to try.")  # fmt: skip
+              default=list(ARRANGEMENTS), show_default=True, help="Arrangement.")  # fmt: skip
 @click.option(
     "--rounds", default=1, show_default=True, help="Trials of each kind; 0 for the table."
 )
-@click.option("--generate-only", is_flag=True, help="Write the measurements and end.")
+@click.option("--generate-only", is_flag=True, help="Write the measurements and exit.")
 @click.option(
-    "--trials", type=click.Path(path_type=Path), default=TRIALS, help="Where trials are kept."
+    "--trials", type=click.Path(path_type=Path), default=TRIALS, help="The file of trials."
 )
 def main(
     folder: Path, sizes: tuple[int, ...], arrangements: tuple[str, ...], rounds: int,

@@ -156,7 +156,7 @@ class Told:
         if begun not in (first, first + 1):
             problems.append(f"began with step {begun} instead of {first} or {first + 1}")
         if sorted(steps) != list(range(begun, max(steps) + 1)):
-            problems.append("left out a step")
+            problems.append("skipped a step")
         return len(whole), problems
 
 
@@ -209,7 +209,9 @@ def format_table(trials: list[Trial]) -> Iterator[str]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--kills", type=click.IntRange(min=0), default=50, show_default=True)
-@click.option("--seed", default=0, show_default=True, help="Draws the processes and the moments.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed for the processes and the moments."
+)
 @click.option(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
     default=Path(__file__).with_suffix(".jsonl"), show_default=True, help="The file of trials.",

@@ -1,4 +1,4 @@
-"""`python -m perf_tests.studies.stage_costs`: what each stage costs."""
+"""`python -m perf_tests.studies.stage_costs`: the cost of each stage."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -210,12 +210,14 @@ def _format_row(case: Case, turns: list[Reading]) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--turns", type=click.IntRange(min=0), default=3, show_default=True)
-@click.option("--storage", default=_STORAGE, show_default=True, help="What the proxy imitates.")
+@click.option(
+    "--storage", default=_STORAGE, show_default=True, help="The storage that the proxy imitates."
+)
 @click.option(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
     default=Path(__file__).with_suffix(".jsonl"), show_default=True, help="The file of readings.",
 )  # fmt: skip
-@click.option("--diagnose", is_flag=True, help="Show what netpipe diagnose says of the server.")
+@click.option("--diagnose", is_flag=True, help="Show netpipe's diagnosis of the server.")
 def main(turns: int, storage: str, path: Path, diagnose: bool) -> None:
     """Measure pipelines with a delaying server and with the stand-in; print the file's table.
 

@@ -8,7 +8,6 @@ import pytest
 from netpipe.device.emulated_names import (
     EmulatedAccelerator,
     Flops,
-    count_flops,
     parse_accelerator,
     parse_accelerators,
 )
@@ -104,13 +103,6 @@ def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
     assert described.endswith("MFU 0.4")
 
 
-def test_the_flops_are_counted_once() -> None:
-    """Counting may trace the user's step, so FLOPs are counted once for time and name."""
-    counts = iter([2e12])
-    emulated("emulated:a100").derive_step_s(lambda: next(counts), 0.4)
-    assert list(counts) == []
-
-
 @pytest.mark.parametrize("flops", [0, -1.0, inf, float("nan"), lambda: 0])
 def test_flops_are_checked(flops: Flops) -> None:
     """FLOPs must be above 0 and finite, wherever they come from."""
@@ -193,12 +185,3 @@ def test_every_name_of_a_list_is_checked(text: str) -> None:
     """A list with an unknown name is refused."""
     with pytest.raises(MisuseError, match="emulated:<time>"):
         parse_accelerators(text)
-
-
-def test_flops_may_have_to_be_counted() -> None:
-    """A factory's attribute may be a callable, whose result is checked."""
-    assert count_flops(None) is None
-    assert count_flops(4) == 4.0
-    assert count_flops(lambda: 5e12) == 5e12
-    with pytest.raises(MisuseError, match="must be above 0"):
-        count_flops(lambda: -1)

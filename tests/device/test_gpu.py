@@ -102,20 +102,6 @@ def test_the_driver_decides_which_cards_are_visible(
     assert health(watch).sm_clock_mhz == (1200.0,)
 
 
-def test_a_visible_mig_instance_is_found_by_its_own_uuid(
-    nvml: FakeNvml, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If CUDA_VISIBLE_DEVICES names an instance, the card that contains it is watched."""
-    instance = UUID(int=0x4444)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"MIG-{instance}")
-    driver.uuids = (instance,)
-    nvml.gpus[f"MIG-{instance}"] = FakeGpu(clock_mhz=0)
-    nvml.boards[f"MIG-{instance}"] = f"GPU-{SECOND}"
-    watch = opened(gpu_device(0))
-    watch.look()
-    assert health(watch).sm_clock_mhz == (1200.0,)
-
-
 def test_every_look_has_its_entry(watch: GpuWatch, gpu: FakeGpu) -> None:
     """Clock and temperature are recorded, without foreign processes and throttling."""
     watch.look()
@@ -242,37 +228,6 @@ def test_what_cannot_be_answered_is_left_out(
     nvml.failing = {failing}
     watch.look()
     assert watch.health() == seen
-
-
-@pytest.mark.parametrize(
-    ("newer", "older", "silent"),
-    [
-        (
-            "nvmlDeviceGetTemperatureV",
-            "nvmlDeviceGetTemperature",
-            GpuHealth((1980.0,), (), 1, ("hardware slowdown",), ()),
-        ),
-        (
-            "nvmlDeviceGetCurrentClocksEventReasons",
-            "nvmlDeviceGetCurrentClocksThrottleReasons",
-            GpuHealth((1980.0,), (41.0,), 0, (), ()),
-        ),
-    ],
-)
-def test_an_older_driver_is_asked_by_older_names(
-    nvml: FakeNvml, gpu: FakeGpu, newer: str, older: str, silent: GpuHealth
-) -> None:
-    """One of two names is enough; without both, the other quantities are recorded."""
-    gpu.reasons = 0x08
-    for failing in ({newer}, {older}):
-        nvml.failing = failing
-        watch = opened(gpu_device())
-        watch.look()
-        assert watch.health() == GpuHealth((1980.0,), (41.0,), 1, ("hardware slowdown",), ())
-    nvml.failing = {newer, older}
-    watch = opened(gpu_device())
-    watch.look()
-    assert watch.health() == silent
 
 
 def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNvml) -> None:

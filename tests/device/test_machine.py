@@ -135,7 +135,7 @@ def test_a_quiet_machine_has_no_disturbance() -> None:
         ({}, Counters(1100, 60, 0, 0), "50% of the CPUs"),
         ({}, Counters(1100, 10, 4, 0), "hypervisor takes 4.0%"),
         ({}, Counters(1100, 10, 0, 2), "stopped this cgroup 2 times"),
-        ({"quota_cores": 2.5}, IDLE, "see 8 CPUs and may use 2.5"),
+        ({"quota_cores": 2.5}, IDLE, "see 8 CPUs but may use 2.5"),
         ({"affinity_cpus": 1}, IDLE, "share a core"),
         ({"governors": ["performance", "powersave"]}, IDLE, "governor is powersave"),
         ({"turbo": True}, IDLE, "turbo is on"),

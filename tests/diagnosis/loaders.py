@@ -93,18 +93,18 @@ def halves(batch: Any) -> Any:
 
 
 def plain() -> Any:
-    """Return a source of the user's, a map and a batch, without threads."""
+    """Return a user's source, a map and a batch, without threads."""
     return grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(ALONE).batch(4)
 
 
 def threaded() -> Any:
-    """Return the same, read by threads and prefetched by another one."""
+    """Return the same pipeline, read by threads and prefetched by another one."""
     dataset = grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(THREADS).batch(4)
     return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
 
 
 def with_worker() -> Any:
-    """Return the same in a worker."""
+    """Return the same pipeline in a worker."""
     return plain().mp_prefetch(ONE_WORKER)
 
 

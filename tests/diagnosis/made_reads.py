@@ -61,7 +61,7 @@ def read_in(
             heappush(asking, (over_s, next(numbers), over_s, 0))
         else:
             heappush(asking, (over_s, number, since_s, refusals + 1))
-    # read_scaling leaves out the reads that find an idle storage.
+    # read_scaling omits the reads that find an idle storage.
     return reads[len(reads) // 4 :]
 
 

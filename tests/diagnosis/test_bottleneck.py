@@ -246,7 +246,7 @@ def test_an_unclear_limit_is_not_named() -> None:
     found = find_slow_reads(made_scaling((1.0, 4.0, 16.0), ""), threads=16)
     assert found.resource == "waiting"
     assert found.why.endswith(
-        ": a bandwidth or a limit on requests, which records of about one size do not tell"
+        ": a bandwidth or a limit on requests; records of about one size cannot tell which"
     )
 
 

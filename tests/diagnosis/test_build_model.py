@@ -78,7 +78,7 @@ def test_stages_behind_workers_stay(graph: Graph, moves: list[bool]) -> None:
 
 
 def test_sending_is_the_rest_of_the_cpu_time() -> None:
-    """It is the CPU time besides the stages, apart from that of the payload."""
+    """The cost of sending is the CPU time besides the stages, apart from that of the payload."""
     made = build()
     assert made.payload_send_s == pytest.approx(0.004)
     assert made.payload_receive_s == pytest.approx(0.002)

@@ -22,7 +22,7 @@ FOUND: dict[str, Any] = {"findings": findings().to_document(), "flops_per_step":
 
 
 class Sessions:
-    """Stands in for the sessions, and records their requests."""
+    """Replaces the sessions, and records their requests."""
 
     def __init__(self) -> None:
         self.asked: list[SessionRequest] = []
@@ -33,7 +33,7 @@ class Sessions:
         return make_measurement()
 
     def run_session(self, _: object, request: SessionRequest, **__: object) -> Mapping[str, Any]:
-        """Lint, or look into the loader."""
+        """Lint, or investigate the loader."""
         self.asked.append(request)
         return LINT if request.kind == "lint" else FOUND
 
@@ -45,7 +45,7 @@ class Sessions:
 
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
-    """Put in the place of real sessions."""
+    """Replace the real sessions."""
     stand_in = Sessions()
     for name in ("run_measurement", "run_session"):
         monkeypatch.setattr(diagnose, name, getattr(stand_in, name))
@@ -60,7 +60,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     found = run_diagnosis(asked, {"rule": "why"}, "reproducible")
     assert found.measurement is None
     request = sessions.of("diagnose")
-    assert request.budget_s == 140.0  # all that it may take, for the session's own limit
+    assert request.budget_s == 140.0  # the longest that the session may take, for its own limit
     assert (request.targets, request.wanted_s) == (targets, 60.0)
     assert (request.step_s, request.load_s) == (None, None)
     assert asked.max_duration_s == 140.0
@@ -75,7 +75,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
 def test_a_step_has_a_third_of_the_budget(
     sessions: Sessions, step: str | None, accelerator: str
 ) -> None:
-    """It is measured first, and the investigation knows its time."""
+    """The step is measured first, and the investigation knows its time."""
     targets = name_targets(loader="a:loader", step=step, loop="a:loop")
     asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator=accelerator))
     found = run_diagnosis(asked, {}, "throughput")
@@ -95,7 +95,7 @@ def test_a_step_has_a_third_of_the_budget(
 
 
 def test_the_loaders_own_bottleneck_limits() -> None:
-    """That holds with and without a step."""
+    """The resource of the loader limits, with and without a step."""
     for measurement in (None, make_measurement()):
         made = compose_diagnosis(FOUND, measurement, LINT, REQUEST)
         assert made.findings.bottleneck == BOTTLENECK

@@ -43,7 +43,7 @@ def test_findings_are_read_back(found: Any) -> None:
 
 
 def test_a_document_is_valid() -> None:
-    """It may have a step, needs and a prediction that was tried."""
+    """A document may have a step, needs and a prediction that was tried."""
     for found in (
         diagnosis(),
         diagnosis([NEED], findings=FULL, measurement=make_measurement()),
@@ -60,7 +60,7 @@ def test_a_document_is_valid() -> None:
 
 
 def test_a_document_that_is_not_valid_is_never_given() -> None:
-    """An unknown resource is a mistake of ours."""
+    """An unknown resource is a mistake in the code."""
     bound = findings(bottleneck=Bottleneck(None, "luck", 0.0, "why"))
     with pytest.raises(InputError, match="luck"):
         diagnosis(findings=bound).to_document()

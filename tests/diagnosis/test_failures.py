@@ -130,7 +130,7 @@ def test_the_first_batch_is_sent_as_a_fresh_copy() -> None:
 
 
 def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the reason, and the rest of the diagnosis stays."""
+    """The intervention has the reason, and the rest of the diagnosis stays."""
 
     def broken() -> Any:
         raise ValueError("a mistake of ours")
@@ -165,8 +165,8 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
 
 
 def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot run in one thread: a remark says so, and it is diagnosed unmodified."""
-    # Starting workers again and again takes long.
+    """The loader cannot run in one thread: a remark says so, and it is diagnosed unmodified."""
+    # Starting workers repeatedly takes long.
     run, times = single_thread_run.SingleThreadRun, (stage_time("Map", 0.01),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(run, "measure_scaling", lambda *_: made_turns(single_thread=0.01))
@@ -179,7 +179,7 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own failure ends the diagnosis before any variant of it runs."""
+    """The loader's own failure ends the diagnosis before any variant of it runs."""
     monkeypatch.setattr(single_thread_run, "measure_stage_times", None)
 
     def loader() -> Any:

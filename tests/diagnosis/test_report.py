@@ -45,11 +45,11 @@ def summary(
 
 
 def test_the_summary_of_a_loader_alone() -> None:
-    """It has the rate, the stage, the resource with its figures, and a change that would help."""
+    """The summary has the rate, the stage, the resource with figures, and a useful change."""
     assert summary() == (
         "Loads 50 batches/s, 20 ms each. "
-        "Stage Map of mine.tokenize holds 71% of loading, bound by the GIL (threads 1 to 2: "
-        "+4%, processes 1 to 2: +93%). "
+        "Stage Map of mine.tokenize takes 71% of the loading time, bound by the GIL (threads 1 to "
+        "2: +4%, processes 1 to 2: +93%). "
         "Clearest effect: two single-thread runs, each in a process: "
         "1.90 (1.71 to 2.09) times as fast. "
         "3 workers would give 15 ms [13.5, 16.5]; headroom then 1.1 (not tried: there was no time)."
@@ -102,10 +102,13 @@ def test_other_verdicts_are_followed_by_their_advice(measurement: Measurement, k
 @pytest.mark.parametrize(
     ("bottleneck", "part"),
     [
-        (Bottleneck("P", "process-transfer", 0.4, "w"), "between processes holds 40%: w."),
+        (
+            Bottleneck("P", "process-transfer", 0.4, "w"),
+            "between processes takes 40% of the loading time: w.",
+        ),
         (Bottleneck(None, "device-transfer", 0.1, "w"), "to the device"),
         (Bottleneck(None, "unknown", 0.0, "w"), "No stage"),
-        (Bottleneck("S", "unknown", 0.9, "why not"), "loading; why not."),
+        (Bottleneck("S", "unknown", 0.9, "why not"), "loading time; why not."),
         (Bottleneck("S", "waiting", 0.9, "w"), "waiting for storage"),
         (Bottleneck("S", "cpu", 0.9, "w"), "the CPU (w)"),
         (Bottleneck("S", "disk", 0.9, "w"), "the disk (w)"),
@@ -254,7 +257,7 @@ def test_names_are_printed_literally() -> None:
 
 
 def test_the_last_line_has_the_result_of_the_tried_change() -> None:
-    """It is left out if a remark already says that no time was left."""
+    """The line is omitted if a remark already says that no time was left."""
     assert closing(findings(verified=VERIFIED, unverified="")) == f"tried: {VERIFIED.says}"
     assert findings().unverified in closing(findings())
     no_time = findings(unverified=NO_TIME)
@@ -282,6 +285,6 @@ def test_reads_have_their_time_and_their_rate(scaling: Any, parts: tuple[str, ..
 
 
 def test_reads_that_do_not_wait_have_no_table() -> None:
-    """They were not measured."""
+    """Reads that do not wait were not measured."""
     assert describe_reads(replace(SLOW_READS, reads=None)) is None
     assert not any("in flight" in text for text in print_findings())

@@ -39,7 +39,7 @@ def number_of(loader: Any, kind: str) -> int:
 
 
 def test_a_function_is_called_a_few_times() -> None:
-    """Its first results are repeated equally often."""
+    """The first results of a function are repeated equally often."""
     calls = Calls()
     recorded = Recorded(calls)
     first = [recorded(number) for number in range(KEPT)]
@@ -51,7 +51,7 @@ def test_a_function_is_called_a_few_times() -> None:
 
 
 def test_an_error_of_a_function_propagates() -> None:
-    """It is not recorded, and the next call computes again."""
+    """An error is not recorded, and the next call computes again."""
 
     def fail(number: int) -> int:
         if number == 0:
@@ -74,7 +74,7 @@ def test_a_source_keeps_its_length() -> None:
 
 @pytest.mark.parametrize("recorded", [Recorded(double), record_source(Numbers())])
 def test_recorded_functions_can_be_sent_to_workers(recorded: Any) -> None:
-    """They keep their results."""
+    """Recorded functions keep their results."""
     ask = recorded if callable(recorded) else recorded.__getitem__
     given = [ask(number) for number in range(2 * KEPT + 1)]
     copy = pickle.loads(pickle.dumps(recorded))
@@ -114,7 +114,7 @@ def test_a_stage_without_code_of_the_user_stays() -> None:
 
 
 def test_the_loader_itself_is_not_changed() -> None:
-    """Its next dataset has all stages; one that is always the same cannot be changed."""
+    """The loader's next dataset has all stages; one that is always the same cannot be changed."""
     made = without_stage(loaders.plain, number_of(loaders.plain, "Source"))
     assert made is not None
     assert {int(number) for batch in made() for number in batch} <= {0, 2, 4, 6}

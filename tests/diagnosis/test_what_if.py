@@ -201,7 +201,7 @@ def test_different_rounds_widen_the_interval() -> None:
 
 @pytest.mark.parametrize("kind", [WORKERS, READS, WITHOUT_STAGE, "smaller-batch"])
 def test_the_models_own_error_widens_the_interval(kind: str) -> None:
-    """It does so even if the rounds agree exactly, and if the change has no effect."""
+    """The interval is widened even if the rounds agree exactly, and if the change has no effect."""
     exact = replace(FEW, rounds_s=(0.060,) * 9)
     for changed in (TWO, exact.model):
         predicted = exact.predict(changed, kind)

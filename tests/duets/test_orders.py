@@ -29,12 +29,12 @@ class _Counting(Watch):
         self.begun = 0
 
     def begin_rounds(self) -> None:
-        """Count."""
+        """Count the restarts."""
         self.begun += 1
 
 
 def test_a_side_waits_for_the_other_one_as_long_as_it_takes() -> None:
-    """Its limits restart at every poll: the other side may compile a model for minutes."""
+    """A side's limits restart at every poll: the other side may compile a model for minutes."""
     watch = _Counting()
     channel = cast(Any, _Channel(None, None, (3,), None, (4,)))
     assert list(read_orders(channel, watch)) == [(3,), (4,)]

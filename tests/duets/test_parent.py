@@ -1,4 +1,4 @@
-"""Two live sides, and what their parent makes of them."""
+"""Two live sides, and the results that their parent collects."""
 
 import signal
 import subprocess
@@ -50,7 +50,7 @@ def test_a_longer_wait_shows_in_every_slice() -> None:
 
 
 def test_a_loader_much_slower_than_the_other_is_compared() -> None:
-    """One gives its whole block before the other has given four batches: it counts all the same."""
+    """A whole block counts even if the other side has given fewer than four batches by then."""
     duet = run("quick", "very_slow", budget_s=6.0)
     metric = METRICS["load_s_per_batch"]
     pairs = zip(duet.base[metric.name], duet.now[metric.name], strict=True)
@@ -170,7 +170,7 @@ def test_blocks_that_did_not_overlap_do_not_count() -> None:
 
 
 def test_one_that_is_much_faster_counts_whole() -> None:
-    """It has given its block before the other one has given the batches that are skipped."""
+    """A fast side has given its block before the other one has given the skipped batches."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
     before, after = parent._pull_together(timers([], base, now), BlockSize(2, skipped=1), 0)

@@ -72,12 +72,6 @@ def test_the_place_is_that_of_the_system(tmp_path: Path, monkeypatch: pytest.Mon
         assert folder.name.startswith("netpipe-test-")
 
 
-def test_a_place_that_takes_no_folder_is_an_error(tmp_path: Path) -> None:
-    """The system's error comes before the block."""
-    with pytest.raises(FileNotFoundError), temporary_folder("test", tmp_path / "absent"):
-        pytest.fail("there is no folder")
-
-
 def test_the_next_process_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     """The folder of a living process stays."""
     with owner(tmp_path) as (killed, left), owner(tmp_path) as (_, lives):

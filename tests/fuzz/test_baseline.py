@@ -122,7 +122,7 @@ def test_it_is_refused_or_sane(tmp_path: Path, content: bytes) -> None:
         ('"cores": 2', f'"cores": {"[" * 200}{"]" * 200}', "100 levels"),
         ('"cores": 2', '"cores": true', "type integer"),
         ('"netpipe.baseline/1"', '"netpipe.baseline/2"', "upgrade"),
-        ('test_load": [0]', 'test_load": [99]', "places below 2, the number of sessions"),
+        ('test_load": [0]', 'test_load": [99]', "indices below 2, the number of sessions"),
         ('test_load": [0]', 'test_load": [0.0]', "type integer"),
         ('test_load": [0]', 'test_load": [-1]', "at least 0"),
     ],

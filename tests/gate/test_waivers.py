@@ -166,5 +166,5 @@ def test_a_waiver_of_work_names_no_device(tmp_path: Path) -> None:
     """Work is the same on every device, so a waiver for one device would never apply."""
     of_work = TEXT.replace("load_cpu_ratio", "sent_bytes")
     assert load(written(tmp_path, of_work))[0].metric == "sent_bytes"
-    with pytest.raises(InputError, match="device of waiver 1 must be left out for sent_bytes"):
+    with pytest.raises(InputError, match="device of waiver 1 must be absent for sent_bytes"):
         load(written(tmp_path, f'{of_work}device = "a100"'))

@@ -21,7 +21,7 @@ class Jitter(grain.transforms.RandomMap):  # type: ignore[misc]
     """A random map."""
 
     def random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element and something."""
+        """Return the element plus a random number."""
         return element + rng.integers(2)
 
 
@@ -29,15 +29,15 @@ class NumpyJitter(grain.transforms.TfRandomMap):  # type: ignore[misc]
     """A random map of the kind that was written for TensorFlow."""
 
     def np_random_map(self, element: Any, rng: np.random.Generator) -> Any:
-        """Return the element and something."""
+        """Return the element plus a random number."""
         return element + rng.integers(2)
 
 
 class Numbered(grain.transforms.MapWithIndex):  # type: ignore[misc]
-    """A map that is given the place of an element."""
+    """A map that gets the index of an element."""
 
     def map_with_index(self, index: int, element: Any) -> Any:
-        """Return both."""
+        """Return the index and the element."""
         return index, element
 
 
@@ -45,7 +45,7 @@ class Odd(grain.transforms.Filter):  # type: ignore[misc]
     """A filter."""
 
     def filter(self, element: int) -> bool:
-        """Keep what is odd."""
+        """Keep odd elements."""
         return element % 2 == 1
 
 
@@ -70,22 +70,22 @@ class Selection(grain.transforms.DatasetSelectionMap):  # type: ignore[misc]
 
 
 def odd(element: int) -> bool:
-    """Keep what is odd."""
+    """Keep odd elements."""
     return element % 2 == 1
 
 
 def add_random(element: int, rng: np.random.Generator) -> int:
-    """Add something."""
+    """Add a random number."""
     return element + int(rng.integers(2))
 
 
 def pair(index: int, element: int) -> tuple[int, int]:
-    """Return an element with its place."""
+    """Return an element with its index."""
     return index, element
 
 
 def batch_of(elements: Any) -> Any:
-    """Stack, by hand."""
+    """Stack elements, by hand."""
     return np.stack(elements)
 
 

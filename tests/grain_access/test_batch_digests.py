@@ -68,7 +68,7 @@ DIFFERENT: list[tuple[object, object]] = [
 
 @pytest.mark.parametrize(("batch", "other"), DIFFERENT)
 def test_different_contents_differ(batch: object, other: object) -> None:
-    """Any difference in values, types or shapes shows, and a copy that was sent shows none."""
+    """Any difference in values, types or shapes shows; a copy that was sent has the same digest."""
     assert digest(batch) != digest(other)
     assert digest(batch) == digest(loads(dumps(batch)))
     assert digest(other) == digest(loads(dumps(other)))

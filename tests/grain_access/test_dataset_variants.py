@@ -31,17 +31,17 @@ def source() -> Any:
 
 
 def plain() -> Any:
-    """Read with threads, made into batches, loaded by workers."""
+    """A pipeline read by threads, batched, and loaded by workers."""
     return source().to_iter_dataset(THREADS).batch(4).mp_prefetch(PREFETCH)
 
 
 def batch_last() -> Any:
-    """Batches made in the training process."""
+    """A pipeline that makes batches in the training process."""
     return source().to_iter_dataset(THREADS).mp_prefetch(PREFETCH, sequential_slice=True).batch(4)
 
 
 def without_workers() -> Any:
-    """Nothing but reading and batches."""
+    """A pipeline that only reads and batches."""
     return source().to_iter_dataset(THREADS).batch(4)
 
 
@@ -60,13 +60,13 @@ def data_loader(kind: type[Any] = grain.DataLoader, workers: int = 2) -> Any:
 
 
 def only(dataset: Any, kind: str) -> Node:
-    """The one node of a kind."""
+    """Return the only node of a kind."""
     (node,) = read_graph(dataset).of_kind(kind)
     return node
 
 
 def batches(dataset: Any) -> list[list[int]]:
-    """All batches."""
+    """Return all batches."""
     return [np.asarray(batch).tolist() for batch in dataset]
 
 
@@ -84,7 +84,7 @@ IN_ORDER = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     ],
 )
 def test_read_threads_are_replaced(reading: Factory) -> None:
-    """The number of threads is another, however the call is written, if there is one at all."""
+    """The number of threads changes however the call is written, if there is a call at all."""
     dataset = build_variant(reading, Variant(read_threads=0))
     assert only(dataset, "ToIter").parameters["num_threads"] == 0
 
@@ -104,7 +104,7 @@ def test_the_read_buffer_only_shrinks(variant: Variant, threads: int, held: int)
 
 
 def test_workers_are_replaced() -> None:
-    """The number of workers is another, and all else of the call is kept."""
+    """The number of workers changes, and all other arguments of the call are kept."""
     parameters = only(build_variant(batch_last, Variant(workers=2)), "ProcessPrefetch").parameters
     assert parameters == {"num_workers": 2, "per_worker_buffer_size": 5, "sequential_slice": True}
     no_workers = grain.MultiprocessingOptions(num_workers=0)
@@ -148,7 +148,7 @@ def test_defaults_stay_grains(variant: Variant) -> None:
 
 @pytest.mark.parametrize("kind", [grain.DataLoader, Loader])
 def test_a_data_loader_is_rebuilt(kind: type[Any]) -> None:
-    """A DataLoader, or one of a class made of it, takes other workers and other threads."""
+    """A DataLoader, or an instance of a subclass, takes other workers and other threads."""
     dataset = build_variant(lambda: data_loader(kind), Variant(workers=3, read_threads=0))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 3
     assert only(dataset, "ProcessPrefetch").parameters["per_worker_buffer_size"] == 3
@@ -162,7 +162,7 @@ def test_a_data_loader_is_rebuilt(kind: type[Any]) -> None:
 
 
 def test_all_datasets_of_a_factory_are_rebuilt() -> None:
-    """Branches that are mixed have the new settings each."""
+    """Each mixed branch has the new settings."""
     dataset = build_variant(
         lambda: grain.IterDataset.mix([plain(), plain()]), Variant(workers=2, read_threads=0)
     )
@@ -172,14 +172,14 @@ def test_all_datasets_of_a_factory_are_rebuilt() -> None:
 
 
 def test_a_thread_prefetch_is_added_at_the_end() -> None:
-    """The trainer is given what a thread has made ahead, and the same batches."""
+    """The trainer gets batches that a thread has made ahead, and they are the same batches."""
     dataset = build_variant(without_workers, Variant(thread_prefetch=True))
     assert read_graph(dataset).nodes[0].kind == "ThreadPrefetch"
     assert batches(dataset) == IN_ORDER
 
 
 def test_workers_move_to_the_end() -> None:
-    """The batch goes into the workers, which make no more than a few batches ahead."""
+    """The batch moves into the workers, which make only a few batches ahead."""
     dataset = build_variant(batch_last, Variant(workers_last=True))
     assert only(dataset, "Batch").in_worker
     parameters = only(dataset, "ProcessPrefetch").parameters
@@ -189,7 +189,7 @@ def test_workers_move_to_the_end() -> None:
         lambda: source().to_iter_dataset().mp_prefetch(), Variant(workers_last=True)
     )
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
-    # A pipeline that had no workers gets as many as are asked for.
+    # A pipeline without workers gets the requested number.
     dataset = build_variant(without_workers, Variant(workers=2, workers_last=True))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 2
     assert only(dataset, "Batch").in_worker
@@ -227,7 +227,7 @@ def test_grain_is_as_before() -> None:
     ],
 )
 def test_a_dataset_made_before_cannot_be_rebuilt(variant: Variant, call: str) -> None:
-    """A factory that returns what it has returned before would be measured unchanged."""
+    """A factory that returns an existing dataset would be measured unchanged."""
     made = plain()
     with pytest.raises(CannotRebuildError, match=rf"{call} .* new dataset"):
         build_variant(lambda: made, variant)
@@ -235,7 +235,7 @@ def test_a_dataset_made_before_cannot_be_rebuilt(variant: Variant, call: str) ->
 
 @pytest.mark.parametrize("variant", [Variant(workers=0), Variant(read_threads=0)])
 def test_an_elastic_iterator_cannot_be_rebuilt(variant: Variant) -> None:
-    """Its settings are its own: to make a new one each time would not help."""
+    """The settings of an ElasticIterator are its own, so making a new one would not help."""
     options = grain.MultiprocessingOptions(num_workers=2)
 
     def elastic() -> Any:
@@ -248,7 +248,7 @@ def test_an_elastic_iterator_cannot_be_rebuilt(variant: Variant) -> None:
 
 
 def test_a_function_that_workers_start_with_keeps_a_worker() -> None:
-    """However it was given, where the variant asks for that."""
+    """One worker stays for an init function if the variant asks for it, however it was given."""
     dataset = source().to_iter_dataset()
     alone = Variant(workers=0, keeps_init=True)
     for make in (
@@ -263,7 +263,7 @@ def test_a_function_that_workers_start_with_keeps_a_worker() -> None:
 
 
 def test_a_data_loader_takes_no_prefetch() -> None:
-    """Grain adds nothing behind a DataLoader: the message names what was found."""
+    """Grain adds nothing after a DataLoader: the message names the object found."""
     with pytest.raises(CannotRebuildError, match="found DataLoader"):
         build_variant(data_loader, Variant(thread_prefetch=True))
 

@@ -47,7 +47,7 @@ def within(element: Any) -> Any:
 
 
 def trees(element: Any) -> Any:
-    """Use what needs no device."""
+    """Use functions that need no device."""
     return jax.tree.map(np.asarray, jax.tree_util.tree_map(np.asarray, element))
 
 
@@ -63,23 +63,23 @@ def key(element: Any) -> Any:
 
 
 def recursive(element: int) -> Any:
-    """Call itself."""
+    """Call this function recursively."""
     return recursive(element - 1) if element else element
 
 
 @jax.jit
 def compiled(element: Any) -> Any:
-    """Be compiled."""
+    """Do nothing, compiled."""
     return element + 1
 
 
 def put(element: Any) -> Any:
-    """Put it on a device."""
+    """Put an element on a device."""
     return jax.device_put(element, DEVICE)
 
 
 class Transform(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
-    """A transform that works in a method and by a function that it holds."""
+    """A transform that uses jax in a method and in a function that it holds."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self.work = work
@@ -98,7 +98,7 @@ class Transform(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
 
 
 class Derived(Transform):
-    """Does the same by way of its parent."""
+    """A transform that inherits the method."""
 
     def map(self, element: Any) -> Any:
         """Work."""
@@ -115,7 +115,7 @@ class Static(grain.transforms.Map):  # type: ignore[misc]
 
     @property
     def offset(self) -> int:
-        """Fail the test: nothing of the user's is called."""
+        """Fail the test: no code of the user is called."""
         raise AssertionError
 
     def map(self, element: Any) -> Any:
@@ -162,7 +162,7 @@ HELD = Transform(compiled)
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_a_use_of_jax_is_found(function: object) -> None:
-    """Through a module, function, method, object or import, directly or in a called function."""
+    """Uses in a module, function, method, object or import are found, even indirect ones."""
     assert uses_jax(function)
 
 
@@ -228,7 +228,7 @@ def imported_for_a_lambda(batch: Any) -> Any:
 
 
 def from_a_module_not_imported(batch: Any) -> Any:
-    """Name what is in no module that is there."""
+    """Name an attribute that no module has."""
     import jax.not_there as missing  # type: ignore[import-not-found]  # nor anywhere else
 
     return missing.device_put(batch)
@@ -259,14 +259,14 @@ def bound_first(batch: Any) -> Any:
     ],
 )
 def test_device_put_is_found_however_it_is_reached(function: Callable[..., Any]) -> None:
-    """Through a module, a closure, another name, or an import within the function."""
+    """The call is found through a module, a closure, another name, or an import in the function."""
     assert uses_jax(function)
     dataset = grain.MapDataset.range(8).to_iter_dataset()
     assert read_graph(dataset.map(function)).nodes[0].parameters["device_put"]
 
 
 class Loader:
-    """Has the names of jax's functions for things of its own."""
+    """A class with the names of jax's functions for its own attributes."""
 
     device_put_batches = 3
 
@@ -274,7 +274,7 @@ class Loader:
         self.device_put = False
 
     def map(self, element: Any) -> Any:
-        """Ask for both."""
+        """Use both names."""
         return element if self.device_put else np.repeat(element, self.device_put_batches)
 
 
@@ -377,7 +377,7 @@ def test_a_function_of_a_library_is_not_followed(
 
 
 def test_a_function_typed_at_a_prompt_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no file, but is the user's."""
+    """The function has no file, but is the user's."""
     prompt = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", prompt)
     exec(compile(HELPERS, "<stdin>", "exec"), vars(prompt))
@@ -412,7 +412,7 @@ class Hidden(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
 
 
 class Proxy:
-    """Stands for something that is not there now."""
+    """Raises when it is used, like a proxy without an object."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

@@ -140,7 +140,7 @@ class Repeated(grain.experimental.FlatMapTransform):  # type: ignore[misc]  # gr
 
 
 def test_a_dataclass_of_the_users_is_a_transform_like_any_other() -> None:
-    """Its fields are not settings of Grain's, and its method is searched for jax."""
+    """The fields are not settings of Grain's, and the method is searched for jax."""
     alone = read_graph(grain.experimental.FlatMapMapDataset(PLACES, Repeated(2))).nodes[0]
     (loaded,) = read_graph(loader(Repeated(2))).of_kind("FlatMap")
     for node in (alone, loaded):

@@ -14,7 +14,7 @@ from tests.linting.rules.linting import source as elements
 
 
 class Untold(Unreadable):
-    """A source that fails to tell its length."""
+    """A source that raises when asked for its length."""
 
     def __len__(self) -> int:
         """Fail."""
@@ -160,7 +160,7 @@ def test_a_sequential_slice_is_a_setting() -> None:
     [(None, []), (0, ["NoWorkers"]), (2, ["ProcessPrefetch"])],
 )
 def test_an_elastic_iterator_shows_its_workers(workers: int | None, expected: list[str]) -> None:
-    """It batches and reads in the workers that it starts when it is iterated."""
+    """An ElasticIterator batches and reads in the workers that it starts when it is iterated."""
     options = None if workers is None else grain.MultiprocessingOptions(num_workers=workers)
     elastic = grain.experimental.ElasticIterator(
         elements().shuffle(seed=1), 4, grain.sharding.NoSharding(), multiprocessing_options=options
@@ -176,7 +176,7 @@ def test_an_elastic_iterator_shows_its_workers(workers: int | None, expected: li
 def test_multithread_prefetch_is_one_node_in_the_training_process(
     threads: int, sliced: list[str]
 ) -> None:
-    """Its threads read slices of one graph, which appears once."""
+    """The threads of multithread_prefetch read slices of one graph, which appears once."""
     below = elements().to_iter_dataset().batch(2)
     dataset = grain.experimental.multithread_prefetch(below, num_threads=threads, buffer_size=3)
     graph = read_graph(dataset)
@@ -210,7 +210,7 @@ def test_the_length_of_a_source_is_shown_if_it_tells(dataset: Any, length: int |
 
 
 def test_a_source_in_memory_is_named_and_not_shown() -> None:
-    """The user's data are not a setting; a dataset that is a source is followed."""
+    """The user's data is not a setting; a dataset that is a source is followed."""
     (source,) = read_graph(grain.MapDataset.source([1, 2, 3])).nodes
     assert source.parameters == {"source": "builtins.list", "length": 3}
     graph = read_graph(grain.MapDataset.source(elements().shuffle(seed=1)))
@@ -218,7 +218,7 @@ def test_a_source_in_memory_is_named_and_not_shown() -> None:
 
 
 def test_attributes_that_raise_are_left_out() -> None:
-    """Neither a property that raises nor parents of an odd kind keep the rest from being read."""
+    """Neither a property that raises nor parents of an odd type prevent reading the rest."""
 
     class Odd(grain.IterDataset):  # type: ignore[misc]  # grain is untyped
         parents = 7

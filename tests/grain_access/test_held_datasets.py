@@ -25,7 +25,7 @@ class Wrapped:
 
 
 class Lazy(Wrapped):
-    """A loader that makes its dataset when it is asked for it."""
+    """A loader that makes its dataset on demand."""
 
     @cached_property
     def _root_ds(self) -> grain.IterDataset:
@@ -38,7 +38,7 @@ class Lazy(Wrapped):
 
 
 class Postponed(Wrapped):
-    """The same, with annotations that are text."""
+    """The same loader, with annotations that are text."""
 
     @property
     def _root_ds(self) -> "grain.IterDataset":
@@ -62,7 +62,7 @@ def test_a_dataset_in_an_attribute_is_judged() -> None:
 
 
 def test_attributes_of_an_attribute_are_searched() -> None:
-    """One level further, and no deeper."""
+    """One level further is searched, and no deeper."""
     inner = Wrapped(ds=elements())
     assert list(find_held_datasets(Wrapped(pipeline=inner))) == ["pipeline.ds"]
     assert find_held_datasets(Wrapped(trainer=Wrapped(pipeline=inner))) == {}
@@ -76,7 +76,7 @@ def test_the_last_of_a_chain_is_taken() -> None:
 
 
 def test_several_datasets_are_named_and_none_is_guessed() -> None:
-    """It is not known which of them the loader reads."""
+    """The message does not guess which of the datasets the loader reads."""
     report = lint(Wrapped(train=elements(), evaluation=elements()))
     assert not report.graph.nodes
     assert only("no-grain-graph", report).fix.endswith(": loader.train or loader.evaluation")
@@ -99,7 +99,7 @@ def test_other_objects_hold_nothing(loader: object) -> None:
 
 
 def test_a_loader_that_holds_itself_ends() -> None:
-    """Two levels are searched, also where attributes lead back."""
+    """Two levels are searched, even if attributes lead back."""
     loader = Wrapped()
     vars(loader)["itself"] = loader
     assert find_held_datasets(loader) == {}

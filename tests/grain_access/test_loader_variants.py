@@ -57,7 +57,7 @@ def _workers() -> None:
     ],
 )
 def test_a_single_thread_run_gives_the_same_batches(loader: Factory, expected: Any) -> None:
-    """It has no worker, and no thread besides the one that pulls."""
+    """The run has no worker, and no thread besides the one that pulls."""
     single_thread, _ = single_thread_variant(loader)
     made = single_thread()
     assert isinstance(made, OneThread)
@@ -88,7 +88,7 @@ def test_a_single_thread_run_makes_batches_in_the_pulling_thread() -> None:
 
 
 def test_the_graph_is_of_the_loader_as_it_is() -> None:
-    """With its workers, and the lines that made it."""
+    """The graph has the workers, and the lines that made it."""
     _, graph = single_thread_variant(loaders.with_worker)
     assert graph.of_kind("ProcessPrefetch")
     assert "loaders.py:" in graph.of_kind("Batch")[0].made_at
@@ -96,12 +96,12 @@ def test_the_graph_is_of_the_loader_as_it_is() -> None:
 
 @pytest.mark.parametrize("loader", [loaders.raising_late, list, loaders.the_same])
 def test_what_cannot_be_rebuilt_stays_as_it_is(loader: Factory) -> None:
-    """Neither plain Python, nor a dataset that the loader made once and for all."""
+    """Neither plain Python nor a dataset that the loader made only once can be rebuilt."""
     assert single_thread_variant(loader)[0] is loader
 
 
 def test_a_loader_that_takes_workers_runs_without_them() -> None:
-    """One that is not Grain's is called with 0 of them; those that it usually has are known."""
+    """A loader that is not Grain's is called with 0 workers; its usual workers are known."""
     single_thread, graph = single_thread_variant(loaders.taking_workers)
     assert list(single_thread()) == ["0 workers"]
     assert (graph.nodes, graph.other_workers) == ((), 3)
@@ -109,7 +109,7 @@ def test_a_loader_that_takes_workers_runs_without_them() -> None:
 
 
 def test_the_workers_of_any_pipeline_can_be_chosen() -> None:
-    """By its parameter, or as those of a Grain pipeline; otherwise the target is named."""
+    """Workers are set by the parameter, or in a Grain pipeline; otherwise the target is named."""
     assert list(choose_workers(loaders.taking_workers, 2, "x")()) == ["2 workers"]
     made = read_graph(choose_workers(loaders.plain, 2, "x")())
     assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
@@ -133,7 +133,7 @@ def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
 def test_workers_are_added_where_there_are_none(
     loader: Factory, keeps_threads: bool, threads: int
 ) -> None:
-    """At the end, each with the threads of the reader if they are kept, as MaxText's workers."""
+    """Workers go at the end, with the reader's threads if they are kept, as MaxText does."""
     _, graph = single_thread_variant(loader)
     made = read_graph(with_workers(loader, graph, 2, keeps_threads=keeps_threads)())
     assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
@@ -146,7 +146,7 @@ def test_workers_are_added_where_there_are_none(
     [(loaders.with_worker, "ProcessPrefetch"), (loaders.data_loader, "DataLoader")],
 )
 def test_workers_that_there_are_become_others(loader: Factory, kind: str) -> None:
-    """The call that starts them is given another number."""
+    """The call that starts the workers gets another number."""
     _, graph = single_thread_variant(loader)
     made = read_graph(with_workers(loader, graph, 3)())
     assert [node.parameters["num_workers"] for node in made.of_kind(kind)] == [3]
@@ -163,14 +163,14 @@ class Kept:
         self._folder = folder
 
     def __call__(self, batch: Any) -> Any:
-        """Give it as it is."""
+        """Return the batch unchanged."""
         with open(f"{self._folder}/{os.getpid()}", "a") as file:  # noqa: PTH123  # sent to workers
             file.write(f"{batch[0]}\n")
         return batch
 
 
 def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
-    """A worker makes every batch; what arrives is the first one each time."""
+    """A worker makes every batch; the first one arrives each time."""
 
     def loader() -> Any:
         return loaders.plain().map(Kept(str(tmp_path))).mp_prefetch(loaders.ONE_WORKER)
@@ -202,7 +202,7 @@ def test_a_tiny_payload_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_half_of_the_cores_are_the_first_ones(
     monkeypatch: pytest.MonkeyPatch, cores: set[int], left: set[int]
 ) -> None:
-    """One at least."""
+    """The first half of the cores stays, at least one."""
     given: list[tuple[int, set[int]]] = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: given.append((pid, set(to))))
@@ -211,7 +211,7 @@ def test_half_of_the_cores_are_the_first_ones(
 
 
 def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
-    """The thread that asked for it keeps all of them."""
+    """The thread that calls the factory keeps all of its cores."""
     before = os.sched_getaffinity(0)
     seen: list[set[int]] = []
 
@@ -233,7 +233,7 @@ def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
 def test_reader_threads_and_their_buffer_are_known_and_set(
     loader: Factory, threads: int, elements: int
 ) -> None:
-    """A MapDataset that is iterated has those that Grain gives it."""
+    """An iterated MapDataset has Grain's default threads."""
     graph = read_graph(loader())
     assert (count_threads(graph), count_read_buffer(graph)) == (threads, elements)
     assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0

@@ -24,7 +24,7 @@ class Tens:
 
 
 class BatchedTens(Tens):
-    """The same; Grain reads several numbers at once."""
+    """A source of which Grain reads several numbers at once."""
 
     def _getitems(self, indices: Sequence[int]) -> list[int]:
         return [10 * index for index in indices]
@@ -32,7 +32,7 @@ class BatchedTens(Tens):
 
 @pytest.mark.parametrize("source", [Tens(), BatchedTens()])
 def test_an_observed_source_has_the_methods_of_the_source(source: Any) -> None:
-    """Also in a worker: Grain asks its class whether it reads several elements at once."""
+    """Reads are observed in a worker too: Grain asks the class for batched reads."""
     observed = pickle.loads(pickle.dumps(observe_source(source, operator.call)))
     assert (len(observed), observed[3]) == (10, 30)
     reads_batches = hasattr(source, "_getitems")
@@ -43,7 +43,7 @@ def test_an_observed_source_has_the_methods_of_the_source(source: Any) -> None:
 
 @pytest.mark.parametrize(("source", "indices"), [(Tens(), [0, 1]), (BatchedTens(), [[0, 1]])])
 def test_each_read_of_a_pipeline_is_observed(source: Any, indices: list[Any]) -> None:
-    """A batched read of Grain is one; afterwards the pipeline has its own source."""
+    """A batched read of Grain counts as one; afterwards the pipeline has its own source."""
     seen: list[Any] = []
 
     def observe(read: Any, index: Any) -> Any:

@@ -88,7 +88,7 @@ def test_a_class_of_the_users_reads_from_its_parents() -> None:
     "held", [np.ones(100_000), bytes(800_000), list(range(10_000))], ids=["array", "bytes", "list"]
 )
 def test_an_object_of_two_maps_is_sent_once(held: Any) -> None:
-    """It counts for the first of them, because the pickle contains it once."""
+    """The object counts for the first map, because the pickle contains it once."""
     dataset = grain.MapDataset.range(8).map(Adds(held)).map(Adds(held)).to_iter_dataset()
     graph = read_graph(dataset.mp_prefetch(WORKERS))
     first, second = (node.sent_bytes or 0 for node in graph.of_kind("Map"))
@@ -98,7 +98,7 @@ def test_an_object_of_two_maps_is_sent_once(held: Any) -> None:
 
 
 def test_an_object_of_two_pools_is_sent_to_both() -> None:
-    """Each mp_prefetch pickles what is below it."""
+    """Each mp_prefetch pickles the nodes below it."""
     held = np.ones(100_000)
     pools = [stream().map(Adds(held)).mp_prefetch(WORKERS) for _ in range(2)]
     graph = read_graph(grain.IterDataset.mix(pools))
@@ -121,7 +121,7 @@ def test_a_deep_pipeline_is_read(workers: int) -> None:
 
 
 def test_a_source_is_asked_for_its_length_once() -> None:
-    """Opening it may take seconds; here it is read in workers and in the training process."""
+    """Getting a length may take seconds; here it is read in workers and in the training process."""
     source = Slow()
     base = grain.MapDataset.source(source)
     dataset = grain.IterDataset.mix(

@@ -57,7 +57,7 @@ def in_workers(dataset: Any) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_the_count_is_that_of_the_pickle(value: object) -> None:
-    """It is within 2% or 64 bytes of the size of Grain's pickle."""
+    """The count is within 2% or 64 bytes of the size of Grain's pickle."""
     assert PickleSizer().measure(value).bytes == pytest.approx(
         len(cloudpickle.dumps(value)), rel=0.02, abs=64
     )
@@ -86,13 +86,13 @@ def test_a_large_container_is_estimated_from_a_sample(value: object) -> None:
 
 
 def test_a_large_container_that_cannot_be_sent_says_so() -> None:
-    """Pickling a sample of its elements shows it."""
+    """Pickling a sample of the elements finds the object."""
     locks = [threading.Lock() for _ in range(3000)]
     assert PickleSizer().measure(locks).unpicklable.startswith("TypeError")
 
 
 def test_the_sizes_of_the_nodes_add_up_to_grains_pickle() -> None:
-    """Nothing is counted twice, and nothing is left out."""
+    """Nothing is counted twice, and nothing is omitted."""
     base = grain.MapDataset.source(list(range(10_000))).map(Table(np.arange(10_000)))
     dataset = base.shuffle(seed=1).to_iter_dataset().batch(4)
     nodes = read_graph(dataset.mp_prefetch(WORKERS)).nodes
@@ -158,7 +158,7 @@ def test_the_reason_for_unpicklable_is_one_line(table: object, reason: str) -> N
 
 
 def test_the_function_that_starts_a_worker_is_counted_as_mp_prefetchs() -> None:
-    """It is sent with the pipeline, and can hold data too."""
+    """The function is sent with the pipeline, and can hold data too."""
     held = np.arange(100_000)
 
     def start(index: int, count: int) -> None:

@@ -45,18 +45,18 @@ def line(graph: Graph, kind: str) -> str:
 
 
 def a_range(stop: int) -> Any:
-    """Make a dataset, in whatever thread."""
+    """Make a dataset, in any thread."""
     return grain.MapDataset.range(stop)
 
 
 def failing_factory(unhooked: list[Any]) -> Any:
-    """Fail, as a user's factory may, once all hooks are seen to be on."""
+    """Fail, as a user's factory may, while all hooks are installed."""
     assert all(now is not before for now, before in zip(hooked(), unhooked, strict=True))
     return 1 / 0
 
 
 def hooked() -> list[Any]:
-    """Return what Grain's hooked names are now."""
+    """Return the current objects behind Grain's hooked names."""
     return [vars(kind)[name] for kind, name in HOOKED]
 
 
@@ -110,7 +110,7 @@ def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
 
 
 def test_grains_own_functions_have_the_line_that_calls_them() -> None:
-    """All nodes of a DataLoader were made by its one call, as those of multithread_prefetch."""
+    """All nodes of a DataLoader have the line of its call, as those of multithread_prefetch do."""
     with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
     graph = read_graph(loader, recording)
@@ -136,7 +136,7 @@ def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
 
 
 def test_no_workers_may_be_the_last_call() -> None:
-    """The node is the root then; an mp_prefetch with workers adds no such node."""
+    """The node is then the root; an mp_prefetch with workers adds no such node."""
     with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
         started = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
@@ -157,7 +157,7 @@ def test_datasets_made_before_have_no_line() -> None:
 
 
 def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
-    """The hooks pass on what Grain raises, and are removed in any case."""
+    """The hooks pass on errors of Grain, and are removed in any case."""
     before = hooked()
     with pytest.raises(ZeroDivisionError), record_source_lines():
         failing_factory(before)
@@ -168,7 +168,7 @@ def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
 
 
 def test_recordings_may_be_nested() -> None:
-    """Each records what is made while it runs; the last one to end removes the hooks."""
+    """Each recording has the datasets made while it runs; the last one to end removes the hooks."""
     before = hooked()
     with record_source_lines() as outer:
         early = grain.MapDataset.range(1)

@@ -1,4 +1,4 @@
-"""Programs that play a session's process, and waiting for the end of processes."""
+"""Programs that act as a session's process, and waiting for the end of processes."""
 
 import sys
 import time
@@ -23,12 +23,12 @@ def answer(**document):
 
 
 def child(here: Path, source: str) -> list[str]:
-    """Give the command of a child that knows its request and runs a Python text."""
+    """Return the command of a child that knows its request and runs a Python text."""
     return [sys.executable, "-c", PRELUDE.format(here=str(here)) + source]
 
 
 def wait_until_gone(pid: int) -> None:
-    """Fail unless the process ends, or is but a name that nobody asked after, in 30 s."""
+    """Fail unless the process ends, or is only a zombie, within 30 s."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:

@@ -30,7 +30,7 @@ class Helper:
         )  # fmt: skip
 
     def compute(self) -> float:
-        """Let it compute; return the CPU seconds that it has used in all."""
+        """Make the program compute; return the CPU seconds that it has used in all."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("compute\n")
@@ -38,15 +38,15 @@ class Helper:
         return float(self.process.stdout.readline())
 
     def end(self) -> None:
-        """Let it end, and wait for that."""
+        """Make the program end, and wait for that."""
         self.process.communicate()
 
 
 class EndingHelpers:
-    """A program for each element, which ends with it."""
+    """A program for each element, which ends with the element."""
 
     def close(self) -> None:
-        """Do nothing: no program lives."""
+        """Do nothing, because no program lives."""
 
     def load(self, _: Any) -> Any:
         """Return the CPU seconds that the program reports."""
@@ -63,7 +63,7 @@ class LivingHelper:
     _used_s = 0.0
 
     def close(self) -> None:
-        """Let the program of this process end."""
+        """End the program of this process."""
         if self._helper is not None:
             self._helper.end()
 

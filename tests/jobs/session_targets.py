@@ -11,7 +11,7 @@ Batch = dict[str, np.ndarray[Any, Any]]
 
 
 def tiny_loader() -> Iterator[Batch]:
-    """Give small batches for ever."""
+    """Give small batches forever."""
     while True:
         yield {"x": np.zeros((2, 3), np.int32)}
 
@@ -23,7 +23,7 @@ def wide_loader() -> Iterator[Batch]:
 
 
 def counting_loader() -> Iterator[Batch]:
-    """Give batches like `tiny_loader` whose contents differ from the second on."""
+    """Give batches like `tiny_loader` whose contents differ from the second batch on."""
     for number in count():
         yield {"x": np.full((2, 3), number, np.int32)}
 
@@ -46,16 +46,16 @@ def finite_loader() -> list[Batch]:
 
 
 def hanging_loader() -> Iterator[Batch]:
-    """Give two batches, then nothing, for ever."""
+    """Give two batches, then hang forever."""
     yield from finite_loader()
     threading.Event().wait()
 
 
 def no_loader() -> int:
-    """Give something that holds no batches."""
+    """Return an object that holds no batches."""
     return 3
 
 
 def bad_step() -> int:
-    """Give something other than a step."""
+    """Return an object that is not a step."""
     return 3

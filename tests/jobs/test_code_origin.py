@@ -51,7 +51,7 @@ def test_other_code_is_fine(tmp_path: Path, folders: tuple[str, list[str]], name
 
 
 def test_the_innermost_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worktree, and an environment, may lie inside the checkout that is not to be used."""
+    """A worktree, or an environment, may lie inside the checkout that must not be used."""
     other = str(tmp_path)
     init(tmp_path / "tmp" / "mine")
     init(tmp_path / "mine")
@@ -168,7 +168,7 @@ def test_a_new_file_of_the_working_tree_passes(checkout: Path) -> None:
 def test_a_copy_inside_the_checkout_is_refused(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
-    """An environment and a build folder are not the checkout's code, though they lie in it."""
+    """An environment and a build folder are not the checkout's code, although they lie in it."""
     ignored = {".gitignore": "build"} if folder.startswith("build") else {}
     commit_files(checkout, {"src/inner_4/__init__.py": "", **ignored})
     if not ignored:
@@ -263,7 +263,7 @@ def test_a_compiled_module_of_the_project_is_refused(
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    """Where git cannot say what belongs to the checkout, nothing is taken for its code."""
+    """If git cannot list the checkout's files, none is taken for its code."""
     with pytest.raises(MisuseError, match="git"):
         check_origin(str(tmp_path), [])
 

@@ -39,7 +39,7 @@ def test_only_workers_are_counted_where_there_are_any() -> None:
 
 
 def test_a_restarted_worker_counts_from_its_start() -> None:
-    """All that a new worker has read counts; a worker that has ended adds nothing."""
+    """Everything that a new worker has read counts; a worker that has ended adds nothing."""
     assert read_between({1: 100, 2: 500}, {1: 130, 3: 7}) == 37
 
 
@@ -75,14 +75,14 @@ def test_pages_of_files_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_an_ended_process_holds_nothing() -> None:
-    """It has no memory and no open files, and reading them raises nothing."""
+    """An ended process has no memory and no open files, and reading them raises nothing."""
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     assert (read_pss(ended.pid), count_open_files(ended.pid)) == ((0, 0), 0)
 
 
 def test_open_files_and_shared_memory_are_seen() -> None:
-    """A descriptor more is one more, and a file in /dev/shm is listed with its bytes."""
+    """One more descriptor counts as one, and a file in /dev/shm is listed with its bytes."""
     before = count_open_files(os.getpid())
     name = f"netpipe-test-{os.getpid()}"
     try:

@@ -147,7 +147,7 @@ def methods_of_one() -> list[tuple[type, str]]:
 
 @pytest.mark.parametrize(("kind", "name"), methods_of_one())
 def test_every_method_that_only_another_class_has_is_answered(kind: type, name: str) -> None:
-    """Also one that a new release of Grain adds: this test names it."""
+    """Methods that a new release of Grain adds are covered too: this test names them."""
     owner = {grain.MapDataset: batches, grain.IterDataset: stream, grain.DataLoader: loader}[kind]
     first = failure(lambda: getattr(owner(), name))[0]
     assert re.search(r"; (write|leave) ", first)
@@ -165,7 +165,7 @@ def test_every_method_that_only_another_class_has_is_answered(kind: type, name: 
     ],
 )
 def test_other_errors_are_left_as_they_are(call: Callable[[], Any]) -> None:
-    """Only calls of Grain are answered."""
+    """Only calls of Grain get advice."""
     first = failure(call)[0]
     assert "write" not in first
     assert ";" not in first

@@ -36,7 +36,7 @@ def random_name() -> Path:
 
 @pytest.fixture
 def older_memory() -> Iterator[Path]:
-    """Shared memory of somebody else's, which the worker opens."""
+    """Shared memory of another process, which the worker opens."""
     path = random_name()
     path.write_bytes(b"theirs")
     yield path
@@ -58,7 +58,7 @@ def worker(older_memory: Path, tmp_path: Path) -> Iterator["subprocess.Popen[byt
 
 
 def test_new_memory_is_removed(worker: "subprocess.Popen[bytes]", older_memory: Path) -> None:
-    """No tracker knows of it; what was there before the worker started stays."""
+    """No tracker knows the memory; memory from before the worker started stays."""
     assert worker.stdout is not None
     made = MEMORY / worker.stdout.readline().decode().strip()
     assert made.exists()

@@ -42,7 +42,7 @@ load_overlap_fraction(end)
 
 
 def assert_a_trace_was_removed(temporary: Path) -> None:
-    """Fail unless the child made a single trace, which is gone."""
+    """Fail unless the child made a single file, which is gone."""
     made = Path((temporary / "made").read_text())
     assert made.parent == temporary
     assert not made.exists()
@@ -66,7 +66,7 @@ def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
 
 @pytest.fixture
 def foreign_memory() -> Iterator[SharedMemory]:
-    """Shared memory of somebody else's."""
+    """Shared memory of another process."""
     memory = SharedMemory(create=True, size=16)
     yield memory
     memory.unlink()
@@ -75,7 +75,7 @@ def foreign_memory() -> Iterator[SharedMemory]:
 def test_shared_memory_of_a_killed_child_is_removed(
     here: Path, foreign_memory: SharedMemory
 ) -> None:
-    """The memory of the child is removed; what others made stays, even if it is open nowhere."""
+    """The child's memory is removed; memory of others stays, even if no process has it open."""
     source = (
         "from multiprocessing.shared_memory import SharedMemory\n"
         "memory = SharedMemory(create=True, size=16); memory.close()\n"

@@ -19,7 +19,7 @@ from tests.jobs.child_programs import LINT, child, wait_until_gone
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None:
-    """Its children are killed with it, even in sessions of their own or if it ended before them."""
+    """Children are killed with it, even in sessions of their own or if it ended before them."""
     source = (
         "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'],\n"
         f"    start_new_session={leaves})\n"
@@ -58,7 +58,7 @@ registry.run_job(registry.read_request(), lambda: None)
 def test_a_daemon_without_a_trace_of_the_session_is_killed(
     here: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
-    """One that forked twice, left the Unix session and has no environment ends with it."""
+    """A process that forked twice, left the Unix session and has no environment ends with it."""
     monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
     source = ESCAPE.replace("END", "") + after
     wait_until_gone(run_session(child(here, source), LINT)["pid"])
@@ -179,11 +179,10 @@ def assert_nothing_is_left(here: Path) -> None:
     ("ended_by", "returncode", "at_import"),
     [
         (signal.SIGTERM, 128 + signal.SIGTERM, ""),
-        (signal.SIGHUP, 128 + signal.SIGHUP, ""),
         (signal.SIGKILL, -signal.SIGKILL, ""),
         (signal.SIGKILL, -signal.SIGKILL, "write_pids(); time.sleep(1000)"),
     ],
-    ids=["terminated", "hung-up", "killed", "killed-at-import"],
+    ids=["terminated", "killed", "killed-at-import"],
 )
 def test_an_ended_command_leaves_no_session(
     here: Path, ended_by: signal.Signals, returncode: int, at_import: str

@@ -13,7 +13,7 @@ LONG = b"filler\n" * 300_000
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[BinaryIO]:
-    """The file of a log, written like a process does that inherits it."""
+    """A log file, written to as by a process that inherits it."""
     with (tmp_path / "log.txt").open("a+b", buffering=0) as opened:
         yield opened
 

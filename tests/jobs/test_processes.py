@@ -71,7 +71,7 @@ def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
 
 
 def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
-    """Another process is none, and neither is one that is gone."""
+    """Other processes are not trackers, and neither is a process that is gone."""
     assert not is_resource_tracker(burner.pid)
     source = "'multiprocessing.resource_tracker'; print(flush=True); input()"
     command = [sys.executable, "-c", source]
@@ -127,14 +127,14 @@ def test_a_worker_is_known_until_it_is_joined(
 def test_a_process_that_the_kernel_ended_for_its_memory_names_the_settings(
     code: int, name: str, is_memory: bool
 ) -> None:
-    """The kernel kills a process for want of memory, and one that writes to a full /dev/shm."""
+    """The kernel kills a process when memory runs out, and one that writes to a full /dev/shm."""
     ending = describe_exit(code)
     assert ending.startswith(f"by {name}")
     assert ("lower per_worker_buffer_size, worker_buffer_size or " in ending) == is_memory
 
 
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
-    """Its activity is described with the CPU time that it has used."""
+    """The child's activity is described with the CPU time that it has used."""
     assert describe_crash(burner.pid) == ""
     assert re.fullmatch(r"[a-z-]+, \d+\.\d\d CPU seconds used", describe_activity(burner.pid))
 

@@ -114,7 +114,7 @@ def parent() -> Iterator["subprocess.Popen[str]"]:
 def test_nothing_is_taken_back_when_a_parent_ends(
     parent: "subprocess.Popen[str]", line: str
 ) -> None:
-    """A worker that has not waited for its program takes none of the program's time away."""
+    """A worker that has not waited for its program does not lose the program's time."""
     assert parent.stdout is not None
     reported_s, program = parent.stdout.readline().split()
     tree, here_s = ProcessTree(), time.process_time()
@@ -146,7 +146,7 @@ for _ in range(60):
 
 
 def test_readings_never_fall() -> None:
-    """Programs that end while they are counted count neither twice nor not at all."""
+    """Programs that end while they are counted count exactly once."""
     tree = ProcessTree()
     with subprocess.Popen([sys.executable, "-S", "-c", MANY]) as many:
         most_s = 0.0

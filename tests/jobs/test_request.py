@@ -1,4 +1,4 @@
-"""Requests: what they refuse, how long their sessions may take, and what travels to a child."""
+"""Requests: refused values, the time limits of sessions, and the fields sent to a child."""
 
 import json
 from contextlib import ExitStack
@@ -29,7 +29,7 @@ REQUESTS = [
 def test_a_request_survives_its_way_to_the_child(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
 ) -> None:
-    """The child reads what the parent wrote, but for the time that only the parent enforces."""
+    """The child reads what the parent wrote, except the time that only the parent enforces."""
     monkeypatch.setenv("NETPIPE_SESSION", replace(request_, time_left_s=3.0).to_json())
     assert read_request() == request_
 
@@ -47,12 +47,6 @@ def test_unknown_values_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of another version of netpipe may hold fields that this one does not know."""
     monkeypatch.setenv("NETPIPE_SESSION", json.dumps({"kind": "measure", "mfu": 0.5, "new": 1}))
     assert read_request() == MeasureRequest(mfu=0.5)
-
-
-def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that was not started as a session has none."""
-    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
-    assert read_request() is None
 
 
 def test_the_limit_of_a_session_follows_from_its_job() -> None:
@@ -94,7 +88,7 @@ def test_a_value_outside_its_range_is_refused(
 
 @pytest.mark.parametrize("kind", JOBS)
 def test_every_job_exists(kind: str) -> None:
-    """Its request has its kind, and its function takes the request, factories and an exit stack."""
+    """The request of a job has its kind; its function takes request, factories and exit stack."""
     request_type, function = map(resolve_name, JOBS[kind])
     assert request_type().kind == kind
     assert list(get_type_hints(function).values())[:3] == [request_type, Factories, ExitStack]

@@ -45,7 +45,7 @@ def test_a_file_and_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
-    """A file is imported under its own stem, and its folder is where workers look too."""
+    """A file is imported under its own stem, and workers look in its folder too."""
     found = resolve(Target.parse(f"{write(tmp_path, 'stranger_workers.py')}:loader"))
     assert found.__module__ == "stranger_workers"
     assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
@@ -106,7 +106,7 @@ def test_a_target_must_be_there(target: str, words: str) -> None:
 
 
 def test_a_name_beside_the_wanted_one_is_offered(tmp_path: Path) -> None:
-    """A misspelt name comes back with those that the file has."""
+    """The error for a misspelt name lists the names in the file."""
     path = write(tmp_path, "stranger_names.py")
     with pytest.raises(MisuseError, match=r"limit, loader; .*'unloader'"):
         resolve(Target.parse(f"{path}:unloader"))
@@ -120,14 +120,14 @@ def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
-    """A stem with a dot cannot be imported: the file is to be renamed."""
+    """A stem with a dot cannot be imported, so the file must be renamed."""
     path = write(tmp_path, "stranger.config.py")
     with pytest.raises(MisuseError, match=r"stranger\.config .*Rename"):
         resolve(Target.parse(f"{path}:loader"))
 
 
 def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path) -> None:
-    """Then the installed module is the one that is imported."""
+    """The installed module is imported."""
     write(tmp_path, "stranger_first.py")
     write(tmp_path, "grain.py")
     resolve(Target.parse(f"{tmp_path}/stranger_first.py:loader"))
@@ -136,7 +136,7 @@ def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path
 
 @pytest.mark.parametrize("missing", ["no_such_module", "stranger"])
 def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, missing: str) -> None:
-    """A missing import inside the target is reported as such, even when the names are alike."""
+    """A missing import inside the target is reported as such, even if the names are alike."""
     path = write(tmp_path, "stranger_broken.py", f"import {missing}\n")
     with pytest.raises(ModuleNotFoundError, match=f"'{missing}'"):
         resolve(Target.parse(f"{path}:loader"))

@@ -94,7 +94,7 @@ def test_a_rule_can_be_silenced_for_one_function() -> None:
 
 
 def test_a_remark_about_the_loader_stays_beside_a_silence_for_one_function() -> None:
-    """Judging the graph again without the silenced map does not lose it."""
+    """Judging the graph again without the silenced map does not lose the second finding."""
 
     class Holder:
         def __init__(self) -> None:
@@ -143,7 +143,7 @@ def test_the_document_follows_its_schema(report: LintReport) -> None:
     """The JSON is valid and complete."""
     schema = Path(netpipe.__file__).with_name("schemas") / "lint.1.json"
     document = report.to_document()
-    of_command = document | {"trials": []}  # what --try measured is added by the command
+    of_command = document | {"trials": []}  # the command adds the trials
     jsonschema.validate(of_command, json.loads(schema.read_text(encoding="utf-8")))
     assert json.loads(json.dumps(document)) == document
     assert document["grain_version"] == version("grain")

@@ -20,7 +20,7 @@ from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
 
 BUILDS = "building the pipeline"
-PROVES = "testing on elements what the structure does not decide"
+PROVES = "testing on elements where the structure does not decide"
 WAITS = "waiting for the first batches of the pipeline as it is"
 
 

@@ -133,7 +133,7 @@ class Bare(grain.IterDataset):  # type: ignore[misc]  # no types
     ],
 )
 def test_a_path_on_remote_storage_says_that_reading_waits(dataset: Any, path: str) -> None:
-    """In an object store or on a network mount, held by the source or in a list of it."""
+    """A path in an object store or on a network mount, of the source or in a list, says so."""
     assert find_reads(no_declaration, dataset) == Reads(
         wait=True, evidence=f"a source has the path {path}"
     )
@@ -156,7 +156,7 @@ def test_a_path_on_remote_storage_says_that_reading_waits(dataset: Any, path: st
     ],
 )
 def test_other_paths_say_nothing(dataset: Any) -> None:
-    """Local files may wait too, and only what a source holds is looked at."""
+    """Local files may wait too, and only the objects that a source holds are searched."""
     assert find_reads(no_declaration, dataset) == Reads()
 
 
@@ -200,7 +200,7 @@ class Slow:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Return a machine on which nothing takes time but what the test lets take time."""
+    """Return a machine on which only the test's own actions take time."""
     return Machine(monkeypatch)
 
 
@@ -271,7 +271,7 @@ class Arrays:
 
 
 def in_three(dataset: Any) -> Any:
-    """The dataset behind three workers with large buffers."""
+    """A pipeline with three workers and large buffers."""
     return dataset.mp_prefetch(grain.MultiprocessingOptions(3, per_worker_buffer_size=50))
 
 
@@ -315,7 +315,7 @@ KEPT = in_three(grain.MapDataset.range(99).to_iter_dataset())
 
 @pytest.mark.parametrize("make", [broken, lambda: KEPT], ids=["fails", "is-kept"])
 def test_a_batch_that_cannot_be_read_has_no_bytes(make: Callable[[], Any]) -> None:
-    """A map that fails, and a dataset that is not made anew, which would start workers."""
+    """A map that fails, and an existing dataset, which would start workers."""
     assert measure_batch(make, read_graph(make())) is None
 
 

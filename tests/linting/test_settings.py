@@ -18,7 +18,7 @@ def project(folder: Path, text: str) -> Path:
 
 
 def test_a_project_sets_its_intent_and_its_silences(tmp_path: Path) -> None:
-    """They are read from the nearest pyproject.toml in the folder or above it."""
+    """Settings are read from the nearest pyproject.toml in the folder or above it."""
     inside = project(
         tmp_path,
         '[tool.netpipe.lint]\nintent = "reproducible"\n'

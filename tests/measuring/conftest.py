@@ -29,7 +29,7 @@ Rehearse = Callable[..., Measurement]
 
 
 def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-    """Train, and let every step be stamped before the loader moves the clock on."""
+    """Train, and let every step be timestamped before the loader advances the clock."""
     is_stamped = hasattr(step, "_done_s")
     for batch in batches:
         state, _ = step(state, batch)
@@ -93,6 +93,7 @@ def rehearse(
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
     monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
+    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: 0.0)
 
     def run(
         gaps_s: Iterable[float] = repeat(LOAD_S),

@@ -137,7 +137,7 @@ def test_cpu_time_of_this_process_counts_for_the_loader_in_turn(rig: Rig, readin
 
 @pytest.mark.parametrize("behind", ["workers", "threads"])
 def test_threads_and_workers_count_for_their_own_loader(rig: Rig, behind: str) -> None:
-    """They go on while the other loader is pulled, and after the last batch."""
+    """Workers continue while the other loader is pulled, and after the last batch."""
     for loader, cpu_s in ((rig.loader, 0.0005), (rig.referred, 0.0002)):
         getattr(loader, behind).cpu_s_per_batch = cpu_s
     assert rig.costs() == (0.0035, 0.0012)
@@ -162,7 +162,7 @@ def test_the_wait_for_quiet_workers_is_bounded(rig: Rig) -> None:
 
 
 def test_turns_are_short_and_equal(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn lasts about 20 ms, the reference's turn as long, until the time is over."""
+    """A turn lasts about 20 ms, the reference's turn as long, until the time is up."""
     asked: list[float] = []
     pull = rig.puller.pull
 

@@ -167,7 +167,7 @@ def test_without_the_kernel_there_is_no_figure(scripted: Scripted) -> None:
 
 
 def test_files_that_stay_in_shared_memory_are_found(scripted: Scripted) -> None:
-    """Files that last are found with their names, and again after the close."""
+    """Files that stay are found with their names, and again after the close."""
     scripted.files = lambda batches: {f"left-{n}": 100_000 for n in range(batches)}
     message = scripted.run()["shared-memory-grows"]
     assert re.search(r"\d+ files of .* MB in /dev/shm, such as left-", message)

@@ -68,7 +68,7 @@ def test_no_side_starts_after_the_deadline(sides: Sides) -> None:
 
 
 def test_a_side_that_fails_is_left_out(sides: Sides) -> None:
-    """It keeps its earlier results and has a reason; the others go on."""
+    """A failed side keeps its earlier results and has a reason; the others continue."""
     sides.failing = {"b": 3.0}
     done = sides.interleave("ab", 3)
     assert "".join(sides.measured) == "abbaa"
@@ -77,14 +77,14 @@ def test_a_side_that_fails_is_left_out(sides: Sides) -> None:
 
 
 def test_it_ends_when_all_sides_have_failed(sides: Sides) -> None:
-    """There are no more rounds, whatever the caller wants."""
+    """There are no more rounds after the deadline, whatever the caller wants."""
     sides.failing = {"a": 0.0, "b": 0.0}
     assert sides.interleave("ab", 9).failures == {"a": "a", "b": "b"}
     assert "".join(sides.measured) == "ab"
 
 
 def test_a_failure_after_the_deadline_takes_nothing_back(sides: Sides) -> None:
-    """It counts only against a side without results."""
+    """A failure after the deadline counts only against a side without results."""
     sides.failing = {"b": 3.0}
     assert sides.interleave("ab", 2, until_s=2.5).failures == {}
     sides.failing = {"c": 0.0}

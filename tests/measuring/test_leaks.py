@@ -35,31 +35,21 @@ def measure(loader: str) -> tuple[Measurement, dict[str, str]]:
     return found, messages
 
 
-@pytest.mark.parametrize(
-    ("loader", "process"),
-    [("leaking_here", "the training process"), ("leaking_worker", "worker 1")],
-)
-def test_memory_that_grows_is_found_where_it_grows(loader: str, process: str) -> None:
-    """The slope is a MiB per batch, and the process is named."""
-    found, messages = measure(loader)
-    assert set(messages) == {"memory-grows"}
-    assert f" {process} (pid" in messages["memory-grows"]
-    assert found.growing_process.startswith(process)
+def test_leaks_are_found_where_they_grow() -> None:
+    """Memory grows by a MiB per batch in the worker; files grow, and remain after the close."""
+    found, messages = measure("leaking")
+    assert set(messages) == {"memory-grows", "shared-memory-grows", "left-after-close"}
+    assert " worker 1 (pid" in messages["memory-grows"]
+    assert found.growing_process.startswith("worker 1")
     growth = found.growth_bytes_per_batch
     assert growth is not None
     assert 0.8 * KEPT_BYTES < growth.low < growth.high < 1.25 * KEPT_BYTES
-
-
-def test_files_left_in_shared_memory_are_found() -> None:
-    """The files grow with the batches, and remain after the close."""
-    _, messages = measure("leaving_files")
-    assert set(messages) == {"shared-memory-grows", "left-after-close"}
-    for message in messages.values():
-        assert f"in {os.environ[OWN_FOLDER]}, such as netpipe-leak-" in message
+    for name in ("shared-memory-grows", "left-after-close"):
+        assert f"in {os.environ[OWN_FOLDER]}, such as netpipe-leak-" in messages[name]
 
 
 def test_a_healthy_loader_is_not_blamed() -> None:
-    """It has no finding, and its peak is at least that of an interpreter."""
+    """A healthy loader has no finding, and its peak is at least that of an interpreter."""
     found, messages = measure("healthy")
     assert messages == {}
     assert found.peak_pss_bytes is not None

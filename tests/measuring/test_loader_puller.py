@@ -34,7 +34,7 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
 def test_pulling_flat_out_takes_its_time(
     clock: FakeClock, workers: int, enough_s: float, batches: int
 ) -> None:
-    """It ends with a whole burst; one is enough if it takes twice the time."""
+    """A block ends with a whole burst; one is enough if it takes twice the time."""
     puller = start_puller(clock, repeat(0.125), children=workers)
     assert len(puller.pull_flat_out(enough_s).gaps_s) == batches
     assert puller.pull()[0] == batches + 1
@@ -64,7 +64,7 @@ def test_a_group_holds_a_batch_of_every_worker(clock: FakeClock, workers: int, g
 
 
 def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
-    """Its start is outside the waits, and its first batch counts as given."""
+    """A restart is outside the waits, and the first batch counts as given."""
     puller = start_puller(clock, [3.0, 0.5, 0.25])
     assert (puller.first_batch, puller.first_batch_s, puller.pulled) == (0, 3.0, 1)
     assert [puller.pull() for _ in range(5)] == [(1, 0.5), (2, 0.25), (1, 0.5), (2, 0.25), (1, 0.5)]
@@ -73,7 +73,7 @@ def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
 
 
 def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
-    """Its length is unknown until the loader has ended once."""
+    """The length of an epoch is unknown until the loader has ended once."""
     puller = start_puller(clock, [0.1] * 5)
     assert puller.epoch_has(1000)
     for _ in range(5):
@@ -90,7 +90,7 @@ def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
 def test_the_next_epoch_begins_when_batches_run_short(
     clock: FakeClock, batches: int, restarts: int, left: int
 ) -> None:
-    """It begins once, if this one has too few batches left and a new one has more."""
+    """The next epoch begins once this one has too few batches left and a new one has more."""
     puller = start_puller(clock, [0.1] * 5)
     puller.ensure_epoch_has(99)
     assert puller.restarts == 0
@@ -219,7 +219,7 @@ def raising(error: Exception) -> Callable[[], Any]:
 def test_a_loader_that_cannot_be_started_again_has_ended(
     clock: FakeClock, then: Callable[[], Any], how: str
 ) -> None:
-    """The error has the number of its batches and the reason."""
+    """The error has the number of batches and the reason."""
     puller = Puller(Once(3, then), clock)
     assert [puller.pull()[0] for _ in range(2)] == [1, 2]
     with pytest.raises(LoaderEndedError, match="ended after 3 batches") as caught:
@@ -334,7 +334,7 @@ def test_one_burst_of_reader_threads_is_not_enough(
 
 
 def test_the_typical_load_time_is_the_median_of_bursts() -> None:
-    """With two workers, the median over pairs of batches leaves stutters out."""
+    """With two workers, the median over pairs of batches excludes stutters."""
     block = PulledBatches((0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0), cpu_s=0.0, group=2)
     assert block.typical_s_per_batch == pytest.approx(0.1)
     assert block.s_per_batch > 1.0
@@ -360,7 +360,7 @@ def buffered(count: int) -> Iterator[float]:
 
 @pytest.mark.parametrize("count", [0, 40, 400])
 def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
-    """It stops soon after the last buffered batch, and returns their number."""
+    """Pulling stops soon after the last buffered batch, and returns their number."""
     puller = start_puller(clock, buffered(count))
     drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)
     assert drained
@@ -410,7 +410,7 @@ def test_no_more_comes_out_of_buffers_than_was_made(clock: FakeClock) -> None:
 
 
 def test_a_loader_that_has_become_slower_is_drained(clock: FakeClock) -> None:
-    """Its buffers can hold only batches made since the last drain."""
+    """The buffers can hold only batches made since the last drain."""
     gaps_s = chain(repeat(BUFFERED_S, 501), repeat(STEADY_S, 10), buffered(10))
     puller = start_puller(clock, gaps_s)
     for _ in range(500):
@@ -446,7 +446,7 @@ def test_a_slow_loader_is_drained_with_few_batches(
 def test_waiting_for_full_buffers_ends_when_the_loader_is_quiet(
     clock: FakeClock, use_s: list[float], looks: int
 ) -> None:
-    """It ends when the loader uses next to no CPU, or at its limit of half a second."""
+    """Waiting ends when the loader uses next to no CPU, or at its limit of half a second."""
     puller = start_puller(clock, repeat(0.0), use_s=use_s)
     puller.wait_for_full_buffers(limit_s=0.5)
     assert clock() == pytest.approx(looks * 0.03)

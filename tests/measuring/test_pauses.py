@@ -1,4 +1,4 @@
-"""Loaders with pauses that are longer than steps in flight hide."""
+"""Loaders with pauses that are too long for steps in flight to hide."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -110,17 +110,6 @@ def test_a_long_activity_is_repeated_with_its_elapsed_time(
     assert {progress.of_s for progress in recorder.seen} == {1.2}
 
 
-def test_a_session_that_says_nothing_yet_starts(
-    file: Path, clock: FakeClock, recorder: Recorder
-) -> None:
-    """A process that still imports has progress too."""
-    reader = ProgressReader(file, recorder, clock)
-    for _ in range(4):
-        reader.poll()
-        clock.sleep(0.25)
-    assert recorder.seen == [Progress("starting a process")] * 2
-
-
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
     """Progress that cannot be written does not fail."""
     ProgressWriter(tmp_path / "gone" / "progress.json", clock).enter_phase("rounds", 1.0)
@@ -131,13 +120,13 @@ def command(here: Path, rest: str) -> list[str]:
     return [sys.executable, "-c", CHILD.format(here=str(here)) + rest]
 
 
-@pytest.mark.parametrize("kind", ["measure", "lint", "duet"])
+@pytest.mark.parametrize("kind", ["measure", "lint"])
 def test_progress_arrives_while_the_session_runs(
     tmp_path: Path, recorder: Recorder, kind: str
 ) -> None:
     """The parent gets every phase, in order, before the result."""
     made = make_measurement()
-    document = {"measurement": made.to_document(), "lint": {"a": 1}, "duet": {"b": 2}}
+    document = {"measurement": made.to_document(), "lint": {"a": 1}}
     rest = (
         "doing('first'); wait_until_seen('first')\n"
         "doing('second', 600.0); wait_until_seen('second')\n"

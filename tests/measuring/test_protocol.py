@@ -122,6 +122,17 @@ def test_the_parts_of_the_first_start_are_recorded(clock: FakeClock, rehearse: R
     assert rehearse(loader=loader).findings == ()
 
 
+@pytest.mark.parametrize(("busy", "name"), [(0.9, "start-not-judged"), (0.01, "slow-start")])
+def test_a_slow_start_on_a_busy_host_is_not_judged(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, busy: float, name: str
+) -> None:
+    """The start counts as slow only if it would be slow without the other programs."""
+    monkeypatch.setattr(protocol.processes, "busy_elsewhere_fraction", lambda *_: busy)
+    found = {finding.name: finding.message for finding in rehearse(import_s=12.0).findings}
+    assert set(found) == {name}
+    assert name == "slow-start" or "took 90.0% of the host's CPU time" in found[name]
+
+
 @pytest.mark.parametrize(
     ("used_s", "wanted", "idle"),
     [
@@ -139,7 +150,7 @@ def test_workers_that_do_nothing_are_a_finding(
     wanted: int,
     idle: str,
 ) -> None:
-    """Their use before the rounds does not count; torch may have ended them already."""
+    """CPU use before the rounds does not count; torch may have ended idle workers already."""
 
     class Loader:
         num_workers = wanted
@@ -254,7 +265,7 @@ def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehe
 
 
 def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
-    """Its workers end with the measurement, even if the step is unsuitable."""
+    """The loader's workers end with the measurement, even if the step is unsuitable."""
     closed: list[bool] = []
 
     def loader() -> Iterator[Any]:
@@ -272,7 +283,7 @@ def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
 def test_the_reference_is_stopped_in_any_case(
     rehearse: Rehearse, references: list[FakeReference]
 ) -> None:
-    """Its workers end with the measurement, even if the loop fails in a round."""
+    """The reference's workers end with the measurement, even if the loop fails in a round."""
 
     def failing_loop(*_: Any) -> None:
         raise MisuseError("no loop")

@@ -70,7 +70,7 @@ def test_a_batch_without_a_segmentation_counts_examples(rehearse: Rehearse) -> N
 
 
 def test_batches_without_arrays_have_no_tokens(clock: FakeClock, rehearse: Rehearse) -> None:
-    """The measurement has the reason, and not 0."""
+    """The measurement has the reason instead of 0."""
     found = rehearse(loader=lambda: paced(clock, repeat(LOAD_S), {"text": "x"}))
     assert (found.tokens_per_s, found.tokens_per_s_per_device) == (None, None)
     assert "no arrays" in found.not_known["tokens_per_s"]
@@ -81,7 +81,7 @@ def test_batches_without_arrays_have_no_tokens(clock: FakeClock, rehearse: Rehea
 
 @pytest.mark.parametrize("flops", [1e12, lambda: 1e12], ids=["number", "callable"])
 def test_mfu_is_over_the_peak_of_all_devices(rehearse: Rehearse, flops: Any) -> None:
-    """It is the given FLOPs over the time of a real step and the peak of the table."""
+    """The MFU is the given FLOPs over the time of a real step and the peak in the table."""
     found = rehearse(device=replace(GPU, count=2), flops_per_step=flops)
     assert found.mfu is not None
     assert found.mfu.median == pytest.approx(1e12 / REAL_S / (2 * H200_FLOPS))
@@ -109,7 +109,7 @@ def test_without_a_peak_no_step_is_analysed(rehearse: Rehearse, device: Device) 
 
 
 def test_the_mfu_of_an_emulated_device_is_derived(rehearse: Rehearse) -> None:
-    """It is the assumed MFU times S0 / R, and unknown for a given step time."""
+    """The MFU is the assumed MFU times S0 / R, and unknown for a given step time."""
     found = rehearse(device=EMULATED, assumed_mfu=0.4)
     assert found.mfu is not None
     assert found.mfu.median == pytest.approx(0.4 * STEP_S / REAL_S)

@@ -62,7 +62,7 @@ def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True
     ],
 )
 def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) -> None:
-    """At least six rounds are needed, and narrow intervals of L and of R/S0."""
+    """Rounds are tight after at least six, with narrow intervals of L and of R/S0."""
     assert log.is_tight() is tight
 
 
@@ -76,7 +76,7 @@ def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> Non
 
 
 def test_the_caller_decides_when_the_rounds_end(rehearse: Rehearse) -> None:
-    """It is asked after every round from the sixth on, with the measurement so far."""
+    """The caller is asked after every round from the sixth on, with the measurement so far."""
     asked: list[int] = []
 
     def is_decided(measured: Measurement) -> bool:
@@ -249,32 +249,6 @@ def test_batches_are_compared_with_those_since_the_last_block(
 def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
     """A loader whose load times never agree is estimated in limited time."""
     assert rehearse(cycle([0.01] * 4 + [0.2] * 4)).step_s.n >= 1
-
-
-@pytest.mark.parametrize(
-    ("round_s", "times_s", "counts"),
-    [
-        # load, step, step with a copy, real step; steps, short, copied, host, skipped, real
-        (2.0, (0.010, 0.030, 0.030, 0.030), (10, 7, 7, 7, 5, 24)),
-        (2.0, (0.100, 0.030, 0.030, 0.030), (10, 7, 7, 7, 3, 7)),
-        (4.0, (0.100, 0.030, 0.030, 0.100), (20, 14, 14, 14, 5, 14)),
-        (2.0, (1e-9, 1e-9, 1e-9, 1e-9), (200, 100, 100, 50, 5, 400)),
-        (2.0, (0.030, 9.000, 9.000, 9.000), (2, 1, 1, 2, 1, 3)),
-        (2.0, (9.000, 0.030, 0.030, 9.000), (10, 7, 7, 7, 1, 3)),
-        # A copy, or the loop's own work, counts as part of a step.
-        (2.0, (0.010, 0.001, 0.100, 0.100), (200, 100, 2, 50, 3, 7)),
-    ],
-)
-def test_blocks_share_a_round(
-    round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
-) -> None:
-    """Each block has its share of the round, with a minimum and a maximum."""
-    found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
-    steps = (found.steps, found.short_steps, found.copied_steps, found.host_steps)
-    assert counts == (*steps, found.train.skipped, found.train.steps)
-    assert found.load_s == pytest.approx(0.15 * round_s)
-    assert found.host_limit_s == pytest.approx(0.1 * round_s)
-    assert found.train.limit_s == pytest.approx(0.7 * round_s)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def passes(tests: str, copy: Path) -> bool | None:
 
 
 def try_mutant(mutant: dict[str, str], copy: Path) -> str:
-    """Return "killed" if tests fail in the copy because of one mutant; else what came out."""
+    """Return "killed" if tests fail in the copy because of one mutant; else the result."""
     file = copy / mutant["file"]
     text = file.read_text()
     assert text.count(mutant["old"]) == 1, mutant
@@ -54,7 +54,7 @@ def try_mutant(mutant: dict[str, str], copy: Path) -> str:
 
 
 def main() -> int:
-    """Print each mutant with its fate; return the number of those that were not killed."""
+    """Print each mutant with its result; return the number of those that were not killed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("areas", nargs="*")
     mutants = read_mutants(parser.parse_args().areas)

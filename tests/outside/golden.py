@@ -32,7 +32,7 @@ def figures(text: str) -> str:
 
 
 def page_figures(page: str) -> str:
-    """Return the figures on a page, and how many drawings it has."""
+    """Return the figures on a page, and the number of its drawings."""
     visible = re.sub(r"<(svg|style|script|title)\b.*?</\1>", " ", page, flags=re.DOTALL)
     text = re.sub(r"<[^>]*>", " ", visible)
     return f"{page.count('<svg')} drawings; {figures(text)}"

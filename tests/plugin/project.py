@@ -85,7 +85,7 @@ def lost(result: pytest.RunResult) -> set[str]:
 
 
 def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the variables by which a run within this one would take itself for a worker."""
+    """Remove variables that would make a run within this one act as a worker."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
 
@@ -97,12 +97,12 @@ class Project:
     Attributes:
         pytester: Its folder, and pytest in it.
         sessions: What its sessions measure, one after the other; the last one again and again.
-        device: What is here.
-        lint: What its sessions read of the order.
-        lints: What the first of them read instead, one after the other.
-        profiles: What its sessions count, one after the other; the last one again and again.
+        device: The device of this machine.
+        lint: The order of the pipeline that its sessions report.
+        lints: The reports of the first sessions instead, one after the other.
+        profiles: The profiles of its sessions, one after the other; the last one again and again.
         commands: The commands of the sessions that were started.
-        requests: What they were asked for.
+        requests: The requests of these sessions.
         places: Where they were started.
     """
 
@@ -145,12 +145,12 @@ class Project:
         self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
         progress: object = None,  # noqa: ARG002  # not used
     ) -> Measurement:  # fmt: skip
-        """Stand in for a session that measures."""
+        """Replace a session that measures."""
         self._note(command, request, place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
 
     def dueted(self, base: Side[Any], now: Side[Any]) -> Duet:
-        """Stand in for a duet: each side measures once, and every slice is equal to that."""
+        """Replace a duet: each side measures once, and every slice is equal to that."""
 
         def measure(side: Side[Any]) -> Measurement:
             with name_failures(side.name):
@@ -162,7 +162,7 @@ class Project:
         self, command: Sequence[str], request: SessionRequest,
         progress: object = None,  # noqa: ARG002  # not used
     ) -> dict[str, Any]:  # fmt: skip
-        """Stand in for a session that reads the order."""
+        """Replace a session that reads the order."""
         self._note(command, request)
         return self.lints.pop(0) if self.lints else self.lint
 
@@ -171,7 +171,7 @@ class Project:
         progress: object = None,  # noqa: ARG002  # not used
         hash_seeds: Sequence[str] = ("0", "1"),  # noqa: ARG002  # not used
     ) -> WorkProfile:  # fmt: skip
-        """Stand in for the sessions that count work."""
+        """Replace the sessions that count work."""
         self._note(command, request, place)
         return self.profiles.pop(0) if len(self.profiles) > 1 else self.profiles[0]
 

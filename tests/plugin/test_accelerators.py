@@ -67,7 +67,7 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
 
 
 def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
-    """Nothing is compared here, so the verdict is all that counts, benchmark or not."""
+    """Nothing is compared here, so only the verdict counts, with or without a benchmark."""
     project.run().assert_outcomes(passed=1)
     assert [request.stopping_rule for request in project.requests] == ["clear"]
 
@@ -82,7 +82,7 @@ def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
 
 
 def test_a_short_session_is_not_compared(project: Project) -> None:
-    """A benchmark that comes after a verdict of the same subject has a session of its own."""
+    """A benchmark after a verdict of the same subject has a session of its own."""
     project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
     emulated = ("--netpipe-accelerator", "emulated:7ms")
     project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")

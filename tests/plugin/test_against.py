@@ -101,7 +101,7 @@ def test_each_version_must_run_its_own_code(versioned: Project) -> None:
 
 
 def test_the_other_version_runs_its_own_test(versioned: Project) -> None:
-    """Its command has the node, the root and the ini file of the worktree, and this cache."""
+    """The command has the node, the root and the ini file of the worktree, and this cache."""
     versioned.run(*AGAINST, "--netpipe-budget", "5")
     there, command = versioned.places[1].folder, versioned.commands[1]
     assert command[3:6] == [f"{there}/test_perf.py::test_load_time", f"--rootdir={there}", "-c"]
@@ -112,7 +112,7 @@ def test_the_other_version_runs_its_own_test(versioned: Project) -> None:
 
 
 def test_both_versions_need_no_cache(versioned: Project) -> None:
-    """Each version finds its data by itself if pytest's cache cannot be written."""
+    """Each version finds its own data if pytest's cache cannot be written."""
     versioned.run(*AGAINST, "-o", "cache_dir=/proc/no").assert_outcomes(passed=1)
     assert versioned.commands[1][-1] == "cache_dir=/proc/no"
 
@@ -185,7 +185,7 @@ def test_a_test_that_the_ref_lacks_has_no_base(
 
 
 def test_the_first_tests_have_nothing_to_compare(project: Project) -> None:
-    """They pass with a note, and nothing of the ref is run."""
+    """The first tests pass with a note, and nothing of the ref is run."""
     work = "def test_work(netpipe_work): netpipe_work.compare()"
     project.has(f"{LOAD_TIME}\n    {work}")
     own = {path: path.read_text() for path in project.pytester.path.glob("*.py")}
@@ -237,7 +237,7 @@ def test_without_a_base_the_baseline_decides(
 
 
 def test_other_data_have_no_base(versioned: Project) -> None:
-    """One duet is enough to find out that the ref measures other data."""
+    """One duet is enough to find that the ref measures other data."""
     other = replace(recorded(), fingerprint="other")
     versioned.sessions = side_by_side(other, recorded())
     result = versioned.run(*AGAINST)

@@ -9,8 +9,7 @@ from tests.plugin.recorded import H200, costlier, costly, recorded
 from tests.repository import commit, git, init
 
 CHANGED = (
-    "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json is what was accepted"
-    " before"
+    "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json was accepted before"
 )
 
 
@@ -36,7 +35,7 @@ def approving(pulled: Project) -> Project:
 
 
 def test_nobody_approves_themselves(approving: Project) -> None:
-    """It is compared with the baseline accepted before; the summary shows the change."""
+    """The change is compared with the baseline accepted before; the summary shows the change."""
     result = approving.compare()
     result.assert_outcomes(failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -78,7 +77,7 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     pulled.record(recorded(device=H200))
     result = pulled.compare()
     result.assert_outcomes(passed=1)
-    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first that can")
+    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first readable")
 
 
 def test_the_change_is_json_too(approving: Project) -> None:
@@ -116,7 +115,7 @@ def test_a_history_that_is_cut_off_is_a_usage_error(pulled: Project) -> None:
 
 
 def test_recording_writes_into_the_working_tree(pulled: Project) -> None:
-    """A recording gets the next number there, wherever baselines are read."""
+    """A recording gets the next number in the working tree, wherever baselines are read."""
     pulled.record()
     pulled.record()
     assert pulled.baselines == [f"cpu-testing-4/000{number}_first.json" for number in (1, 2, 3)]
@@ -132,7 +131,7 @@ def test_a_run_without_timed_tests_needs_no_commit(pulled: Project) -> None:
 def test_nothing_is_left_behind(
     approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The commit's baselines live as long as the run."""
+    """The commit's baselines last as long as the run."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     approving.compare()
     assert list(tmp_path.glob("netpipe-*")) == []

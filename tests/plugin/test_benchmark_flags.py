@@ -33,7 +33,7 @@ def test_a_renamed_benchmark_is_listed_twice(project: Project) -> None:
 
 @pytest.mark.parametrize("path", ["perf_tests", "test_perf.py", "test_perf.py::test_load_time"])
 def test_a_path_is_no_run(project: Project, path: str) -> None:
-    """A path behind --benchmark-compare ends the run at once, with the right order."""
+    """A path after --benchmark-compare ends the run at once, with the right order."""
     (project.pytester.path / "perf_tests").mkdir()
     result = project.run("--benchmark-compare", path)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -51,7 +51,7 @@ def test_a_path_is_no_run_for_workers_either(project: Project) -> None:
 
 
 def test_a_run_called_like_a_path(project: Project) -> None:
-    """A run that pytest-benchmark finds under that name goes before a folder of that name."""
+    """If pytest-benchmark finds a run of that name, it comes before a folder of that name."""
     project.has("def test_plain(benchmark): benchmark.pedantic(lambda: None, rounds=3)")
     project.run("--benchmark-save=second")
     stored = next((project.pytester.path / ".benchmarks").glob("*/0001_second.json"))

@@ -35,7 +35,7 @@ ORDER = "def test_order(netpipe_lint): assert netpipe_lint"
     ],
 )
 def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None:
-    """Tests of other kinds do not stand in for the benchmarks that addopts left out."""
+    """Tests of other kinds do not replace the benchmarks that addopts deselected."""
     project.record()
     project.has(f"\n    import pytest\n    pytestmark = pytest.mark.slow\n{LOAD_TIME}")
     project.has(NO_STALL, "test_waits_stall")
@@ -106,7 +106,7 @@ def test_looking_is_no_failure(project: Project) -> None:
 
 
 def test_a_test_that_puts_nothing_fails(project: Project) -> None:
-    """A test that requests the benchmark and benchmarks nothing fails."""
+    """A test that requests the benchmark but benchmarks nothing fails."""
     project.has("def test_load_time(netpipe_benchmark): pass")
     result = project.compare()
     result.assert_outcomes(failed=1)

@@ -131,7 +131,7 @@ def test_drift_names_the_first_baseline() -> None:
 
 
 def test_versions_that_changed_are_a_suspicion() -> None:
-    """At most six are listed, each with both versions."""
+    """At most six versions are listed, each as before and now."""
     assert "versions" not in lines(costly())
     now = {"python": "3.11", "grain": "0.3.0", "jax": "0.10.2"}
     said = lines(replace(costly(), versions={**now, "python": "3.12"}))
@@ -187,7 +187,7 @@ def repeating(result: pytest.RunResult) -> list[str]:
 def test_the_command_fails_again_when_pasted(
     failing: Project, arguments: tuple[str, ...], kept: list[str]
 ) -> None:
-    """It runs that benchmark alone, with the flags that matter, and gives the same result."""
+    """The command runs that benchmark alone, with the needed flags, and gives the same result."""
     failing.has("def test_other(): assert False", "test_other")
     if "my baselines" in arguments:
         (failing.pytester.path / "baselines").rename(failing.pytester.path / "my baselines")
@@ -297,7 +297,7 @@ def test_junit_has_every_outcome(failing: Project, measured: Measurement, outcom
 
 @pytest.mark.parametrize("quantity", metrics.GATED)
 def test_properties_are_of_the_metric_that_decided(quantity: str) -> None:
-    """They include its unit and its number of sessions."""
+    """The properties include the metric's unit and its number of sessions."""
     slow = recorded(load_s=0.1, step_s=0.3, train_s=0.9, device=H200)
     found = failed(slow, quantity)
     said = dict(junit_properties(found.comparison))

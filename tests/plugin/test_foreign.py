@@ -12,7 +12,7 @@ FOREIGN = Path(__file__).parents[2] / "examples" / "foreign"
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Give the name of every module that a file imports."""
+    """Return the name of every module that a file imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             yield str(node.module)

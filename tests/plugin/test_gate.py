@@ -59,7 +59,7 @@ def decide(gate: Gate) -> dict[str, Outcome]:
 
 
 def test_a_regression_needs_a_second_session() -> None:
-    """It is compared with the baseline, and kept among the results."""
+    """The regression is compared with the baseline, and kept among the results."""
     gate = gated(costly(), costly(), baselines=[stored()])
     assert decide(gate)["load_cpu_ratio"] is Outcome.REGRESSED
     assert len(gate.measurer.sessions[SUBJECT.full_key]) == 2
@@ -83,7 +83,7 @@ def test_an_older_baseline_holds_what_the_latest_lacks() -> None:
 
 
 def test_lost_benchmarks() -> None:
-    """They are in a baseline, covered by the run, neither produced nor deselected."""
+    """Lost benchmarks are in a baseline, covered by the run, neither produced nor deselected."""
     names = ["test_perf.py::test_b", "test_perf.py::test_c", "test_other.py::test_d"]
     gate = gated(recorded(), baselines=[stored(TEST, *names)])
     gate.selection.deselected = {"test_perf.py::test_c"}
@@ -111,7 +111,7 @@ def result(quantity: str, outcome: Outcome) -> GateResult:
 def test_a_run_that_judged_nothing(
     fails: bool, outcomes: list[tuple[str, Outcome]], nothing: bool
 ) -> None:
-    """Times and counts of work do not stand in for each other."""
+    """Counts of work do not replace times, nor times counts."""
     gate = gated(fail_when_missing=fails)
     gate.results = [result(*each) for each in outcomes]
     assert gate.compares_nothing is nothing
@@ -124,7 +124,7 @@ def test_a_run_that_judged_nothing(
         (costly(), {"expires": date(2026, 11, 24)}, "it expired on 2026-11-24"),
         (recorded(), {}, "without it, it is PASS on cpu-testing-4"),
         (recorded(load_cpu_ratio=1.0), {}, "without it, it is IMPROVED on cpu-testing-4"),
-        (costly(), {"metric": "step_s"}, "the benchmark is not held by that metric"),
+        (costly(), {"metric": "step_s"}, "that metric does not decide on the benchmark"),
         (costly(), {"benchmark": "test_perf.py::test_gone"}, "there is no such benchmark"),
         (costly(), {"benchmark": "test_other.py::test_a"}, None),
         (recorded(), {"device": "h200"}, None),
@@ -134,16 +134,16 @@ def test_a_run_that_judged_nothing(
 def test_superfluous_waivers(
     measured: Measurement, changes: dict[str, Any], why: str | None
 ) -> None:
-    """A waiver that expired, that nothing needs or that fits nothing must go."""
+    """A waiver that expired, that nothing needs or that fits nothing must be deleted."""
     waiver = replace(WAIVER, **changes)
     gate = gated(measured, measured, baselines=[stored()], waivers=[waiver])
     decide(gate)
-    problem = f"baselines/waivers.toml: delete the waiver of {waiver.name}: {why}"
+    problem = f"baselines/waivers.toml: delete the waiver for {waiver.name}: {why}"
     assert list(gate.waiver_problems()) == ([problem] if why else [])
 
 
 def test_a_waived_regression_does_not_fail() -> None:
-    """Its outcome stays REGRESSED."""
+    """The outcome stays REGRESSED."""
     gate = gated(costly(), costly(), baselines=[stored()], waivers=[WAIVER])
     assert decide(gate)["load_cpu_ratio"] is Outcome.REGRESSED
     assert not any(found.fails for found in gate.results)

@@ -11,7 +11,7 @@ from tests.plugin.recorded import recorded
 
 @pytest.fixture
 def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Let runs take themselves for steps of GitHub Actions; return the step summary."""
+    """Make runs act as steps of GitHub Actions; return the step summary."""
     path = tmp_path / "step summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))

@@ -22,7 +22,7 @@ POLICIES = pytest.mark.parametrize(
 def test_an_inconclusive_verdict_is_skipped_or_fails(
     project: Project, policy: str, outcome: str, code: int
 ) -> None:
-    """Its reason is shown."""
+    """The reason of the skip is shown."""
     project.has(NO_STALL)
     project.sessions = [open_question()]
     result = project.compare("-rs", "--netpipe-inconclusive", policy)

@@ -42,7 +42,7 @@ def test_a_lost_benchmark_is_listed_and_fails_if_asked(
 def test_benchmarks_that_were_not_chosen_are_not_lost(
     baselined: Project, choice: tuple[str, ...]
 ) -> None:
-    """They were deselected, or their file was not run."""
+    """Benchmarks that were deselected, or whose file was not run, are not lost."""
     result = baselined.compare(*choice, "--netpipe-missing", "fail")
     assert result.ret == pytest.ExitCode.OK
     assert not lost(result)

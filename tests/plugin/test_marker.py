@@ -61,7 +61,7 @@ def test_a_limit_of_memory_decides(
     result = project.run()
     result.assert_outcomes(**{outcome: 1})
     if outcome == "failed":
-        line_with(result, "peak_pss_bytes is 400 MB, at most 390 MB asked for")
+        line_with(result, "peak_pss_bytes is 400 MB, at most 390 MB allowed")
 
 
 @pytest.mark.parametrize("flags", ["", "-n1"])

@@ -21,13 +21,13 @@ EMULATED = Subject(("key",), "emulated:5ms", ["command"], "test_perf.py::test_fi
 
 @dataclass
 class Sessions:
-    """Sessions that measure what they are told to, one after the other."""
+    """Sessions that give prepared measurements, one after the other."""
 
     coming: list[Measurement | NetpipeError]
     requests: list[Any] = field(default_factory=list)
 
     def measure(self, _: Sequence[str], request: SessionRequest, **__: object) -> Measurement:
-        """Stand in for a session."""
+        """Replace a session."""
         self.requests.append(request)
         found = self.coming.pop(0)
         if isinstance(found, NetpipeError):
@@ -38,14 +38,14 @@ class Sessions:
 def measuring(
     *coming: Measurement | NetpipeError, compares: bool = False, **options: Any
 ) -> tuple[Measurer, Sessions]:
-    """Return a measurer whose sessions find these, and those sessions."""
+    """Return a measurer with these sessions, and the sessions."""
     sessions = Sessions(list(coming))
     jobs = Jobs(measure=sessions.measure)
     return Measurer(Options(**options), compares, lambda _: None, jobs), sessions
 
 
 def test_a_subject_is_measured_once() -> None:
-    """Its sessions are shared; another accelerator is another subject."""
+    """The sessions of a subject are shared; another accelerator is another subject."""
     measurer, sessions = measuring(recorded(), recorded(load_s=0.02))
     assert measurer.measure(SUBJECT) == measurer.measure(SUBJECT) == (recorded(),)
     assert measurer.measure(EMULATED) == (recorded(load_s=0.02),)
@@ -110,6 +110,6 @@ def test_a_recording_ends_at_a_session_that_cannot_be_recorded() -> None:
 def test_the_sessions_of_a_subject_have_a_limit(
     compares: bool, options: dict[str, Any], sessions: int
 ) -> None:
-    """It allows for one confirmation, for a comparison, or for a recording."""
+    """The limit allows for one confirmation, for a comparison, or for a recording."""
     measurer, _ = measuring(compares=compares, **options)
     assert measurer.sessions_limit_s == 1895 + (sessions - 1) * (20 + 10 + 60)

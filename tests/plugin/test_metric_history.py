@@ -29,7 +29,7 @@ def test_every_baseline_of_the_device_is_there(project: Project) -> None:
 
 
 def test_other_data_are_not_the_like(project: Project) -> None:
-    """A baseline of another fingerprint is left out."""
+    """A baseline of another fingerprint is omitted."""
     project.record(replace(recorded(load_cpu_ratio=9.0), fingerprint="other data"))
     project.record(recorded(load_cpu_ratio=2.0))
     assert history(project)["load_cpu_ratio"] == [2.0]

@@ -68,7 +68,7 @@ def test_a_silence_that_one_pipeline_needs_is_used(project: Project) -> None:
 
 
 def test_an_unused_silence_is_listed(project: Project) -> None:
-    """It is unused when every pipeline says so."""
+    """A silence is unused if every pipeline reports it as unused."""
     project.has(TWO_LOADERS)
     project.lint = lint(UNUSED)
     line_with(project.run(), "warning", "unused-silence")

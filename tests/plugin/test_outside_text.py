@@ -32,12 +32,12 @@ def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def forged(lines: list[str]) -> list[str]:
-    """Return the lines that GitHub would take for commands."""
+    """Return the lines that GitHub would treat as commands."""
     return [line for line in lines if line.strip().startswith("::error::")]
 
 
 def test_the_error_of_a_loader_is_printable(project: Project, summary: Path) -> None:
-    """It is printable in the failure, the annotation, the step summary and the XML."""
+    """The error is printable in the failure, the annotation, the step summary and the XML."""
     project.fails(SessionError(f"ValueError: {HOSTILE}"))
     result = project.run("--junitxml=junit.xml")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

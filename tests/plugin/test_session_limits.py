@@ -12,7 +12,7 @@ REQUEST = MeasureRequest(budget_s=20.0, start_limit_s=60.0)
 
 
 def test_a_further_session_adds_its_rounds_and_a_minute() -> None:
-    """One session has all its limits; the others share what it leaves of them."""
+    """One session has all its limits; each further one adds its rounds and a minute."""
     assert limit_s(REQUEST, 1) == REQUEST.limit_s == 815.0
     assert limit_s(REQUEST, 3) == 815.0 + 2 * (20 + 10 + 60)
 
@@ -28,7 +28,7 @@ def test_each_session_has_what_is_left() -> None:
         clock.sleep(200.0)
 
     limit.run(REQUEST, measure)
-    clock.sleep(1000.0)  # what other tests take does not count
+    clock.sleep(1000.0)  # time of other tests does not count
     limit.run(REQUEST, measure)
     with pytest.raises(OutOfTimeError, match=r"400 .*500 s"):
         limit.run(REQUEST, measure)

@@ -69,7 +69,7 @@ def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_session_finds_the_test_of_its_run(
     project: Project, session: Serve, addopts: str, flags: str
 ) -> None:
-    """The flags of the run win over addopts that would leave the test out."""
+    """The flags of the run override addopts that would deselect the test."""
     project.pytester.makeini(f"{INI.rstrip()} {addopts}\nmarkers = perf\n")
     project.pytester.path.joinpath("test_perf.py").unlink()
     folder = project.pytester.mkdir("perf")
@@ -114,7 +114,7 @@ def test_a_name_with_two_slashes_is_found(project: Project, session: Serve) -> N
 
 
 def test_a_session_leaves_the_log_file_of_its_run(project: Project, session: Serve) -> None:
-    """Neither a flag nor an ini key lets it start that file anew."""
+    """Neither a flag nor an ini key makes the session write that file again."""
     project.has("""
         import logging
 

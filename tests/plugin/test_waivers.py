@@ -11,7 +11,7 @@ from tests.plugin.recorded import HOST, costly, recorded
 from tests.repository import commit, init
 
 ITSELF = "load_cpu_ratio in test_perf.py::test_load_time"
-DELETE = f"baselines/waivers.toml: delete the waiver of {ITSELF}"
+DELETE = f"baselines/waivers.toml: delete the waiver for {ITSELF}"
 REASON = "load_cpu_ratio is 1.50 x that of cpu-testing-4/0001_first.json (bound 1.03)"
 WAIVED = "REGRESSED, waived until 2999-12-31: decodes IPv6"
 
@@ -42,7 +42,7 @@ def slower(project: Project) -> Project:
 
 
 def test_a_waived_regression_does_not_fail(slower: Project) -> None:
-    """Its outcome stays REGRESSED everywhere, with the last day and the reason beside it."""
+    """The outcome stays REGRESSED everywhere, with the last day and the reason beside it."""
     waive(slower)
     result = slower.compare("--junitxml", "junit.xml", "--netpipe-json", "run.json")
     assert result.ret == pytest.ExitCode.OK
@@ -106,7 +106,7 @@ def test_a_superfluous_waiver_fails_the_run(
 def test_a_waiver_of_a_test_that_did_not_run_stays(
     slower: Project, choice: tuple[str, ...]
 ) -> None:
-    """Its benchmark may need it."""
+    """The benchmark of a test that did not run may need its waiver."""
     waive(slower)
     slower.has(LOAD_TIME.replace("test_load_time", "test_other"), "test_other")
     slower.sessions = [recorded()]
@@ -139,7 +139,7 @@ def test_a_run_that_compares_nothing_reads_no_waivers(slower: Project) -> None:
 def test_a_new_waiver_is_shown(
     slower: Project, monkeypatch: pytest.MonkeyPatch, before: str | None
 ) -> None:
-    """It counts at once; the summary, JSON and GitHub name one that the commit does not have."""
+    """A waiver counts at once; summary, JSON and GitHub name one that the commit does not have."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     path = waive(slower)
     text = path.read_text()

@@ -1,4 +1,4 @@
-"""Performance tests where other plugins are switched off, or where tests are only listed."""
+"""Performance tests with other plugins disabled, or in a run that only lists tests."""
 
 import pytest
 

@@ -105,7 +105,7 @@ def test_a_run_that_does_not_compare_only_counts(working: Project) -> None:
     working.profiles = [MORE_SENT]
     result = working.run()
     result.assert_outcomes(passed=1)
-    line_with(result, "compared with no baseline")
+    line_with(result, "not compared with a baseline")
 
 
 def test_another_version_is_counted_too(working: Project) -> None:

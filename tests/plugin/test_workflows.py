@@ -17,7 +17,7 @@ NO_COMMIT = "0" * 40
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A repository with some commits on main, and a branch off one that is not the last."""
+    """A repository with some commits on main, and a branch from an earlier commit."""
     folder = tmp_path / "clone"
     commit_files(folder, {".ci/run": '#!/bin/sh\nexec flags_of_ci "$@"\n'})
     (folder / ".ci" / "run").chmod(0o755)

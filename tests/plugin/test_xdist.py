@@ -40,7 +40,7 @@ def test_nothing_timed_is_collected_once(project: Project) -> None:
 
 
 def test_what_was_not_chosen_is_not_run(project: Project) -> None:
-    """`-k` holds for timed tests too."""
+    """`-k` applies to timed tests too."""
     project.has(WHERE, "test_correct")
     result = project.run("-n2", "-k", "correctness")
     assert result.ret == pytest.ExitCode.OK
@@ -76,7 +76,7 @@ TWO_TIMED = """
 
 
 def test_the_first_timed_failure_ends_the_run(project: Project) -> None:
-    """`-x` holds among the timed tests too."""
+    """`-x` applies among the timed tests too."""
     project.has(TWO_TIMED.replace("FINE", "False"))
     result = project.run("-n1", "-x")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

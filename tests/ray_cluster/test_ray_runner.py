@@ -105,7 +105,7 @@ def test_an_error_ends_the_other_tasks(
 def test_an_interrupt_ends_the_tasks(
     cluster: Any, second: Any, measured: Path, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
-    """Ctrl-C ends the tasks on all nodes, and the next run goes on."""
+    """Ctrl-C ends the tasks on all nodes, and the next run continues."""
     out, begun = tmp_path / "out", tmp_path / "begun"
     runner = HoldingRunner(cluster.address, second.node_id, begun)
     with (

@@ -21,7 +21,7 @@ from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_amount
 from tests.reporting import examples
-from tests.reporting.examples import HOSTILE, findings, near
+from tests.reporting.examples import findings, near
 from tests.reporting.parsed import parsed
 
 UNBOUNDED = Interval(0.01, -inf, inf, 2)
@@ -54,7 +54,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
-    """It has no style sheet, date or link, and all its ids begin with the given prefix."""
+    """A drawing has no style sheet, date or link, and all its ids begin with the given prefix."""
     found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
     ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}
@@ -69,31 +69,6 @@ def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
     assert name in texts(draw_amounts([Row(name, near(0.01))]))
 
 
-def test_a_long_name_is_shortened() -> None:
-    """A long name does not overlap the figure at its right."""
-    (found,) = (text for text in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in text)
-    assert len(found) < 40
-    assert "…" in found
-
-
-def test_durations_begin_at_zero() -> None:
-    """The axis is linear from 0, and each tick has its unit."""
-    found = texts(DRAWINGS["durations"])
-    assert "0 s" in found
-    assert {"10 ms", "20 ms"} <= set(found)
-
-
-def test_factors_go_by_halves_and_doubles() -> None:
-    """The axis has 1, with a named line."""
-    found = texts(DRAWINGS["factors"])
-    assert {"1/4 x", "1 x", "keeps up", "0.30 x", "40 x"} <= set(found)
-
-
-def test_a_headroom_of_nothing_is_drawn() -> None:
-    """A factor of 0 is written although it has no place on the axis."""
-    assert "0.00 x" in texts(draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], "even"))
-
-
 def test_times_of_nothing_are_drawn() -> None:
     """A loader that took no time is drawn."""
     assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
@@ -102,16 +77,3 @@ def test_times_of_nothing_are_drawn() -> None:
     idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
     assert draw_stage_bars(idle, None)
     assert draw_sparkline([0.0], 0.0, Tone.GOOD)
-
-
-def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
-    """Only the name of the bottleneck has a sign before it."""
-    assert [text for text in texts(DRAWINGS["stages"]) if "▶" in text] == ["▶ .map(tokenize)"]
-
-
-def test_a_hostile_name_is_a_name() -> None:
-    """A hostile name is escaped in a drawing."""
-    found = draw_stage_bars(
-        findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None
-    )
-    assert not parsed(inline_svg(found, "a-", "title")).named("img")

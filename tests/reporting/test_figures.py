@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from netpipe.reporting.content import Drawing, Fact, Facts, Part
-from netpipe.reporting.parts import build_parts, measurement
+from netpipe.reporting.parts import build_parts
 from netpipe.reporting.rendering import replace_unprintable
 from netpipe.results.units import format_seconds
 from tests.reporting import examples
@@ -119,12 +119,10 @@ def shown(document: Mapping[str, Any]) -> tuple[Part, ...]:
     return build_parts(replace_unprintable(document))
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_every_figure_of_a_measurement_is_the_documents(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.usefixtures("_no_drawings")
+def test_every_figure_of_a_measurement_is_the_documents(seed: int) -> None:
     """Each figure has a label, and is the rounded value of its field, in its unit."""
-    monkeypatch.setattr(measurement, "draw_amounts", lambda _: "")  # drawing takes long
     document = drawn(seed) | {"timeline": [], "distributions": None}
     (part,) = shown(document)
     labels = set()
@@ -142,6 +140,7 @@ def test_every_figure_of_a_measurement_is_the_documents(
     assert labels == set(FIGURES)
 
 
+@pytest.mark.usefixtures("_no_drawings")
 def test_the_steps_are_the_documents() -> None:
     """The captions of the timeline and the distributions agree with their data."""
     document = examples.measurement()
@@ -188,6 +187,7 @@ def leaves(value: Any) -> Iterator[float]:
         yield abs(value)
 
 
+@pytest.mark.usefixtures("_no_drawings")
 @pytest.mark.parametrize("name", examples.every_document())
 def test_no_table_holds_a_figure_of_its_own(name: str) -> None:
     """Every number in a table is in the document."""

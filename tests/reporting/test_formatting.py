@@ -42,12 +42,6 @@ def test_where_a_function_comes_from_is_left_out(name: str, short: str) -> None:
     assert strip_modules(name) == short
 
 
-def test_figures_are_short() -> None:
-    """A size has three digits and a common unit."""
-    assert [format_ratio(0.876), format_ratio(20.09)] == ["0.88", "20.1"]
-    assert [format_size(49_152), format_size(12)] == ["48 KiB", "12 bytes"]
-
-
 def test_no_figure_has_an_exponent() -> None:
     """A figure rounded up to the next unit has that unit; others have all their digits."""
     assert [format_ratio(999.9), format_ratio(1234.0)] == ["1000", "1230"]

@@ -54,7 +54,7 @@ def test_nothing_is_wider_than_the_window(seen: Seen) -> None:
 
 
 def test_every_text_stands_out(seen: Seen) -> None:
-    """Its contrast is at least the 4.5 of WCAG AA, also where it is written into a drawing."""
+    """Text has the contrast of WCAG AA, at least 4.5, even inside a drawing."""
     assert [frame["faint"] for frame in seen.frames] == [[], []]
 
 
@@ -69,7 +69,7 @@ def test_no_two_elements_share_an_id(seen: Seen) -> None:
 
 
 def test_the_page_follows_the_reader(seen: Seen, scheme: str) -> None:
-    """It is light on a light system and dark on a dark one."""
+    """The page is light on a light system and dark on a dark one."""
     is_light = [frame["paper"] > 0.5 for frame in seen.frames]
     assert is_light == [scheme == "light"] * 2
 

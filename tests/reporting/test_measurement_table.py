@@ -39,14 +39,6 @@ def test_the_document_holds_the_verdict_and_everything_found() -> None:
     ]
 
 
-def test_the_document_says_what_is_emulated() -> None:
-    """The document marks a derived step time."""
-    for device in (CPU, EMULATED):
-        measurement = make_measurement(device=device)
-        document = measurement_document(measurement, judge(measurement))
-        assert document["device"]["emulated"] is (device is EMULATED)
-
-
 def test_the_table_has_a_row_for_each() -> None:
     """A row holds times, ratios, rates and the kind; what is emulated is marked as derived."""
     measurements = [
@@ -69,24 +61,6 @@ def test_the_table_has_a_row_for_each() -> None:
     assert derived[-6:] == ["0.50", "50.0%", "52.3", "k", "15%", "loader-bound"]
     unknown = next(row for row in rows if row and row[0] == "h200-x1")
     assert unknown[-3:] == ["-", "-", "healthy"]
-
-
-def test_a_narrow_table_keeps_the_verdict() -> None:
-    """In a narrow terminal the device takes two lines, and the verdict is not cut."""
-    device = replace(EMULATED, key="emulated-h100-sxm-80gb-x8-25gb-s")
-    stream = StringIO()
-    table = verdict_table([make_measurement(device=device, load_s=0.060, train_s=0.060)])
-    Console(file=stream, width=110).print(table)
-    assert "loader-bound" in stream.getvalue()
-    assert "(derived)" in stream.getvalue()
-    assert "60 ms" in stream.getvalue()
-
-
-def test_a_narrow_terminal_wraps_only_the_device() -> None:
-    """The row of the README's machine fits into 100 columns."""
-    tokens_per_s, mfu = median_interval([52345.0]), median_interval([0.15])
-    table = verdict_table([make_measurement(device=CPU, tokens_per_s=tokens_per_s, mfu=mfu)])
-    assert Console(width=200).measure(table).maximum <= 100
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_there_is_an_example_of_every_schema() -> None:
     ],
 )
 def test_another_file_is_refused(content: object, message: str, tmp_path: Path) -> None:
-    """The error names the file, the field, what it must be, what it is, and the way out."""
+    """The error names the file, the field, its constraint, its value, and the way out."""
     path = write(tmp_path, content)
     with pytest.raises(InputError, match=message) as refused:
         read_document(path)
@@ -68,9 +68,3 @@ def test_what_a_page_shows_of_a_host_is_there(field: str, tmp_path: Path) -> Non
     del wrong["host"][field]
     with pytest.raises(InputError, match=rf"host must .*'{field}'"):
         read_document(write(tmp_path, wrong))
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The error says that it cannot be read."""
-    with pytest.raises(InputError, match=r"absent\.json: .*readable"):
-        read_document(tmp_path / "absent.json")

@@ -87,17 +87,6 @@ def test_each_of_several_documents_is_a_part() -> None:
     assert any(text.startswith("b.json: ") for text in found.texts)
 
 
-def test_one_part_needs_no_list_of_parts() -> None:
-    """A page with one part has no navigation."""
-    assert not parsed(render_page([measurement()])).named("nav")
-
-
-def test_the_command_that_repeats_a_result_is_shown() -> None:
-    """A page shows the command, or nothing if it is not known."""
-    assert "netpipe measure a:b" in render_page([lint()], repeat="netpipe measure a:b")
-    assert "How to repeat" not in render_page([lint()])
-
-
 def test_drawings_say_what_they_show() -> None:
     """Each drawing is a named image, and all ids of a page are unique."""
     found = parsed(render_page([measurement(), run()]))

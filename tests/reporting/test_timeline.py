@@ -28,18 +28,6 @@ def test_a_device_that_waits_is_idle() -> None:
     assert found.waiting_fraction == pytest.approx(12 * 0.036 / (11 * 0.040 + 0.037))
 
 
-def test_a_device_that_is_behind_is_never_idle() -> None:
-    """The device begins a step after the previous one, even if its batch came early."""
-    ahead = tuple(
-        StepTimes(0.001 * number, 0.001 * number, 0.001 * number, 0.03 * (number + 1))
-        for number in range(5)
-    )
-    found = build_timeline(ahead)
-    assert found.idle == ()
-    assert found.idle_fraction == 0
-    assert astuple(found.working[3]) == pytest.approx((0.09, 0.12))
-
-
 def test_a_step_is_never_done_before_it_began() -> None:
     """Slightly different clocks give a step of 0 s, not a negative one."""
     (first, second, *_) = STEPS
@@ -85,7 +73,7 @@ def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
     return step_s, found, [after.done_s - before.done_s for before, after in pairwise(found)]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(40))
 def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
     """The timeline and the verdict agree about the same steps."""
     step_s, found, steps_s = simulated(seed)

@@ -28,7 +28,7 @@ def test_a_slow_start_names_its_largest_part(part: str) -> None:
 def test_what_was_not_split_has_no_remedy_of_a_part() -> None:
     """A start that was not split points to `netpipe diagnose`."""
     why = StartUp(1.0, 30.0, 1.0).why_slow()
-    assert "is what follows loader(), 30 of 32 s: netpipe diagnose splits it" in why
+    assert "is work after loader(), 30 of 32 s: netpipe diagnose splits it" in why
 
 
 def test_a_start_may_be_slow_by_its_imports() -> None:

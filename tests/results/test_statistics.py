@@ -176,6 +176,6 @@ def test_an_outlier_moves_no_slope() -> None:
 
 @pytest.mark.parametrize("at", [(), (1,), (1, 1, 1), (1, 2, 3, 4)])
 def test_a_slope_of_few_values_is_unbounded(at: tuple[int, ...]) -> None:
-    """Below five values, or without two places, the interval has no ends."""
+    """Below five values, or without two different places, the interval has no ends."""
     found = statistics.slope_interval(at, at)
     assert (found.low, found.high, found.n) == (-inf, inf, len(at))

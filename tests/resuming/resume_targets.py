@@ -1,4 +1,4 @@
-"""Loaders that go on from a state: exactly, or not quite."""
+"""Loaders that continue from a state: exactly, or not quite."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ BATCHES = 12
 
 
 class Batches(Iterator[dict[str, np.ndarray]]):
-    """Batches with a number each, which go on exactly."""
+    """Batches with a number each, which continue exactly."""
 
     def __init__(self, numbers: list[int] | None = None) -> None:
         self.numbers = list(range(BATCHES)) if numbers is None else numbers
@@ -33,7 +33,7 @@ class Batches(Iterator[dict[str, np.ndarray]]):
 
 
 class Skipping(Batches):
-    """Leaves out a batch after a restore."""
+    """Skips a batch after a restore."""
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Go one batch too far."""
@@ -49,10 +49,10 @@ class Repeating(Batches):
 
 
 class Reordering(Batches):
-    """Gives the rest in another order after a restore."""
+    """Gives the rest in reverse order after a restore."""
 
     def set_state(self, state: Mapping[str, int]) -> None:
-        """Turn the rest round."""
+        """Reverse the rest."""
         super().set_state(state)
         self.numbers[self.position :] = reversed(self.numbers[self.position :])
 
@@ -67,7 +67,7 @@ class Altering(Batches):
 
 
 class EndingEarly(Batches):
-    """Leaves out the last batch after a restore."""
+    """Drops the last batch after a restore."""
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Forget the last batch."""
@@ -130,7 +130,7 @@ def without_state() -> Iterator[int]:
 
 
 def constant() -> Batches:
-    """Return a loader whose batches are all equal, and which does not end in sight."""
+    """Return a loader whose batches are all equal, and which does not end soon."""
     return Batches([7] * 1000)
 
 
@@ -140,7 +140,7 @@ def empty() -> Batches:
 
 
 def endless() -> Batches:
-    """Return a loader that does not end in sight."""
+    """Return a loader that does not end soon."""
     return Batches(list(range(1000)))
 
 
@@ -150,7 +150,7 @@ def hash_seeded() -> Batches:
 
 
 def ordered_by_workers(workers: int = 0) -> Batches:
-    """Return a loader in whose batches two workers and more take turns."""
+    """Return a loader in whose batches two or more workers take turns."""
     ways = max(1, workers)
     return Batches([number for way in range(ways) for number in range(way, BATCHES, ways)])
 

@@ -1,4 +1,4 @@
-"""Whether loaders go on from their states exactly."""
+"""Whether loaders continue exactly from their states."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ def differences(report: ResumeReport) -> dict[int, str]:
     ],
 )
 def test_a_loader_that_goes_on_exactly(check: Check, factory: Callable[..., Any]) -> None:
-    """Its states from the first to the one before the last batch are exact, and have a cost."""
+    """States from the first to the one before the last batch are exact, and have a cost."""
     report = check(factory)
     assert not report.undecided
     assert report.ended
@@ -74,14 +74,14 @@ def test_a_loader_that_goes_on_exactly(check: Check, factory: Callable[..., Any]
         (resume_targets.Skipping, "skipped: batch 7 came in place of batch 6"),
         (resume_targets.Repeating, "repeated: batch 5 came in place of batch 6"),
         (resume_targets.Reordering, "reordered: batch 11 came in place of batch 6"),
-        (resume_targets.Altering, "altered: batch 11 is no batch of the uninterrupted run"),
+        (resume_targets.Altering, "altered: batch 11 is not in the uninterrupted run"),
         (resume_targets.EndingEarly, "ended early, at batch 11"),
         (resume_targets.EndingLate, "ended late, at batch 12"),
         (resume_targets.Refusing, "failed: this state is of another loader"),
     ],
 )
 def test_a_loader_that_does_not(check: Check, factory: Callable[..., Any], expected: str) -> None:
-    """The first batch that differs is named, and what came in its place."""
+    """The first batch that differs is named, with the batch in its place."""
     report = check(factory)
     assert report.differs
     assert not report.undecided
@@ -105,7 +105,7 @@ def test_a_loader_that_does_not_end(check: Check) -> None:
     ],
 )
 def test_what_cannot_be_judged(check: Check, factory: Callable[..., Any], why: str) -> None:
-    """It is undecided, which neither differs nor is exact."""
+    """The result is undecided: neither different nor exact."""
     report = check(factory)
     assert why in report.undecided
     assert report.restored == ()
@@ -127,7 +127,7 @@ def test_other_numbers_of_workers_are_restored(check: Check) -> None:
 
 
 def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
-    """It is found, and named."""
+    """The changed order is found, and named."""
     report = check(resume_targets.ordered_by_workers)
     wrong = {state.workers for state in report.restored if state.difference}
     assert wrong == {0, 1, 4}
@@ -165,7 +165,7 @@ def test_each_state_is_restored_in_a_process_of_its_own(
         ("abcdef", "def", "skipped: batch 3 came in place of batch 2"),
         ("abcdef", "bcde", "repeated: batch 1 came in place of batch 2"),
         ("abcabc", "bcab", "repeated: batch 1 came in place of batch 2"),
-        ("abcd", "cx", "altered: batch 3 is no batch of the uninterrupted run"),
+        ("abcd", "cx", "altered: batch 3 is not in the uninterrupted run"),
         ("abcd", "c", "ended early, at batch 3"),
         ("abcd", "cda", "ended late, at batch 4"),
     ],

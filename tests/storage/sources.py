@@ -22,7 +22,7 @@ class Rows:
         return np.full(1000, self.first + index)
 
     def named(self, index: int) -> str:
-        """Return a value that no storage holds."""
+        """Return a computed value, which no storage holds."""
         return f"row {index}"
 
 

@@ -105,7 +105,7 @@ def test_other_loaders_are_told_what_to_wrap(loader: Callable[[], Any], found: s
         place(loader, FAST)()
     assert f"found {found}. " in str(refused.value)
     assert str(refused.value).startswith(f"storage {FAST}: the loader must be a Grain pipeline")
-    assert str(refused.value).endswith("wrap what it reads from: netpipe.storage.stand_in(source)")
+    assert str(refused.value).endswith("wrap its sources: netpipe.storage.stand_in(source)")
 
 
 def test_an_unknown_storage_is_refused_at_once() -> None:

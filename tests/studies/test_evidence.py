@@ -65,7 +65,7 @@ def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: s
 def test_the_scaling_page_states_what_killed_trainings_saw() -> None:
     """It has the table of the recorded runs, among them fifty that were killed."""
     trials = read_records(STUDIES / "scaling.jsonl", scaling.Trial)
-    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    page = (STUDIES / "scaling.md").read_text(encoding="utf-8")
     assert "\n".join(scaling.format_table(trials)) in page
     assert sum(trial.was_killed for trial in trials) >= 50
     assert not any(trial.problems for trial in trials)

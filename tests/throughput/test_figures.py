@@ -95,7 +95,7 @@ def test_the_size_of_a_batch_is_that_of_its_arrays() -> None:
 
 
 class Tensor:
-    """Has what torch's tensors have: `size` is a method, and types have torch's names."""
+    """Has the attributes of torch's tensors: `size` is a method, and types have torch's names."""
 
     dtype = "torch.float32"
     shape = (2, 3)
@@ -107,6 +107,6 @@ class Tensor:
 
 
 def test_tensors_count_as_arrays() -> None:
-    """Their types are those of equal arrays."""
+    """The types of tensors are those of equal arrays."""
     assert describe_arrays(Tensor()) == describe_arrays(np.zeros((2, 3), np.float32))
     assert size_in_bytes(Tensor()) == 24

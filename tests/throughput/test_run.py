@@ -118,7 +118,7 @@ def test_a_loader_that_never_settles_is_measured(clock: FakeClock) -> None:
 
 
 def test_a_slow_loader_gives_whole_groups(clock: FakeClock) -> None:
-    """Where a batch takes longer than the measurement, one group of two is measured."""
+    """If a batch takes longer than the measurement, one group of two is measured."""
     tally = run(paced(clock, repeat(6.0), repeat(10)), 4.0, clock)
     assert (tally.batches, tally.wall_s) == (2, 12.0)
 
@@ -193,7 +193,7 @@ def test_a_turn_counts_what_the_loader_makes(
 def test_a_turn_does_not_count_what_buffers_give(
     clock: FakeClock, deep_buffers: Callable[[int], LoaderRun]
 ) -> None:
-    """Buffers that cannot be drained in time end the comparison, which would be one of buffers."""
+    """Buffers that cannot be drained in time end the comparison, because they hide the speed."""
     running = deep_buffers(50_000)
     running.warm_up(1.0)
     clock.sleep(100.0)

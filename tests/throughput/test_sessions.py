@@ -120,7 +120,7 @@ def test_two_loaders_are_measured_in_turns() -> None:
 def test_loaders_of_other_batches_are_not_compared(
     other: str, same_batches: int, words: str
 ) -> None:
-    """Their speed would say nothing; the first array or batch that differs is named."""
+    """Comparing other batches would say nothing; the first array or batch that differs is named."""
     with pytest.raises(MisuseError, match=words):
         _measure_beside("tiny_loader", other, same_batches)
 

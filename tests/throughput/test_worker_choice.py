@@ -160,7 +160,7 @@ class Machine:
         self.growing_megabytes = dict.fromkeys(self._speeds, 0)
 
     def measure(self, workers: int) -> Tally:
-        """Each worker takes 100 MB, and so does the process that they work for."""
+        """Return a run in which each worker takes 100 MB, and so does the process above them."""
         self.asked.append(workers)
         if workers in self.failing:
             raise self.failing[workers]
@@ -170,12 +170,12 @@ class Machine:
         return make_tally(wall_s=1.0, tokens=tokens, peak_pss_bytes=pss_bytes)
 
     def say(self, number: int, candidate: Candidate) -> None:
-        """Note a candidate that was left out."""
+        """Note a dropped candidate."""
         if candidate.status != "open":
             self.reported.append((number, candidate.workers, candidate.status))
 
     def tried(self, budget_megabytes: int = 4000) -> list[Candidate]:
-        """Try them all."""
+        """Try all candidates."""
         return try_candidates(self.untried, budget_megabytes * MB, self.measure, self.say)
 
 
@@ -209,7 +209,7 @@ def test_a_candidate_above_the_budget_is_not_started() -> None:
 
 
 def test_a_candidate_that_took_too_much_is_not_tried_again() -> None:
-    """That 1 worker takes 200 MB is known only after its first run."""
+    """The 200 MB of 1 worker are known only after its first run."""
     machine = Machine(w0=[5.0], w1=[9.0])
     found = machine.tried(budget_megabytes=150)
     assert machine.asked == [0, 1, 0, 0]
@@ -251,7 +251,7 @@ def test_when_all_fail_the_last_error_is_raised() -> None:
 def test_a_budget_below_the_least_is_an_error(
     finished_megabytes: int, budget_megabytes: int, least: str, asked: list[int]
 ) -> None:
-    """The error says what the smallest candidate takes, before any run where that is known."""
+    """The error says what the smallest candidate takes, before any run if that is known."""
     machine = Machine(w0=[5.0], w1=[9.0], w2=[9.0])
     machine.untried = [Candidate(workers, finished_megabytes * MB) for workers in (0, 1, 2)]
     with pytest.raises(InputError, match=f"{least}.*Give more") as caught:
@@ -301,7 +301,7 @@ def test_processes_are_known_from_smaller_candidates() -> None:
 
 
 def test_more_workers_never_need_less() -> None:
-    """Where the smaller candidate took more memory, the larger one's is not extrapolated down."""
+    """If the smaller candidate took more memory, the larger one's is not extrapolated down."""
     smaller = [_tried(1, 240), _tried(2, 230)]
     assert foresee_excess(Candidate(4, MB), smaller, 230 * MB) == ""
     assert "would take 230 MB" in foresee_excess(Candidate(4, MB), smaller, 229 * MB)

@@ -60,7 +60,7 @@ def test_the_harness_counts_nothing_of_its_own() -> None:
 
 
 def test_what_depends_on_the_hash_seed_is_dropped() -> None:
-    """Calls whose number depends on a hash are reported and left out."""
+    """Calls whose number depends on a hash are reported and dropped."""
     profile = count("unpredictable_loader")
     assert "list.append" in profile.dropped["calls"]
     assert "list.append" not in profile.counts["calls"]

@@ -91,7 +91,7 @@ def test_allocations_count_also_what_is_freed_again() -> None:
 
 
 def test_allocations_of_grains_metrics_are_not_counted() -> None:
-    """The number of these allocations depends on the time of an element, so they are left out."""
+    """The number of these allocations depends on the time of an element, so they are dropped."""
     metrics: dict[str, Any] = {}
     code = "def observe(): return bytes(100_000)"
     exec(compile(code, "site-packages/prometheus_client/metrics.py", "exec"), metrics)

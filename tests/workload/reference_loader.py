@@ -30,14 +30,14 @@ Batch = dict[str, NDArray[np.int32]]
 
 
 def loader() -> Iterator[Batch]:
-    """Give batches of the default data for ever."""
+    """Give batches of the default data forever."""
     return reference_batches(data_of_user(), SEQUENCE_LENGTH, BATCH_SIZE)
 
 
 def reference_batches(
     data: Path, sequence_length: int, batch_size: int, seed: int = 0
 ) -> Iterator[Batch]:
-    """Give batches of the train split of prepared data for ever, each int32 (batch, sequence)."""
+    """Give batches of the train split of prepared data forever, each int32 (batch, sequence)."""
     contexts = _contexts(data, sequence_length // TOKENS_PER_MEASUREMENT, seed)
     while True:
         yield _batch([next(contexts) for _ in range(batch_size)], sequence_length)

@@ -37,7 +37,7 @@ def test_the_estimate_is_that_of_real_arrays(prepared: Path) -> None:
 
 
 def test_a_session_measures_a_combination(prepared: Path) -> None:
-    """Its arguments give the same configuration again, in another process."""
+    """The arguments give the same configuration again, in another process."""
     config = PipelineConfig(batch_size=4, workers=0)
     combination = Combination(prepared, config)
     (target,) = combination.request_fields["targets"].values()

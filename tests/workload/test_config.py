@@ -16,7 +16,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
-    """Every table and every key may be left out."""
+    """Every table and every key is optional."""
     assert load_config(written(tmp_path, "")) == Config()
 
 
@@ -68,6 +68,6 @@ def test_a_wrong_file_is_one_line(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """A file that is not there is an InputError too."""
+    """A file that does not exist is an InputError too."""
     with pytest.raises(InputError, match="must be readable"):
         load_config(tmp_path / "none.toml")

@@ -23,7 +23,7 @@ from netpipe.workload.formats.index import INDEX_NAME, load_index
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.rows import MeasurementArray
 from netpipe.workload.pipeline import build
-from netpipe.workload.sampling.context_order import RowBlock, contexts_per_row
+from netpipe.workload.sampling.context_order import RowBlock
 from netpipe.workload.sampling.sampler import DrawnRows, read_block
 from netpipe.workload.sources import parquet_source
 from netpipe.workload.sources.probe_rows import ArrayRecordSource
@@ -190,22 +190,6 @@ def test_batches_have_the_shape_asked(prepared: Path, config: PipelineConfig) ->
     assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
 
 
-def test_the_batch_size_cuts_one_sequence_of_contexts(prepared: Path) -> None:
-    """Larger batches hold the contexts of the smaller ones, in order."""
-    small = _take(prepared, UNPACKED, 12)
-    large = _take(prepared, dataclasses.replace(UNPACKED, batch_size=48), 1)
-    _assert_equal([concatenate(small)], large)  # type: ignore[arg-type, list-item]
-
-
-def test_it_goes_on_for_ever(prepared: Path) -> None:
-    """Without epochs the end of the data is not the end, and no epoch repeats another."""
-    contexts = int(contexts_per_row(load_index(prepared).train.row_measurements).sum())
-    config = dataclasses.replace(UNPACKED, batch_size=contexts)
-    first, second, third = _take(prepared, config, 3)
-    assert not np.array_equal(first["inputs"], second["inputs"])
-    assert not np.array_equal(second["inputs"], third["inputs"])
-
-
 def test_hosts_share_the_blocks(prepared: Path) -> None:
     """Three hosts together see every sequence of the lone host once, in batches alike in number."""
     config = dataclasses.replace(UNPACKED, epochs=3)
@@ -251,12 +235,6 @@ def test_version_0_gives_the_same_batches(
     (old / INDEX_NAME).write_text(json.dumps({**document, "layout_version": 0}))
     _assert_equal(_take(prepared, IN_PROCESS, 20), _take(old, IN_PROCESS, 20))
     _assert_equal(_take(prepared, UNPACKED, 20), _take(old, UNPACKED, 20))
-
-
-def test_parquet_gives_batches(parquet: Path) -> None:
-    """A folder of parquet measurements is a pipeline's data as it is."""
-    (batch,) = _take(parquet, IN_PROCESS, 1)
-    assert batch["inputs_segmentation"].sum() > 0
 
 
 def test_a_row_group_of_parquet_is_read_once_in_an_epoch(

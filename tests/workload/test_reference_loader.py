@@ -10,7 +10,6 @@ from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import build
 from netpipe.workload.preparation.synthetic import generate
 from tests.workload import reference_loader
-from tests.workload.reference import Ping, result_field
 from tests.workload.reference_loader import reference_batches
 
 
@@ -41,8 +40,3 @@ def test_the_target_reads_the_default_data(tmp_path: Path, monkeypatch: pytest.M
         )
     finally:
         ours.close()
-
-
-def _comparable(ping: Ping) -> tuple[int, str, str, int, list[int]]:
-    second = ping.time_us // 1_000_000
-    return second, ping.source, ping.destination, ping.ip_version, result_field(ping.rtt_ms)

@@ -1,4 +1,4 @@
-"""Batches that go on where they were: after a kill, with other workers, on other hosts."""
+"""Batches that continue where they were: after a kill, with other workers, on other hosts."""
 
 import dataclasses
 import json
@@ -112,7 +112,7 @@ def test_a_finite_epoch_ends_where_it_would_have(prepared: Path) -> None:
         ({"split": "eval"}, "split must be 'eval', as configured"),
         ({"sequence_length": 128}, "sequence_length must be 128"),
         ({"packing": False}, "packing must be"),
-        ({"batch_size": 16}, "global_batch_size must be 16, as configured; found 8.*stay the same"),
+        ({"batch_size": 16}, "global_batch_size must be 16, as configured; found 8.*the same"),
     ],
 )
 def test_what_would_change_the_batches_is_refused(

@@ -26,7 +26,7 @@ _BATCHES_ALONE = 20
 
 def main() -> None:
     """Measure the loader named on the command line."""
-    flags.FLAGS(sys.argv[:1])  # Grain starts no workers without
+    flags.FLAGS(sys.argv[:1])  # otherwise Grain starts no workers
     module, _, name = sys.argv[1].partition(":")
     loader: Callable[..., Any] = getattr(import_module(module), name)
     batches = _repeat(loader)
@@ -54,7 +54,7 @@ def _pull(batches: Iterator[Any], seconds: float) -> int:
 
 
 def _cpu_s() -> float:
-    """Return the CPU seconds of this process and its descendants, also ended ones."""
+    """Return the CPU seconds of this process and its descendants, including ended ones."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     return sum(sum(process.cpu_times()[:4]) for process in processes)
 

@@ -33,7 +33,7 @@ _MIN_READS: Final = 150
 _MIN_WAVES: Final = 3
 # About the number of reads in the single-thread run.
 _ALONE_READS: Final = 75
-# Less growth moves no prediction by more than its interval.
+# Smaller growth changes no prediction by more than its interval.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
 # Above this fraction of the time in which some thread is computing, Python's lock is the limit.
@@ -43,7 +43,7 @@ _MAX_LOCKED_FRACTION: Final = 0.85
 _MAX_QUICK_RATIO: Final = 0.7
 # Records that are read this many times as fast again come from a cache.
 _CACHED_SPEEDUP: Final = 3.0
-# Smallest fraction of reads in an element's time for the source to be what waits.
+# If reads take a smaller fraction of an element's time, the source is not the cause of the wait.
 _MIN_SOURCE_FRACTION: Final = 0.5
 _MAX_SMALL_BYTES: Final = 1 << 20
 _MAX_TRANSFER_FRACTION: Final = 0.5
@@ -124,7 +124,7 @@ class ReadScaling:
     def count_source_reads(self) -> tuple[float, float, float]:
         """Return seconds and bytes per read of the source, and reads per element.
 
-        All are 0 if the source is not what waits.
+        All are 0 if the wait is not in the source.
         """
         reads = self.levels[LEVELS[0]]
         element_s, source_s, number, size = (

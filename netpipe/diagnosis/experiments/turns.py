@@ -19,7 +19,7 @@ from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
 
 NO_TIME: Final = "no time was left"
-"""The reason given for a part that was left out."""
+"""The reason given for a part that was skipped."""
 
 _EXTRA_S: Final = 20.0
 _MAX_ROUNDS: Final = 9
@@ -153,8 +153,8 @@ def measure_in_turns(
 ) -> SideBlocks:
     """Measure sides until the time is up, for at least three rounds if they fit.
 
-    A side that raises is left out. If three rounds of blocks that take `cost_s` seconds with their
-    starts do not fit, the last sides are left out, so the least informative should be last. A
+    A side that raises is dropped. If three rounds of blocks that take `cost_s` seconds with their
+    starts do not fit, the last sides are dropped, so the least informative should be last. A
     watchdog already guards the side `watched` against hangs.
     """
     began_s, costs_s = time.clock(), list[float]()

@@ -93,7 +93,7 @@ def _find_obstacle(graph: Graph) -> str:
     if any(node.parameters.get("device_put") for node in graph.nodes):
         return "the batches are put on a device by a call that would have to come after it"
     if any(node.uses_jax and not node.in_worker for node in graph.nodes):
-        return "the pipeline calls jax, which does not belong into workers"
+        return "the pipeline calls jax, which does not belong in workers"
     if len(graph.of_kind("ProcessPrefetch")) > 1:
         return "there are several mp_prefetch calls, which cannot become one"
     return ""

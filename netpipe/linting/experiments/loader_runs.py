@@ -80,7 +80,7 @@ def read_batches(loader: LoaderFactory, max_batches: float, limit_s: float, cloc
 def element_count(batch: object) -> int:
     """Return the number of elements in a batch: the largest leading dimension of its leaves.
 
-    The items of a list count, because ragged batches are lists; a scalar or an empty batch is one.
+    The items of a list count, because ragged batches are lists; a scalar or empty batch has one.
     """
     return max(1, _leading(batch))
 

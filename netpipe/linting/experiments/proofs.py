@@ -39,7 +39,7 @@ Runs = Mapping[str, Run]
 If the first two differ, workers are not the cause.
 """
 Read = Callable[[LoaderFactory, float, float], Run]
-"""Reads a loader until the number of batches is reached or the seconds are over."""
+"""Reads a loader until the number of batches is reached or the seconds have passed."""
 
 
 def prove(
@@ -130,7 +130,7 @@ def judge_order(runs: Runs) -> Proof:
         return failure
     if (same := alone.same_until(again)) < inf:
         differ = f"two runs with {base} already differ, in batch {same + 1:g}"
-        return Proof("not decided", f"{differ}: something is drawn without a seed")
+        return Proof("not decided", f"{differ}: something is random without a seed")
     trusted = inf if again.whole else len(again.digests)
     for label, run in others:
         if (same := alone.same_until(run)) < trusted:
@@ -162,7 +162,7 @@ def judge_loss(runs: Runs) -> Proof:
         return hang
     for label, run in ((base, alone), *others):
         if not run.whole:
-            return Proof("not decided", f"the data did not come to its end in time with {label}")
+            return Proof("not decided", f"the data did not end in time with {label}")
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):
             seen = f"{run.elements} elements in {_count_batches(run)} come with {label}"
             expected = f"{alone.elements} in {_count_batches(alone)} with {base}"

@@ -25,7 +25,7 @@ from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
 ALL: Final = "all"
-"""Stands for the rule of a trial of all fixes that were not measured to be slower."""
+"""Takes the place of the rule in a trial of all fixes that were not measured to be slower."""
 
 
 class TrialRatio(TypedDict):
@@ -41,12 +41,12 @@ class TrialRatio(TypedDict):
 class Trial:
     """The gain of a fix on this machine."""
 
-    rule: str  #: The rule whose finding it mends, or `ALL`.
+    rule: str  #: The rule whose finding it fixes, or `ALL`.
     change: str  #: The call to write instead.
-    message: str  #: What came of it.
+    message: str  #: The result in words.
     #: Seconds of a batch of the unchanged pipeline; None: not measured.
     before_s_per_batch: PositiveAmount | None = None
-    after_s_per_batch: PositiveAmount | None = None  #: Seconds of as many elements with the change.
+    after_s_per_batch: PositiveAmount | None = None  #: Seconds of as many elements with the fix.
     #: CPU seconds of a batch of the unchanged pipeline, all processes.
     before_cpu_s_per_batch: Amount | None = None
     after_cpu_s_per_batch: Amount | None = None  #: The same with the change.
@@ -63,8 +63,8 @@ class Trial:
 class PrintedTrials(TypedDict):
     """The trials of a lint document."""
 
-    #: What each proposed change gave, measured before and after in one run; empty unless that was
-    #: asked for.
+    #: The trial of each proposed change, measured before and after in one run; empty unless
+    #: requested.
     trials: list[Trial]
 
 
@@ -97,14 +97,14 @@ def try_fixes(
 
 
 def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
-    """Return the report with warnings as remarks where all their fixes were clearly slower.
+    """Return the report with warnings turned into remarks if all their fixes were clearly slower.
 
     For example, a source that waits for storage needs the threads that a rule warns about.
     """
     slower = {trial.rule for trial in trials}.difference(
         trial.rule for trial in trials if not trial.is_slower
     )
-    proof = "not so here: what the fix proposes was measured to be slower"
+    proof = "not here: the proposed fix was measured to be slower"
     findings = (
         replace(finding, severity="info", proof=proof)
         if finding.rule in slower and finding.severity == "warning"

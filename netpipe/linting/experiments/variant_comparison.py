@@ -179,12 +179,12 @@ class VariantComparison:
     ) -> Mapping[Variant, VariantBlocks]:
         """Measure rounds of one block of each variant and one of the unchanged pipeline.
 
-        No block begins when the budget is over, and a running one is given up soon after. A
+        No block begins once the budget is used up, and a running one is given up soon after. A
         variant that failed is left out of later rounds.
 
         Args:
             variants: The most important first: the last are skipped if time is short.
-            fraction: Share of the remaining time to spend; the minimum of rounds may take more.
+            fraction: Share of the remaining time to spend; the fewest rounds may take more.
             stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
                 otherwise at full speed.
         """
@@ -208,7 +208,7 @@ class VariantComparison:
         needed_s = probe_s * (1 + MIN_ROUNDS * (1 + len(variants)))
         no_time = (
             f"{NO_TIME}: starting the pipeline for a few batches takes {probe_s:.3g} s,"
-            f" so a --budget of about {ceil(needed_s)} s would do"
+            f" so a --budget of about {ceil(needed_s)} s is needed"
         )
         return {variant: _pair(done, variant, pace, no_time) for variant in variants}
 
@@ -243,7 +243,7 @@ class VariantComparison:
         except HangError as error:
             raise HangError(
                 f"a block of batches took longer than the {limit_s:.0f} s that were left: it is"
-                " slow, and a longer --budget would do, or it hangs"
+                " slow and needs a longer --budget, or it hangs"
             ) from error
 
     def _left_s(self) -> float:

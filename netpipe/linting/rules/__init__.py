@@ -19,7 +19,7 @@ class RegisteredRule(NamedTuple):
 
 
 _TABLE: Final = (
-    # Pipelines that fail, or that give other data than meant
+    # Pipelines that fail, or that give other data than intended
     RegisteredRule(placement.nested_mp_prefetch),
     RegisteredRule(workers.cannot_be_pickled),
     RegisteredRule(placement.device_put_before_mp_prefetch),

@@ -192,8 +192,8 @@ def _report_unknown_code(pool: Pool) -> Iterator[Problem]:
         yield Problem(
             "info",
             (pool.prefetch, *unknown),
-            f"the batches may depend on the number of workers: {pool} run code that is not"
-            f" known: {names}",
+            f"the batches may depend on the number of workers: {pool} run code whose"
+            f" effect is not known: {names}",
             "Test it on the data: netpipe lint --prove",
         )
 

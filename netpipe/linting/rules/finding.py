@@ -65,7 +65,7 @@ class LintFinding:
     fix: str  #: The call to move or to change.
     #: The cost measured by the repository's benchmark; empty if it was not measured.
     cost: str = ""
-    proof: str = ""  #: What a test on the pipeline's own elements showed; empty if none was made.
+    proof: str = ""  #: Result of a test on the pipeline's own elements; empty if none was made.
 
 
 def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:

@@ -7,7 +7,7 @@ from typing import Final
 from netpipe.grain_access.nodes import Graph, Node
 
 BATCHES: Final = ("Batch", "Rebatch")
-# Kinds with a result that depends on the elements before.
+# Kinds whose result depends on earlier elements.
 DEPENDS_ON_ORDER: Final = (
     "MapWithIndex", "Filter", "FlatMap", "Pack", "ConcatThenSplit", "Operation",
 )  # fmt: skip

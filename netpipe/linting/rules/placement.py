@@ -23,7 +23,8 @@ _ALSO_ON_MAP_DATASETS: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter",
 def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches that are made in the training process, not in the workers.
 
-    For reproducible only info, because batches then do not depend on the number of workers.
+    Only info for the intent "reproducible", because batches then do not depend on the number of
+    workers.
     """
     for node, prefetch in _find_first_after_workers(pipeline.graph, *BATCHES):
         below = pipeline.graph.below(node)
@@ -59,8 +60,8 @@ def _propose_batch_in_workers(graph: Graph, batch: Node) -> str:
 def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report user code that runs in the training process, not in the workers.
 
-    Code that calls jax belongs there. Only info for reproducible if the result in the workers would
-    depend on their number.
+    Code that calls jax belongs there. Only info for the intent "reproducible" if the result in the
+    workers would depend on their number.
     """
     for node, prefetch in _find_first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"

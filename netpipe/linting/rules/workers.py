@@ -46,7 +46,7 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
         if not node.parents and (node.integer("cycle_length") or 0) < 0:
             message = (
                 f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
-                " workers: it fails when the first batch is asked for, and what comes before it is"
+                " workers: it fails when the first batch is requested, and all calls before it are"
                 " lost"
             )
             yield Problem("error", [node], message, write_workers(graph, 1))
@@ -68,7 +68,7 @@ def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
     return Problem(
         severity,
         [node],
-        f"{call} with num_workers=0 does nothing: all that comes before it runs in the process"
+        f"{call} with num_workers=0 does nothing: everything before it runs in the process"
         " that trains",
         f"{fix} (0 may come from grain.experimental.pick_performance_config),"
         " or a grain.experimental.ThreadPrefetchIterDataset instead of it",
@@ -101,7 +101,7 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
             f"{call} starts {count} workers, but this process may use only {cores} cores: the"
             " workers compete with each other and with the process that trains, and each needs"
             " time to start and memory of its own",
-            f"At most as many as there are cores{in_total}: {setting}",
+            f"Start at most as many as there are cores{in_total}: {setting}",
         )
 
 

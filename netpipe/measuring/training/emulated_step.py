@@ -32,7 +32,7 @@ class AbsentError(MisuseError, AttributeError):
 
 
 class _StandIn:
-    """A part of an emulated training; reading an attribute that it lacks is misuse."""
+    """A part of an emulated training; reading an attribute that it lacks is an error."""
 
     _name: str
     _way_out: str
@@ -56,7 +56,7 @@ class EmulatedState(_StandIn):
 
     _name = "state"
     _way_out = (
-        "An emulated accelerator keeps no state: do not read it in what is measured, or "
+        "An emulated accelerator keeps no state: do not read it in measured code, or "
         "measure on a real device (--accelerator auto)"
     )
 
@@ -68,12 +68,12 @@ class EmulatedState(_StandIn):
 
 
 class OnlyLoss(dict[str, Any], _StandIn):
-    """The aux if there is no real step: a dict with the only key `loss`."""
+    """The aux if there is no real step: a dict whose only key is `loss`."""
 
     _name = "aux"
     _way_out = (
-        "Without a step to stand in for, an emulated accelerator's aux is a dict with 'loss' "
-        "alone: give --step (or the fixture netpipe_step)"
+        "Without a step to trace, an emulated accelerator's aux is a dict with only 'loss': "
+        "give --step (or the fixture netpipe_step)"
     )
 
     def __missing__(self, key: object) -> NoReturn:
@@ -117,7 +117,7 @@ class EmulatedStep(_StandIn):
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
     An array is copied when the step first sees it. The step begins when this copy and the previous
-    step are done. It compiles anew for new shapes or dtypes of the batch.
+    step are done. It is compiled again for new shapes or dtypes of the batch.
 
     The `real` step is traced for the shapes of its aux and never run; without it, the aux is
     `{"loss": float32 ()}`.
@@ -207,7 +207,7 @@ def _trace_aux(
     except jax.errors.JAXTypeError as error:
         raise MisuseError(
             "an emulated accelerator traces the step for the shapes of its aux, and this one "
-            f"cannot be traced: {str(error).splitlines()[0]} Leave the step out and give the FLOPs "
+            f"cannot be traced: {str(error).splitlines()[0]} Omit the step, and give the FLOPs "
             "of a step or its time"
         ) from error
 
@@ -286,7 +286,7 @@ def _sleep_until(frame: Any) -> None:
     if call.stage != _EXECUTE_STAGE:
         return
     deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
-    # Python sleeps by the same clock, and goes on after a signal.
+    # Python sleeps by the same clock, and continues after a signal.
     time.sleep(max(0.0, (deadline - time.monotonic_ns()) / _NS))
 
 

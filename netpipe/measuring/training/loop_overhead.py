@@ -48,7 +48,7 @@ def measure_host_s_per_step(
 
 
 def measure_instruments_s_per_step(stepper: StepRunner, steps: int, repeats: int) -> float:
-    """Return the seconds per step that the harness's instruments add to a bare loop.
+    """Return the seconds per step that the harness's instrumentation adds to a bare loop.
 
     Both loops run on a step that returns at once, so nothing hides their cost. The fastest of
     several runs counts, because other programs can only slow it down.

@@ -26,7 +26,7 @@ _STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE_FOLDERS = ("site-packages", "dist-packages")
 
 _Line = tuple[str, int]
-# A line of the main thread, the seconds at it, and the CPU seconds meanwhile.
+# A line of the main thread, the seconds spent there, and the CPU seconds used meanwhile.
 _Sample = tuple[_Line | None, float, float]
 
 

@@ -38,7 +38,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array called loss in an aux, else its first; raise a MisuseError without one."""
+    """Return the array called loss in an aux, else the first; raise a MisuseError without one."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
@@ -111,8 +111,8 @@ def to_device(batch: Batch) -> Batch:
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
     """Return the array of a leaf that goes to the device, or None if the leaf stays on the host.
 
-    Everything that NumPy reads as an array of numbers goes, such as a torch tensor on the CPU. An
-    array over several processes is replaced by the part of this process.
+    Anything that NumPy reads as an array of numbers goes, such as a torch tensor on the CPU. If an
+    array spans several processes, only the part of this process goes.
     """
     if isinstance(leaf, jax.Array):
         return leaf if leaf.is_fully_addressable else _part_of_process(leaf)
@@ -213,7 +213,7 @@ class StepRunner:
         return to_device(batch) if self.wait is None else batch
 
     def warm_up(self, limit_s: float) -> bool:
-        """Run steps on resident and host batches until they compile no more.
+        """Run steps on resident and host batches until they stop compiling.
 
         Return whether they stopped compiling within `limit_s` seconds.
         """

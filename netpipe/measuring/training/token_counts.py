@@ -35,7 +35,7 @@ def count_tokens(batch: object) -> Counted:
     """Count the tokens: elements where a segmentation or mask is above 0, or all without one."""
     leaves = dict(name_leaves(batch))
     shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
-    # An attention mask may also have a place for each pair of tokens.
+    # An attention mask may also have an element for each pair of tokens.
     places = list(shapes.values())
     marks = [name for name in leaves if _MARK.fullmatch(name) and places.count(shapes[name]) > 1]
     if marks:

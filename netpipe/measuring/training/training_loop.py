@@ -126,7 +126,7 @@ def run_train_block(
         run_loop(loop, iter(batches), stepper.state, watched)
     finally:
         device_steps = watched.wait_for_device()
-    # The loop may have taken a failure of the loader for the end of the batches.
+    # The loop may have mistaken a failure of the loader for the end of the batches.
     if batches.failure is not None:
         raise batches.failure
     given, called, skipped = batches.given, len(device_steps), length.skipped

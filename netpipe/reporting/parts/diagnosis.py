@@ -153,8 +153,8 @@ def _build_stages(findings: Findings) -> Drawing:
         "What each stage takes",
         draw_stage_bars(drawn, findings.bottleneck.stage),
         f"A single-thread run of the loader{rebuilt} takes "
-        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
-        f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
+        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the wall time's "
+        f"bar is longer than the CPU time's, the stage waits. ▶ marks the bottleneck.{others}",
         build_stage_table(findings),
     )
 
@@ -183,10 +183,10 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Tab
     if not drawn:
         return table
     return Drawing(
-        "What was changed, to learn from it",
+        "Interventions",
         draw_factors(drawn, "no change"),
         "How many times as fast the loader is with each change. Right of the line (●) it helps, "
-        "left of it (✖) it costs; ◆ is open.",
+        "left of it (✖) it costs; ◆ is undecided.",
         table,
     )
 

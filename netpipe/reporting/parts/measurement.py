@@ -137,7 +137,7 @@ def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Itera
         notes = [Note(found.name, found.message, Tone.WARN) for found in measurement.findings]
         yield Notes("Other findings", notes)
     if measurement.blocking_lines:
-        caption = "Where the loop stands still until a step is done, the worst first."
+        caption = "Where the loop blocks until a step is done, the worst first."
         rows = list(map(_build_line_row, measurement.blocking_lines))
         yield Table("Lines that wait for the device", caption, rows)
     yield Facts("Further figures", list(_build_figures(measurement)))

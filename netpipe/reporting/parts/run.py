@@ -51,7 +51,7 @@ def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) 
 
 
 def _pick_tone(comparison: Comparison) -> Tone:
-    """Return a comparison's tone; a waived or only reported metric fails nothing."""
+    """Return a comparison's tone; a waived or only reported metric does not fail."""
     if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
         return Tone.WARN
     if comparison.get("is_reported_only"):
@@ -77,7 +77,7 @@ def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     if rows := list(_build_change_rows(document["accepted"]["baseline_changes"])):
         yield Table(
             "Baselines that this change replaces",
-            "How the working tree differs from the commit that was compared with.",
+            "How the working tree differs from the commit of the baselines.",
             rows,
         )
     if waivers := document["accepted"]["waivers"]:

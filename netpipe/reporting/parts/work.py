@@ -15,14 +15,14 @@ def build_work_part(document: Mapping[str, Any]) -> Part:
     table, notes = work_table(profile), work_notes(profile)
     cards: list[Card] = [table] if table.rows else []
     if notes:
-        cards.append(Notes("Arrays, and what was left out", notes))
+        cards.append(Notes("Arrays, and dropped counts", notes))
     return Part("Work", _build_headline(document.get("comparisons", [])), cards=cards)
 
 
 def _build_headline(comparisons: Sequence[Mapping[str, Any]]) -> Headline:
     tones = {each["reason"]: BY_OUTCOME[each["outcome"]] for each in comparisons}
     if not tones:
-        return Headline(Tone.PLAIN, "Counted", "It was compared with nothing.")
+        return Headline(Tone.PLAIN, "Counted", "It was not compared.")
     worst = pick_worst(list(tones.values()))
     word = {Tone.BAD: "More work", Tone.OPEN: "Undecided"}.get(worst, "No more work")
     return Headline(worst, word, "; ".join(said for said, tone in tones.items() if tone is worst))

@@ -57,7 +57,7 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        number: Tells calls that several others read from each other; 0 for all other calls.
+        number: Distinguishes calls that several others read; 0 for all other calls.
     """
 
     node: Node
@@ -68,14 +68,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Branches:
-    """The outlines of all that the next entry reads."""
+    """The outlines of the branches that the next entry reads."""
 
     outlines: tuple["Outline", ...]
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The outline of what runs in the worker processes of the next entry."""
+    """The outline of the calls that run in the worker processes of the next entry."""
 
     label: str
     outline: "Outline"

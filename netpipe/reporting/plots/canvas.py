@@ -82,7 +82,7 @@ def add_axes(
     figure: Figure, left: float, top: float, right: float, bottom: float, *,
     height: float, width: float = _WIDTH,
 ) -> Axes:  # fmt: skip
-    """Add axes with these margins and a grid, without frame, to a figure of a size; all in px."""
+    """Add axes with these margins and a grid, without a frame, to a figure of a size; all in px."""
     figure.set_size_inches(width / _PX_PER_INCH, height / _PX_PER_INCH)
     box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
     axes = figure.add_axes(box)

@@ -130,7 +130,7 @@ def draw_stage_bars(figure: Figure, stages: Sequence[Stage], bottleneck: str | N
     label_values(axes)
     for index, stage in enumerate(stages):
         _draw_stage(axes, index, stage, is_bottleneck=stage.name == bottleneck)
-    legend = {"by the clock": {"facecolor": Ink.PALE}, "of a CPU": _CPU_BAR}
+    legend = {"wall time": {"facecolor": Ink.PALE}, "CPU time": _CPU_BAR}
     add_legend(figure, legend, loc="upper left")
 
 

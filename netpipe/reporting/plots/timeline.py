@@ -80,7 +80,7 @@ def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Return the spans of the loop and the device in at least one step.
 
     Older documents do not say when the device began a step. The later of two moments counts: when
-    the step before was done, and when the batch was there.
+    the step before was done, and when the batch arrived.
     """
     working: list[Span] = []
     for step in steps:

@@ -1,4 +1,4 @@
-"""Rows that were left out because a value in them is invalid: how many, why, and one example."""
+"""Rows that were dropped because of an invalid value: how many, why, and one example."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ class Dropped:
     """Rows that one constraint on a column excluded, and the first of them.
 
     Attributes:
-        constraint: What the values had to, following "must".
-        rows: How many rows; one with several invalid values counts once.
+        constraint: The constraint on the values, to follow "must".
+        rows: Number of rows; one with several invalid values counts once.
         file: The file of the first such row.
         row: Its number in that file, counted from 0.
         value: Its value in that column.

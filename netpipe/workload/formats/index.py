@@ -37,7 +37,7 @@ class Split:
     """The number of probes for training or for evaluation, and the shards of their rows."""
 
     probes: Count
-    shards: tuple[Shard, ...]  #: Empty where file names state that all data are of the other split.
+    shards: tuple[Shard, ...]  #: Empty if file names state that all data is of the other split.
 
     @property
     def row_measurements(self) -> NDArray[np.int64]:
@@ -63,7 +63,7 @@ class Index(Document):
     SCHEMA = INDEX_SCHEMA
 
     layout_version: Count  #: Layout of the records.
-    seed: Count  #: Chose the probes of the splits.
+    seed: Count  #: The seed that chose the probes of the splits.
     #: The fraction of the probes that is chosen for evaluation.
     eval_fraction: Annotated[float, Must(exclusiveMinimum=0, exclusiveMaximum=1)]
     row_bytes: PositiveCount  #: The largest size of a row's arrays.
@@ -73,12 +73,12 @@ class Index(Document):
     eval: Split
     #: Names of the files in the folder parquet that the rows were generated with.
     parquet: MayBeAbsent[tuple[Annotated[str, Must(pattern=r"\.parquet$")], ...]] = ()
-    #: Rows that were left out because of an invalid value, by column and constraint.
+    #: Rows that were dropped because of an invalid value, by column and constraint.
     dropped: MayBeAbsent[tuple[Dropped, ...]] = ()
 
     @property
     def files(self) -> list[PurePath]:
-        """All files of the data set but the index, relative to its folder."""
+        """All files of the data set except the index, relative to its folder."""
         shards = [PurePath(shard.file) for shard in (*self.train.shards, *self.eval.shards)]
         return shards + [PurePath("parquet", name) for name in self.parquet]
 
@@ -98,7 +98,7 @@ def save_index(index: Index, folder: Path) -> None:
 
 def load_index(folder: Path) -> Index:
     """Read the index of a folder; raise an InputError if it is missing, damaged or too new."""
-    # The workers of a loader import this module, and read no index.
+    # The workers of a loader import this module, but read no index.
     from netpipe.results.documents import check_document, check_schema
 
     path = folder / INDEX_NAME

@@ -52,7 +52,7 @@ def check_columns(where: object, schema: pa.Schema) -> list[str]:
         kinds = [field.type for field in schema if field.name == name]
         if len(kinds) > 1 or not (kinds or name == _OPTIONAL):
             found = f"{len(kinds)} times" if kinds else ", ".join(schema.names) or "no column"
-            raise InputError(where, f"column {name}", "be there once", found)
+            raise InputError(where, f"column {name}", "exist once", found)
         for kind in kinds:
             if not accepts(kind):
                 raise InputError(where, f"column {name}", f"be {wanted}", kind)
@@ -80,8 +80,8 @@ class InvalidValuesError(InputError):
 class MeasurementColumns:
     """Some rows of measurements in a file, from `first_row` on.
 
-    Errors name `where` they are. `kept` are the numbers of the rows that are left after dropping
-    some, int64 (rows,); None if all are.
+    Errors name the place `where` they are. `kept` holds the numbers of the rows that remain after
+    dropping some, int64 (rows,); None if all remain.
     """
 
     where: object

@@ -98,7 +98,7 @@ class Place:
             fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
 
     def get(self, file: Path) -> None:
-        """Link a local file to this one where that is possible, else copy this one there."""
+        """Link a local file to this one if possible, else copy this one there."""
         with suppress(OSError):
             if self.is_local:
                 os.link(self.path, file)

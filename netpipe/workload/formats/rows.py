@@ -18,7 +18,7 @@ ROW_BYTES = 128 * 1024
 """A context reads its whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
-# A table of all possible values is faster than sorting up to this many per value that is there.
+# Up to this many possible values per present value, a table of them is faster than sorting.
 _DENSE_FACTOR = 16
 
 MEASUREMENT = np.dtype(
@@ -82,7 +82,7 @@ class ProbeRow:
 
     Attributes:
         first_s: Seconds since 1970 (UTC) of the first measurement.
-        offset_s: uint32 (measurements,), seconds since `first_s`, never falling.
+        offset_s: uint32 (measurements,), seconds since `first_s`, never decreasing.
         rtt_code: uint16 (measurements,), as `netpipe.workload.formats.rtt` codes it.
         pair: uint16 (measurements,); uint32 in a row of layout 0 with very many pairs.
         pair_source: uint16 or uint32 like `pair`, (pairs,), the row of `source`.

@@ -40,7 +40,7 @@ class ShardWriter:
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[str, tuple[Shard, ...]]:
-        """Finish the files; return a hash of the rows, and the files by their present names."""
+        """Finish the files; return a hash of the rows, and the files by their current names."""
         shards = []
         for path, counts, writer in zip(self._paths, self._counts, self._writers, strict=True):
             with _system_errors():
@@ -74,7 +74,7 @@ class SameFiles:
         """Raise an InputError for a file that is gone or was replaced."""
         if (found := _state(path)) != self._states[path]:
             constraint = "be the file that was there when the data were opened"
-            way_out = "Put it back, or begin a new training"
+            way_out = "Put it back, or start a new training"
             raise InputError(path, "file", constraint, "another" if found else "no file", way_out)
 
 

@@ -63,7 +63,7 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
 
 def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
     if inside := [source for source in sources if out in source.resolve().parents]:
-        raise InputError(out, "output folder", "not hold what is read", inside[0])
+        raise InputError(out, "output folder", "not contain the sources", inside[0])
     if out.is_dir():
         with locked(out):
             _clean_and_check(out)

@@ -15,7 +15,7 @@ from netpipe.workload.formats.places import Place, find_place
 from netpipe.workload.preparation.split import find_eval_files
 
 SLICE_ROWS = 5 << 18
-"""About the most rows of a slice; an input of at most this many is prepared in one process."""
+"""Approximate maximum of rows in a slice; an input of at most this many needs one process."""
 
 _BUCKETS = 64
 _BUCKET_ROWS = 1 << 19  # on average

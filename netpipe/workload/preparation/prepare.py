@@ -42,7 +42,7 @@ from netpipe.workload.preparation.tasks import Runner, run_all, run_here
 from netpipe.workload.preparation.work_folder import work_folder
 
 Progress = Callable[[int, int, str], None]
-"""Called with the work done, the total, and the phase; each measurement counts once a phase."""
+"""Called with the work done, the total, and the phase; each measurement counts once per phase."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from netpipe.workload.preparation.tasks import Advance, Task
 
 _REPORT_S = 0.2
 _KILLED = (
-    "a process of the preparation was killed, perhaps for want of memory: repeat the command, "
-    "which goes on from there, with fewer --workers"
+    "a process of the preparation was killed, perhaps because memory ran out: repeat the command, "
+    "which continues from there, with fewer --workers"
 )
 
 _rows_done: Any = None  # in a worker: the shared counter

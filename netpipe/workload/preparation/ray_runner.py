@@ -21,7 +21,7 @@ ANY_CLUSTER = "auto"
 
 _ANSWER_S = 10.0
 _START = "Start one: ray start --head, and on each other machine ray start --address=HOST:6379"
-_LOST = "Repeat the command, which goes on from there"
+_LOST = "Repeat the command, which continues from there"
 _SHARED = "Let --scratch name a folder on a file system that all machines share"
 
 
@@ -47,7 +47,7 @@ class RayRunner:
         mark = tasks[0].work / f"ray-{uuid4().hex}"
         mark.write()
         with _connected(self.address) as ray:
-            # Ray starts a task anew if its process or node dies, three times at most.
+            # Ray starts a task again if its process or node dies, three times at most.
             run = ray.remote(_run)
             rows = {run.remote(task, mark): task.rows for task in tasks}
             try:

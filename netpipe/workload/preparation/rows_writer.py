@@ -18,7 +18,7 @@ SPLITS = ("train", "eval")
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """The shards of one writer, before they get their last names.
+    """The shards of one writer, before they get their final names.
 
     `fingerprint` is a hash of the rows of both splits, in the order in which they were written.
     """
@@ -62,8 +62,8 @@ def save_rows(
 ) -> Index:  # fmt: skip
     """Put the files of all writers into a folder, and save and return their index.
 
-    `place` is called with the present and the last name of each file. A hash of the rows is part of
-    the last one, so that other rows do not overwrite them.
+    `place` is called with the current and the final name of each file. A hash of the rows is part
+    of the final one, so that other rows do not overwrite them.
     """
     splits = {}
     for name in SPLITS:

@@ -29,7 +29,7 @@ from netpipe.workload.formats.rows import (
 from netpipe.workload.sampling.counter_rng import fold_key
 
 PIECE_MEASUREMENTS = 1 << 22
-"""About the most measurements of a bucket that are in memory at once."""
+"""Approximate maximum of a bucket's measurements that are in memory at once."""
 
 _SAMPLED_EVERY = 1 << 12
 _ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])

@@ -1,4 +1,4 @@
-"""The folder in which an interrupted preparation is found again.
+"""The folder that keeps the work of an interrupted preparation for the next run.
 
 Each output has one, hidden beside it. It belongs to the process that has it locked, and its key
 depends on the sources and the settings.
@@ -68,7 +68,7 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
 
 
 def _remove(folder: Path) -> None:
-    # First, so that no run uses the rest if this is killed halfway.
+    # Removed first, so that no run uses the rest if this is killed halfway.
     (folder / _KEY).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -83,5 +83,5 @@ def _begin(folder: Path, out: Place, key: str) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     stored.write(key.encode())
     if found is not None:
-        text = f"{out}: an interrupted run had other sources or settings; this one begins anew"
+        text = f"{out}: an interrupted run had other sources or settings; this one starts over"
         warnings.warn(text, NewStartWarning, stacklevel=2)

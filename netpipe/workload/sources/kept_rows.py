@@ -17,7 +17,7 @@ _READ_AT_ONCE: Final = 64
 class KeptRows:
     """The rows of another source, which keeps the first ones within a budget.
 
-    They lie in a file without a name (memfd_create(2)), as records of the newest layout. A copy of
+    They are in an anonymous file (memfd_create(2)), as records of the newest layout. A copy of
     this object in another process maps the same memory, which the kernel frees after the last of
     these processes.
     """

@@ -11,7 +11,7 @@ from netpipe.workload.sampling.sampler import ContextDraws, Contexts, DrawnRows,
 from netpipe.workload.tokens.batches import Sequences, sequences_of
 from netpipe.workload.tokens.tokenizer import TokenStream, encode, tokens_per_measurement
 
-# The mean where 58% of the measurements are IPv4.
+# The mean if 58% of the measurements are IPv4.
 _LIKELY_TOKENS_PER_MEASUREMENT = 24
 _DROPPED_CONTEXTS_PER_SEQUENCE = 0.75
 _EXTRA_CONTEXTS_FRACTION = 0.05

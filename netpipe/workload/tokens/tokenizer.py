@@ -18,7 +18,7 @@ from netpipe.workload.tokens import vocabulary
 
 SOURCE, DESTINATION, RESULT, TIMESTAMP = range(4)
 FIELD_PERMUTATIONS = tuple(permutations(range(4)))
-"""Indexed by `Contexts.field_order`; a timestamp that is left out takes no tokens."""
+"""Indexed by `Contexts.field_order`; an omitted timestamp takes no tokens."""
 
 MAX_DELTA_S = (1 << 32) - 1
 _DELTA1_S = 256

@@ -25,7 +25,7 @@ from netpipe.workload.trainer.state_log import StateLog
 from netpipe.workload.trainer.worker_count import choose_workers
 
 _POLL_S: Final = 1.0
-# Grain itself looks every second whether its workers run, and raises an error if not.
+# Grain itself checks every second whether its workers run, and raises an error if not.
 _CRASH_POLLS: Final = 4
 _WAY_OUT: Final = "Start the training again from its last state"
 
@@ -62,7 +62,7 @@ def make_network_train_iterator(
 def make_network_eval_iterator(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
 ) -> "EvalIterator":
-    """Return the evaluation, which each `iter` begins anew; arguments as for training.
+    """Return the evaluation, which each `iter` starts over; arguments as for training.
 
     Each context comes once, and all processes have the same number of batches. Padding, whose
     `targets_segmentation` is 0, fills the last ones.
@@ -135,13 +135,13 @@ class TrainIterator(Iterator[GlobalBatch]):
         return self._state.copy()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a position; see `ResumableBatches`."""
+        """Continue from a position; see `ResumableBatches`."""
         self._batches.set_state(state)
         self._state = self._batches.get_state()
 
     @property
     def dataloader(self) -> grain.IterDataset:
-        """The batches of this host, under the name that MaxText's iterators have for it."""
+        """The batches of this host, under the name that MaxText's iterators use for it."""
         return self._batches.dataset()
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class EvalIterator(Iterator[GlobalBatch]):
         return _to_global(next(self._awaited), self._sharding, self._hosts)
 
     def reset(self) -> None:
-        """Begin anew with the next batch, and stop the workers until then."""
+        """Start over with the next batch, and stop the workers until then."""
         if self._iterator is not None:
             self._iterator.close()
             self._iterator = None
@@ -184,7 +184,7 @@ class EvalIterator(Iterator[GlobalBatch]):
 class AwaitedBatches(Iterator[Batch]):
     """Batches of a loader, each awaited for `limit_s` at most, and not after a worker crashed.
 
-    Grain would wait for ever for a worker that was killed while it sent a batch, and all hosts
+    Grain would wait forever for a worker that was killed while it sent a batch, and all hosts
     would wait with it. After an error, `next` raises that error again, since the thread that called
     the loader may still take a batch.
     """

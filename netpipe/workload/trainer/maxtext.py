@@ -77,7 +77,7 @@ def _extend_configuration() -> None:
 
 
 def _replace(path: str, ours: _Function) -> None:
-    """Replace a function of MaxText, also where a module has imported it by name."""
+    """Replace a function of MaxText, even where a module has imported it by name."""
     owner, _, name = path.rpartition(".")
     original = _get(path)
 

@@ -96,7 +96,7 @@ class NetworkConfig:
         folder = _require_folder(name, getattr(self, name))
         found, wanted = find_format(folder), _FORMATS[self.network_data_format]
         if wanted not in ("", found):
-            constraint = f"hold what network_data_format says, {wanted}"
+            constraint = f"hold the format in network_data_format, {wanted}"
             raise InputError("config", name, constraint, found or "no data")
         return folder
 

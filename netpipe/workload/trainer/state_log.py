@@ -68,7 +68,7 @@ class StateLog:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count a batch, unless there is an error, and the time until it is there."""
+        """Count a batch, unless there is an error, and the time until it arrives."""
         batches, waited_s, _ = self._progress
         began_s = self._clock()
         self._progress = batches, waited_s, began_s
@@ -109,7 +109,7 @@ class StateLog:
         passed_s, batches, waited_s = map(sub, now, self._before)
         waits_s = [self._waits_s.popleft() for _ in range(batches)]
         self._before = now
-        # A wait that ended just after it was read was counted for too long before.
+        # A wait that ended just after it was read had been counted for too long.
         waited_fraction = max(0.0, waited_s / passed_s)
         yield (
             f"netpipe, {self._host}: {batches} batches in {passed_s:.1f} s, "
@@ -144,7 +144,7 @@ def count_stages(
     """Return each stage's counts since an earlier summary, and its part of the wait.
 
     Training waits while the stages before the first buffer run. The rest of the wait is for the
-    others, in proportion to their own times. Buffers only wait, and are left out.
+    others, in proportion to their own times. Buffers only wait, and are omitted.
     """
     direct: list[ExecutionSummary.Node] = []
     behind: list[ExecutionSummary.Node] = []

@@ -42,7 +42,7 @@ def choose_workers(
 
 
 def _measure_worker(data: Path, config: PipelineConfig, source: RowSource | None) -> int:
-    """Return the bytes of this process once it has made a batch, and of those in its buffer."""
+    """Return the bytes of this process after it made a batch, and of the batches in its buffer."""
     alone = replace(config, workers=0)
     dataset = build(data, alone, source=source) if source else build_evaluation(data, alone)
     batch_tokens: int = next(iter(dataset))["inputs"].size

@@ -22,11 +22,13 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=10.0,
-    show_default=True, help="How long it is pulled.",
+    show_default=True, help="Minutes to pull the pipeline.",
 )  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True)
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw it there.")
+@click.option(
+    "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the plot into this file."
+)
 def main(minutes: float, workers: int, batch_size: int, svg: Path | None) -> None:
     """Pull this repository's pipeline without pauses; exit with 1 if memory or files grew.
 

@@ -10,7 +10,7 @@ from perf_tests.studies.endurance.watching import Held, list_columns
 
 _PANELS: Final = (
     ("pss_bytes", "memory (PSS), MB", 1e6),
-    ("own_bytes", "no libraries, MB", 1e6),
+    ("own_bytes", "non-library memory, MB", 1e6),
     ("open_files", "open files", 1),
     ("shared_memory_bytes", "/dev/shm, MB", 1e6),
     ("batches_per_s", "batches/s", 1),

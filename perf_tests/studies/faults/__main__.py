@@ -24,7 +24,6 @@ from perf_tests.studies.options import exit_on_signals, only_cases
 _BUDGET_S = 5.0
 _SEEDS = 1_000_000
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
-_output = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
 def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
@@ -46,16 +45,16 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--seed", type=int, help="What severities are drawn from; the clock if left out.")
+@click.option("--seed", type=int, help="Seed of the severities; the clock if omitted.")
 @only_cases
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=_BUDGET_S,
-    show_default=True, help="Seconds of rounds for a case.",
+    show_default=True, help="Seconds of rounds per case.",
 )  # fmt: skip
-@click.option("--busy", is_flag=True, help="Keep one core busy with something else meanwhile.")
+@click.option("--busy", is_flag=True, help="Keep one core busy with another program.")
 @click.option(
     "--repeat", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Runs of everything, each with the next seed.",
+    help="Runs of all cases, each with the next seed.",
 )  # fmt: skip
 @click.option(
     "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
@@ -63,14 +62,13 @@ def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path),
-    help="Write the measurement behind each case, the last one, to this folder.",
+    help="Write the last measurement of each case to this folder.",
 )  # fmt: skip
 @click.option(
     "--merge", "merged", multiple=True, callback=_read_trials,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run nothing: count what --json wrote to this file. May be given again.",
+    help="Run nothing: count the trials that --json wrote to this file. May be repeated.",
 )  # fmt: skip
-@click.option("--markdown", is_flag=True, help="Print the matrix as Markdown.")
 def main(
     seed: int | None,
     cases: Sequence[Case],
@@ -80,7 +78,6 @@ def main(
     json_file: Path | None,
     record: Path | None,
     merged: Sequence[Trial],
-    markdown: bool,
 ) -> None:
     """Plant faults and healthy controls, and check that the harness distinguishes them.
 
@@ -102,7 +99,9 @@ def main(
                 trials.append(trial)
                 keep()
     keep()
-    _print(trials, markdown=markdown)
+    click.echo(report.format_matrix(trials))
+    for text in report.format_rates(count_rates(trials)):
+        click.echo(text)
     sys.exit(0 if count_rates(trials).meets_goals else 1)
 
 
@@ -118,15 +117,6 @@ def _run(
             if record and measurement:
                 _write(record / f"{case.name}.json", measurement.to_document())
             yield trial
-
-
-def _print(trials: Sequence[Trial], *, markdown: bool) -> None:
-    if markdown:
-        click.echo(report.format_matrix_markdown(trials))
-    else:
-        _output.print(report.build_matrix_table(trials))
-    for text in report.format_rates(count_rates(trials)):
-        click.echo(text)
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

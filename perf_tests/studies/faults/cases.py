@@ -45,17 +45,17 @@ class Case:
     Attributes:
         plants: The fault, or why the control is fine, in one sentence.
         kinds: The right verdicts; for a control, "healthy" is one of them.
-        ranges: The range of every value; `step_s`, seconds, is always among them but for a real
+        ranges: The range of every value; `step_s`, seconds, is always among them except for a real
             step. Ratios named `*_ratio` are of that step's time.
         loop: Makes the trainer's loop; by default, the harness's own.
         step: Makes a real `(state, step)`, which then runs on the CPU; an emulated accelerator
-            takes its place when left out.
+            takes its place if omitted.
         finding: A finding that also names the fault.
         names: What that finding must name: a process, or a part of the start.
         why: Why more than one verdict is right.
         budget_ratio: Multiple of the usual budget, for cases that take longer.
-        planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
-            loading is not what is wrong.
+        planted: The stage and resource that `netpipe diagnose` must name; None if loading is
+            not the fault.
     """
 
     name: str

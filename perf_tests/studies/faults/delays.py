@@ -12,7 +12,7 @@ import numpy as np
 Delay = Callable[[int], float]
 Spend = Callable[[float], None]
 
-_HASHED: Final = bytes(256 * 1024)  # some 0.2 ms; hashlib gives the lock away above 2 KB
+_HASHED: Final = bytes(256 * 1024)  # some 0.2 ms; hashlib releases the lock above 2 KB
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import cattrs
-from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.reporting.tables import new_table
 from netpipe.results.units import format_percent
 from perf_tests.studies.faults.matrix import (
     MAX_INCONCLUSIVE_FRACTION,
@@ -38,19 +36,8 @@ def format_trial(trial: Trial) -> str:
     return f"\n{'':15}".join(lines)
 
 
-def build_matrix_table(trials: Sequence[Trial]) -> Table:
-    """Return the confusion matrix for a terminal."""
-    heading, *rows = build_confusion(trials)
-    table = new_table("expected (rows) and called (columns)")
-    for number, name in enumerate(heading):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def format_matrix_markdown(trials: Sequence[Trial]) -> str:
-    """Return the confusion matrix as a table in Markdown."""
+def format_matrix(trials: Sequence[Trial]) -> str:
+    """Return the confusion matrix, expected by called, as a table in Markdown."""
     heading, *rows = build_confusion(trials)
     ruler = ["---", *("--:" for _ in heading[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ruler, *rows))

@@ -62,9 +62,9 @@ class _Session:
 def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | None]:
     """Measure a case with values drawn from `seed`.
 
-    A session that leaves it open, or blames a control, is followed by one more, which decides: a
-    run of `perf_tests` too reports an alarm only if a fresh process confirms it. It would also
-    measure a fault twice and report the second verdict, which is right as often as the first.
+    A session that leaves the case open, or blames a control, is followed by one more, which
+    decides. A run of `perf_tests` likewise reports an alarm only if a fresh process confirms it. It
+    would also measure a fault twice; the second verdict is right as often as the first.
 
     The measurement that decided is returned too; None when the session failed.
     """

@@ -22,11 +22,11 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--live", "cycles", type=click.IntRange(min=0), default=0, show_default=True,
-    help="First take every slowdown so often, each beside a session with none.",
+    help="First measure each slowdown N times, each time beside a session without one.",
 )  # fmt: skip
 @click.option(
     "--only", multiple=True, type=click.Choice([trial.name for trial in TRIALS]),
-    help="Take only this slowdown. May be given again.",
+    help="Measure only this slowdown. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--sessions", "path", type=click.Path(dir_okay=False, path_type=Path), default=KEPT,
@@ -34,13 +34,13 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 )  # fmt: skip
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True,
-    help="Seconds of rounds in a session.",
+    help="Seconds of rounds per session.",
 )  # fmt: skip
 @click.option(
     "--decisions", type=click.IntRange(min=1), default=_FALSE_ALARMS, show_default=True,
     help="Decisions to replay for each slowdown.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the replay.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the replay.")
 def main(
     cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
 ) -> None:

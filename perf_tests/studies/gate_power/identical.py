@@ -59,7 +59,7 @@ class SuiteRun:
     """One run of the performance tests in a fresh process.
 
     Attributes:
-        commit: The checkout's commit; ends with "+" where the working tree differed from it.
+        commit: The checkout's commit; ends with "+" if the working tree differed from it.
         began: Start time as ISO 8601.
         is_busy: Whether another program loaded a core at random during the run.
         exit_code: pytest's exit code; None if it was ended because it took too long.
@@ -221,10 +221,11 @@ def _ratio_rows(runs: Sequence[SuiteRun]) -> Iterator[str]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--runs", "wanted", type=click.IntRange(min=1), default=40, show_default=True,
-    help="Runs that the file shall hold.",
+    help="Number of runs that the file should hold.",
 )  # fmt: skip
 @click.option(
-    "--minutes", type=click.FloatRange(min=0), default=inf, help="Begin no run after so long.",
+    "--minutes", type=click.FloatRange(min=0), default=inf,
+    help="Minutes after which no run begins.",
 )  # fmt: skip
 @click.option(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),

@@ -178,10 +178,11 @@ def _ratios(found: Sequence[Comparison], name: str) -> list[float]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", multiple=True, type=click.Choice(tuple(CASES)),
-    help="Only this case. May be given again.",
+    help="Only this case. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--minutes", type=click.FloatRange(min=0), default=inf, help="Begin no trial after so long.",
+    "--minutes", type=click.FloatRange(min=0), default=inf,
+    help="Minutes after which no trial begins.",
 )  # fmt: skip
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True,

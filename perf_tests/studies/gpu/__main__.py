@@ -23,25 +23,24 @@ _VERDICTS: Final = (0, 1, 3)  # netpipe's exit codes: fine, a verdict failed, in
 @click.argument("stage", type=click.IntRange(1, 3))
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of all results; what is done in it is not repeated.",
+    help="The folder of all results; finished steps in it are not repeated.",
 )  # fmt: skip
 @click.option(
     "--archive", type=click.Path(dir_okay=False, path_type=Path),
-    help="Also pack the folder into this .tar.gz, anew after each step.",
+    help="Also pack the folder into this .tar.gz, again after each step.",
 )  # fmt: skip
-@click.option("--device", help="The device's key, or cpu; found if left out.")
+@click.option("--device", help="The device's key, or cpu; detected if omitted.")
 @click.option(
     "--limit-s", type=click.FloatRange(min=60), default=STAGE_S,
-    show_default=True, help="Seconds; the limits of the steps grow with it.",
+    show_default=True, help="Seconds of the stage; the limits of its steps grow with it.",
 )  # fmt: skip
-@click.option("--again", is_flag=True, help="Repeat what is done.")
 @click.option(
     "--quick", is_flag=True,
-    help="A rehearsal: measure next to nothing, and accept whatever verdict that gives.",
+    help="A rehearsal: measure next to nothing, and accept any verdict.",
 )  # fmt: skip
 def main(
     stage: int, out: Path, archive: Path | None, device: str | None, limit_s: float,
-    again: bool, quick: bool,
+    quick: bool,
 ) -> None:  # fmt: skip
     """Run a stage: 1 checks everything, 2 records a baseline, 3 plants faults.
 
@@ -63,9 +62,7 @@ def main(
     ]
     run = partial(run_command, platforms="cpu" if key.startswith("cpu") else "")
     outcomes = []
-    for outcome in run_steps(
-        steps, out.resolve(), ends_s=ends_s, run=run, clock=clock, again=again
-    ):
+    for outcome in run_steps(steps, out.resolve(), ends_s=ends_s, run=run, clock=clock):
         outcomes.append(outcome)
         click.echo(format_outcome(outcome))
         if archive:

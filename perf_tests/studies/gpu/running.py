@@ -55,16 +55,14 @@ def run_steps(
     ends_s: float,
     run: Run,
     clock: Callable[[], float],
-    again: bool = False,
 ) -> Iterator[Outcome]:
     """Run steps until `ends_s` on the clock; yield the outcome of each, in order.
 
-    Steps that are done according to the folder are skipped, unless `again`.
+    Steps that are done according to the folder are skipped.
     """
     out.mkdir(parents=True, exist_ok=True)
     records = out / "steps.jsonl"
-    kept = [] if again else read_records(records, Outcome)
-    done = {each.step: each for each in kept if each.outcome == DONE}
+    done = {each.step: each for each in read_records(records, Outcome) if each.outcome == DONE}
     for step in steps:
         if step.name in done:
             yield done[step.name]

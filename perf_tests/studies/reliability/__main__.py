@@ -72,16 +72,17 @@ def run_missing(missing: Iterable[tuple[str, str, int]], seed: int) -> Iterator[
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", "kinds", multiple=True, type=click.Choice(tuple(DISTURBANCES)),
-    help="Only this disturbance. May be given again.",
+    help="Only this disturbance. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--command", "commands", multiple=True, type=click.Choice(tuple(COMMANDS)),
-    help="Only this command. May be given again.",
+    help="Only this command. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--minutes", type=click.FloatRange(min=0), default=inf, help="Begin no trial after so long.",
+    "--minutes", type=click.FloatRange(min=0), default=inf,
+    help="Minutes after which no trial begins.",
 )  # fmt: skip
-@click.option("--seed", default=0, show_default=True, help="Draws the moments of signals.")
+@click.option("--seed", default=0, show_default=True, help="Seed for the moments of signals.")
 @click.option(
     "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
     default=_KEPT, show_default=True, help="The file of trials.",

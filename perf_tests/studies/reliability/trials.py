@@ -39,9 +39,9 @@ class Trial:
     """The outcome of one disturbed command.
 
     Attributes:
-        commit: The commit that was tried; ends with "+" where the working tree differed from it.
-        drawn: A random number from 0 to 1: the moment of a signal, as a part of the time that the
-            command takes when it is left alone, or the room on a full disk.
+        commit: The commit that was tried; ends with "+" if the working tree differed from it.
+        drawn: A random number from 0 to 1: the moment of a signal, as a fraction of the time that
+            the command takes when it is left alone, or the room on a full disk.
         exit_codes: One per copy; a negative number is the signal that ended it.
         problems: Damage that was found; empty after a good trial.
         log: The end of the output, if there are problems.

@@ -21,7 +21,7 @@ from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.costs import Figure, RuleCosts, read_costs
 from perf_tests.studies.rule_costs.document import ROOT, RULES_DOCUMENT, replace_costs
-from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, measure_rule
+from perf_tests.studies.rule_costs.trials import make_example_files, measure_rule
 
 COSTS_FILE: Final = Path(__file__).with_name("costs.json")
 PACKAGED_COSTS: Final = ROOT / "netpipe" / "linting" / "rules" / "costs.json"
@@ -42,60 +42,38 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", "rules", multiple=True, metavar="GLOB", callback=_select_rules,
-    help="Only rules with such a name. May be repeated.",
+    help="Only rules whose names match. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--rounds", type=click.IntRange(min=1), default=ROUNDS, show_default=True,
-    help="How often varying quantities are measured.",
+    "--record", is_flag=True,
+    help="Measure only what costs.json lacks, and write the costs into it, into the package and"
+    " into docs/rules.md.",
 )  # fmt: skip
-@click.option(
-    "--record",
-    is_flag=True,
-    help="Record all figures; write the costs into the package and docs/rules.md.",
-)
-@click.option(
-    "--document",
-    is_flag=True,
-    help="Measure nothing: write the recorded costs into the package and docs/rules.md.",
-)
-@click.option(
-    "--missing",
-    is_flag=True,
-    help="Measure and record only what is not recorded, on the machine of the other figures.",
-)
-def main(rules: Sequence[str], rounds: int, record: bool, document: bool, missing: bool) -> None:
+def main(rules: Sequence[str], record: bool) -> None:
     """Measure what breaking each rule costs, on the examples of docs/rules.md.
 
     The wrong example and the right one run in turns, each time in a fresh process. The machine
     should be otherwise idle; it takes about six minutes on two cores.
     """
-    if record and (document or len(rules) < len(CATALOGUE)):
-        raise click.UsageError("--record measures all rules; it takes neither of the other two")
-    if missing and (record or document):
-        raise click.UsageError(
-            "--missing records what it measures: it takes no other of these flags"
-        )
     exit_on_signals()
-    if document:
-        _write_costs()
-        return
     try:
-        known = read_costs(COSTS_FILE) if missing else None
-        figures = dict(_measure(rules, rounds, known))
-        if record or missing:
-            _record(figures, known)
+        known = read_costs(COSTS_FILE) if record and COSTS_FILE.exists() else None
+        figures = dict(_measure(rules, known))
+        if record:
+            if figures:
+                _record(figures, known)
             _write_costs()
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
 
 
 def _measure(
-    rules: Sequence[str], rounds: int, known: RuleCosts | None
+    rules: Sequence[str], known: RuleCosts | None
 ) -> Iterator[tuple[str, tuple[Figure, ...]]]:
     with make_example_files() as folder:
         for rule in rules:
             with _notes.status(rule):
-                figures = measure_rule(rule, folder, rounds, known)
+                figures = measure_rule(rule, folder, known)
             for figure in figures:
                 click.echo(f"{rule}: {figure}{_spread(figure)}")
             if figures:
@@ -130,10 +108,10 @@ def _write_costs() -> None:
     """Write the recorded figures as sentences into the package and the document."""
     costs = read_costs(COSTS_FILE)
     described = {rule: costs.describe(rule) for rule in costs.rules}
-    write_whole(PACKAGED_COSTS, json.dumps(described, indent=1) + "\n", "--document")
+    write_whole(PACKAGED_COSTS, json.dumps(described, indent=1) + "\n", "--record")
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
     text = replace_costs(text, costs.describe_figures, costs.origin)
-    write_whole(RULES_DOCUMENT, text, "--document")
+    write_whole(RULES_DOCUMENT, text, "--record")
 
 
 if __name__ == "__main__":

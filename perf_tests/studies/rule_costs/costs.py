@@ -84,8 +84,8 @@ class RuleCosts:
         )
         if here != there:
             raise HarnessError(
-                f"--missing must run where the other figures were measured, on {there}; found"
-                f" {here}. Measure all of them: --record"
+                f"--record must run where the other figures were measured, on {there}; found"
+                f" {here}. Remove costs.json to measure all of them"
             )
         rules = {rule: (*self.rules.get(rule, ()), *new) for rule, new in run.rules.items()}
         when = dict.fromkeys(run.rules, f"{run.date} at {run.commit}")

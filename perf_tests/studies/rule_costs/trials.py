@@ -1,10 +1,6 @@
 """Trials: the wrong and the right example in turns, each time in a fresh process."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +12,7 @@ import numpy as np
 from netpipe.errors import NetpipeError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.measuring.interleaving import interleave
+from perf_tests.studies.children import ChildError, run_for_json
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
 from perf_tests.studies.rule_costs.costs import Figure, RuleCosts
 from perf_tests.studies.rule_costs.document import ROOT, Form
@@ -35,12 +32,10 @@ class TrialError(NetpipeError):
     """An observation that failed or took too long."""
 
 
-def measure_rule(
-    rule: str, folder: Path, rounds: int = ROUNDS, known: RuleCosts | None = None
-) -> tuple[Figure, ...]:
+def measure_rule(rule: str, folder: Path, known: RuleCosts | None = None) -> tuple[Figure, ...]:
     """Measure the cost of breaking a rule, in the folder of the files that its examples read.
 
-    Quantities that vary are observed in `rounds` rounds; known ones are left out.
+    Known quantities are left out.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
@@ -53,7 +48,7 @@ def measure_rule(
         def observe(form: Form, number: int = number) -> Observation:
             return _observe((rule, form, str(number)), folder)
 
-        figures.extend(measure_in_turns(trial, observe, rounds))
+        figures.extend(measure_in_turns(trial, observe))
     return tuple(figures)
 
 
@@ -100,30 +95,10 @@ def make_example_files() -> Iterator[Path]:
 
 
 def _observe(arguments: Sequence[str], folder: Path) -> Observation:
-    """Run one observation in its own process; end its process group if it takes too long.
-
-    SIGTERM does not end multiprocessing's resource tracker, which then removes the shared memory
-    that the workers leave.
-    """
-    observed = " ".join(arguments)
+    """Run one observation in its own process; end it if it takes too long."""
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with subprocess.Popen(
-        [sys.executable, "-m", _CHILD, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    ) as child:
-        try:
-            printed, log = child.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise TrialError(f"{observed} took more than {_LIMIT_S:g} s") from None
-        finally:
-            if child.returncode is None:
-                os.killpg(child.pid, signal.SIGTERM)
-    if child.returncode:
-        last_line = (log.splitlines() or [""])[-1]
-        raise TrialError(f"{observed} failed: {last_line}")
-    return Observation(**json.loads(printed.splitlines()[-1]))
+    try:
+        printed = run_for_json(["-m", _CHILD, *arguments], {"PYTHONPATH": paths}, _LIMIT_S, folder)
+    except ChildError as error:
+        raise TrialError(f"{' '.join(arguments)}: {error}") from error
+    return Observation(**printed)

@@ -187,7 +187,9 @@ def _describe_unsteady(loader: str, tried: Sequence[Trial]) -> str:
 
 @click.command()
 @click.option("--unchanged", "comparisons", type=int, default=200, show_default=True)
-@click.option("--planted", "each", type=int, default=20, show_default=True, help="Of each change.")
+@click.option(
+    "--planted", "each", type=int, default=20, show_default=True, help="Trials of each change."
+)
 @click.option(
     "--unsteady", "repeats", type=int, default=20, show_default=True, metavar="N",
     help="Comparisons of each loader whose counts differ between processes, with itself.",

@@ -103,7 +103,7 @@ def test_an_iterator_that_is_not_grains_is_timed(kind: type, calls: int) -> None
 
 
 def test_an_iterator_of_the_users_own_is_timed() -> None:
-    """Its class derives from Grain's, and is changed like Grain's own."""
+    """The iterator's class derives from Grain's, and is changed like Grain's own."""
     calls = counted(lambda: Streaming().map(double).batch(4))
     assert calls["Unknown:Streaming"] == (13, 0)
     assert calls[MAP] == (13, 13)
@@ -112,7 +112,7 @@ def test_an_iterator_of_the_users_own_is_timed() -> None:
 
 
 class Twice(grain.experimental.FlatMapTransform):  # type: ignore[misc]
-    """Gives each element twice."""
+    """A flat map that gives each element twice."""
 
     max_fan_out = 2
 
@@ -133,7 +133,7 @@ def test_calls_below_differ_from_own_calls() -> None:
 
 
 def test_sources_of_a_mix_have_their_own_counts() -> None:
-    """Both have the same class."""
+    """Two datasets of the same class are timed separately."""
     dataset = loaders.mixed()
     graph = read_graph(dataset)
     with timed(collect_datasets(dataset)) as timing:
@@ -154,14 +154,14 @@ class Derived(grain.MapDataset):  # type: ignore[misc]
 
 
 class DerivedAgain(Derived):
-    """Calls its base class."""
+    """A dataset whose method calls its base class."""
 
     def __getitem__(self, index: Any) -> int:
         return super().__getitem__(index) + 1
 
 
 class Inherits(Derived):
-    """Has no method of its own."""
+    """A dataset without a method of its own."""
 
 
 def test_a_call_of_the_base_class_is_not_counted_again() -> None:
@@ -196,7 +196,7 @@ def test_only_elements_of_the_numbered_datasets_are_timed() -> None:
 
 
 def test_the_length_of_a_source_is_timed() -> None:
-    """Grain's shuffle asks for it with every element, through the nodes between."""
+    """Grain's shuffle asks for a length with every element, through the nodes between."""
     dataset = grain.MapDataset.source(Numbers()).map(double).shuffle(seed=1)
     with timed(collect_datasets(dataset)) as timing:
         assert {int(dataset[0]), int(dataset[1])} <= set(range(0, 24, 2))
@@ -218,7 +218,7 @@ def test_an_error_of_the_users_code_propagates() -> None:
 
 
 def test_an_iterator_outlives_its_timing() -> None:
-    """It still gives elements, which no longer count."""
+    """The iterator still gives elements, which no longer count."""
     dataset = loaders.plain()
     with timed(collect_datasets(dataset)) as timing:
         iterator = iter(dataset)

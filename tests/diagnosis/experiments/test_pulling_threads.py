@@ -63,7 +63,7 @@ def _no_thread_is_left() -> Iterator[None]:
 
 
 def test_a_thread_pulls_for_a_while() -> None:
-    """It stops after the batch during which the time is up."""
+    """A thread stops after the batch during which the time is up."""
     clock = FakeClock()
     pulled = pull(paced(clock), clock, 2.5)
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
@@ -83,14 +83,14 @@ def test_a_thread_pulls_several_bursts() -> None:
 
 
 def test_a_thread_pulls_a_minimum_of_batches() -> None:
-    """The minimum is two, or the requested number, however long they take."""
+    """The minimum is two batches, or the requested number, however long they take."""
     clock = FakeClock()
     assert pull(paced(clock), clock, 0.0).batches == 2
     assert pull(paced(clock), clock, 0.5, 5).batches == 5
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
-    """The same thread makes it, pulls from it and closes it."""
+    """One thread makes the loader, pulls from it and closes it."""
     threads, closed = [], []
 
     def loader() -> Iterator[int]:
@@ -136,7 +136,7 @@ def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader of one batch has no other cost, and no ratio divides by 0."""
+    """A loader of one batch costs nothing else, and no ratio divides by 0."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -195,7 +195,7 @@ def test_waits_for_a_core_can_be_left_out(
     ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
 )
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
-    """Its error propagates."""
+    """The loader's error propagates."""
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None

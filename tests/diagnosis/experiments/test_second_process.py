@@ -49,7 +49,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def test_it_pulls_on_request() -> None:
-    """It does so repeatedly, and output of the user's code does not disturb it."""
+    """The process pulls repeatedly, and output of the user's code does not disturb it."""
     with second_process_of("printing") as second:
         pid = second._process.pid or 0
         for _ in range(2):
@@ -84,7 +84,7 @@ def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[
 def test_the_users_module_may_set_the_start_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may do so once per process, so netpipe leaves the method unset."""
+    """A process may set the method once, so netpipe leaves it unset."""
     module = tmp_path / "sets_start_method.py"
     module.write_text(
         "import multiprocessing as mp\nmp.set_start_method('fork')\nmake = [1].copy\n"
@@ -109,7 +109,7 @@ def test_a_loader_that_does_not_start_gives_its_error(loader: str, why: str) -> 
 
 
 def test_a_loader_that_fails_later_gives_its_error() -> None:
-    """The waiting function raises it."""
+    """The function that waits for the result raises the error."""
     failed = "failed: .* 5 batches: OSError: disk gone"
     with (
         second_process_of("raising_late") as second,
@@ -128,7 +128,7 @@ def test_a_process_that_has_ended_is_an_error() -> None:
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not go on beside the other measurements."""
+    """The process does not continue beside the other measurements."""
     monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
     with second_process_of("plain") as second:
         pid = second._process.pid or 0
@@ -172,7 +172,7 @@ def test_all_single_thread_runs_are_measured() -> None:
 
 @pytest.mark.usefixtures("_short")
 def test_other_runs_go_on_without_a_second_process() -> None:
-    """Its error belongs to its side."""
+    """The error of the second process belongs to its own side."""
     found = turns_of(loaders.plain, "raising")
     assert found.has(Side.SINGLE_THREAD, Side.TWO_THREADS)
     assert not found.has(Side.TWO_PROCESSES)

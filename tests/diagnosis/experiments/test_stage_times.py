@@ -47,7 +47,7 @@ def timed_stages(loader: Callable[[], Any]) -> dict[str, StageTime]:
 
 
 def test_the_main_path_has_half_of_the_time() -> None:
-    """It goes on as long as a function has at least half of the whole time, not its caller's."""
+    """The path continues while a function has at least half of the whole time, not its caller's."""
     for seen, path in (
         (looked(load_read=4, load_decode_inner=6, other=1), ("load", "decode", "inner")),
         (looked(load_read=4, load_decode=4, other=1), ("load",)),
@@ -77,7 +77,7 @@ def test_the_number_of_sampled_stages_is_limited() -> None:
 
 
 def test_the_same_nodes_are_found_in_both_graphs() -> None:
-    """They are matched by name and order, without infrastructure; equal maps stay two."""
+    """Nodes are matched by name and order, without infrastructure; equal maps stay two."""
     single_thread = Graph(
         (
             node(0, "Map", 1, transform="f"),
@@ -115,7 +115,7 @@ def test_every_stage_of_grains_is_timed(loader: Callable[[], Any]) -> None:
 
 
 def test_a_data_loader_is_timed() -> None:
-    """Its operations are stages."""
+    """The operations of a DataLoader are stages."""
     assert {"Source", "Batch"} <= set(timed_stages(loaders.data_loader))
 
 
@@ -129,7 +129,7 @@ def test_sources_of_a_mix_are_stages_of_their_own() -> None:
 
 
 def test_a_loader_in_plain_python_is_sampled() -> None:
-    """Its functions are its stages, without a node in a graph."""
+    """The functions of a loader are its stages, without a node in a graph."""
     numbers = loaders.busy
 
     def load() -> Iterator[Any]:

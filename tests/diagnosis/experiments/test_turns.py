@@ -82,7 +82,7 @@ def test_no_round_begins_that_would_end_too_late() -> None:
 
 
 def test_the_first_side_is_measured_in_any_case() -> None:
-    """Everything is compared with it; the others do not begin."""
+    """The first side is measured even after the deadline; the others do not begin."""
     sides = Sides()
     found = sides.measure_in_turns(0.1, until_s=0.5)
     assert sides.measured == ["a"]
@@ -104,7 +104,7 @@ def test_a_side_that_hangs_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_side_that_fails_is_left_out(at: int) -> None:
-    """It has no blocks, is not tried again, and keeps the first line of its error."""
+    """A failed side has no blocks, is not tried again, and keeps the first line of its error."""
     sides = Sides()
     found = sides.measure_in_turns(8.0, broken=at)
     assert not found.has("broken")

@@ -57,7 +57,7 @@ PREFETCH_THREAD = Variant(thread_prefetch=True)
 def test_each_rule_has_its_variants(
     rules: list[str], nodes: tuple[tuple[str, dict[str, Any]], ...], expected: list[Variant]
 ) -> None:
-    """They depend on what the pipeline has: workers, a DataLoader, a device."""
+    """The variants depend on what the pipeline has: workers, a DataLoader, a device."""
     assert variants(*rules, nodes=nodes) == expected
 
 
@@ -97,13 +97,13 @@ def test_a_data_loader_gets_workers_by_its_argument() -> None:
 def test_a_call_that_cannot_be_moved_has_a_reason(
     nodes: tuple[tuple[str, dict[str, Any]], ...], uses_jax: bool, why: str
 ) -> None:
-    """Where workers cannot take all that comes after them there is no variant, but a reason."""
+    """If workers cannot run everything after them, there is no variant, but a reason."""
     (fix,) = fixes("map-after-mp-prefetch", nodes=nodes, uses_jax=uses_jax)
     assert why in fix.why_not
 
 
 def test_a_fix_that_overlaps_the_step_is_marked() -> None:
-    """A prefetch where there was none shows only beside a step; a change of one flat out."""
+    """An added prefetch shows only beside a step; a changed one shows at full speed."""
     assert all(fix.overlaps for fix in fixes("no-prefetch", "no-workers"))
     assert not any(fix.overlaps for fix in fixes("threads-in-workers", "no-workers")[:1])
     assert not any(fix.overlaps for fix in fixes("no-prefetch", nodes=(PREFETCH,)))

@@ -1,4 +1,4 @@
-"""Runs over a loader that ends, goes on, fails or hangs."""
+"""Runs of a loader that ends, continues, fails or hangs."""
 
 from dataclasses import dataclass
 from math import inf
@@ -31,7 +31,7 @@ def test_a_run_ends_with_the_data(clock: FakeClock) -> None:
 
 
 def test_a_run_ends_when_it_has_enough(clock: FakeClock) -> None:
-    """No more batches are read than were asked for, and the iterator is closed."""
+    """Only as many batches are read as requested, and the iterator is closed."""
     closed = []
 
     def batches() -> Any:
@@ -46,7 +46,7 @@ def test_a_run_ends_when_it_has_enough(clock: FakeClock) -> None:
 
 
 def test_a_run_ends_when_its_time_is_over(clock: FakeClock) -> None:
-    """Time is looked at between batches, and runs from the first one on."""
+    """Time is checked between batches, and counts from the first one."""
 
     def batches() -> Any:
         while True:
@@ -59,7 +59,7 @@ def test_a_run_ends_when_its_time_is_over(clock: FakeClock) -> None:
 def test_a_run_that_hangs_keeps_what_came(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches that came before a loader hung are there, and the loader is left."""
+    """Batches that came before a loader hung are kept, and the loader is abandoned."""
     came, go_on = Event(), Event()
     graces_s: list[float] = []
 
@@ -154,5 +154,5 @@ class Example:
     ],
 )
 def test_elements_are_counted(batch: object, elements: int) -> None:
-    """The largest leading dimension counts, the items of a ragged list, one a scalar."""
+    """The largest leading dimension counts, and the items of a ragged list; a scalar is one."""
     assert element_count(batch) == elements

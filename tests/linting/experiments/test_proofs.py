@@ -37,7 +37,7 @@ def pipeline() -> Any:
 
 
 def run(text: str, *, elements: int = 0, failure: str = "") -> Run:
-    """A run whose batches are the letters of a text; a "+" at its end: the data go on."""
+    """A run whose batches are the letters of a text; a "+" at its end: the data continues."""
     whole = not failure and not text.endswith("+")
     return Run(tuple(letter.encode() for letter in text.strip("+")), elements, whole, failure)
 
@@ -90,7 +90,7 @@ def test_order_is_decided(
         (("ab+", 32), ("ab+", 32), [], "not decided", "in time with 0 workers$"),
         (("ab", 32), ("ab", 32), [("x+", 16)], "not decided", "in time with 3 workers"),
         (("ab", 32), ("ab", 30), [("x", 16)], "not decided", "0 workers .* 32 and 30"),
-        # Neither more elements nor as many in fewer batches show that some are lost.
+        # Neither more elements nor equally many in fewer batches show that some are lost.
         (("ab", 32), ("ab", 32), [("a", 32)], "not decided", "32 .* 1 batch .* 3 workers, 32 .* 2"),
         (("ab", 32), ("ab", 32), [("abc", 40)], "not decided", "40 .* 3 batches .* 32 .* 2"),
     ],
@@ -102,7 +102,7 @@ def test_loss_is_decided(
     outcome: str,
     seen: str,
 ) -> None:
-    """Fewer elements at the end of the data prove that some are lost; as many refute it."""
+    """Fewer elements at the end of the data prove a loss; equally many refute it."""
     base, repeated, *rest = (run(text, elements=count) for text, count in (alone, again, *others))
     with_workers = dict(zip(("3 workers", "2 workers"), rest, strict=False))
     proof = judge_loss(runs(base, repeated, **with_workers))
@@ -139,7 +139,7 @@ def test_a_loader_that_fails_or_hangs_decides_nothing(
 @pytest.mark.parametrize("judge", [judge_order, judge_loss])
 @pytest.mark.parametrize("judged", ["abx", "abc"])
 def test_a_loader_that_fails_when_read_again_decides_nothing(judge: Any, judged: str) -> None:
-    """The message names the failure, and not too little time, a difference or other counts."""
+    """The message names the failure, rather than too little time, a difference or other counts."""
     again = run("ab", elements=2, failure="failed: ValueError: read already")
     proof = judge(runs(run("abc", elements=3), again, two_workers=run(judged, elements=3)))
     assert proof.outcome == "not decided"
@@ -147,17 +147,17 @@ def test_a_loader_that_fails_when_read_again_decides_nothing(judge: Any, judged:
 
 
 def test_the_run_that_hung_is_named() -> None:
-    """It is one of the two runs without workers; too little time is not the reason."""
+    """The hung run is one of the two without workers; too little time is not the reason."""
     proof = judge_order(runs(run("ab"), STUCK, two_workers=run("ab")))
     assert re.match("with 0 workers, .* second .* hung, .* 1 batch", proof.seen)
     assert re.search("0 workers .* hung", judge_loss(runs(STUCK, run("ab"))).seen)
 
 
-# ---- What becomes of the findings
+# ---- The effect on the findings
 
 
 class Reader:
-    """Answers each reading with the next run, and keeps what it was asked for."""
+    """Answers each reading with the next run, and records the requests."""
 
     def __init__(self, clock: FakeClock, *answers: Run, read_s: float = 1.0) -> None:
         self._clock = clock
@@ -166,7 +166,7 @@ class Reader:
         self.asked: list[tuple[float, float]] = []
 
     def __call__(self, _: LoaderFactory, enough: float, limit_s: float) -> Run:
-        """Let the time of a reading pass and return the next run."""
+        """Advance the clock by the time of a reading, and return the next run."""
         self.asked.append((enough, limit_s))
         self._clock.sleep(self._read_s)
         return next(self._answers)
@@ -206,7 +206,7 @@ def test_a_refuted_finding_becomes_a_remark(clock: FakeClock) -> None:
 
 
 def test_data_that_may_be_lost_is_read_to_its_end(clock: FakeClock) -> None:
-    """Both rules share their runs, as long as the data has an end that is within reach."""
+    """Both rules share their runs, as long as the end of the data is within reach."""
     texts = [("abc", 9), ("abc", 9), ("abc", 6), ("abc", 9)]
     read = Reader(clock, *(run(text, elements=count) for text, count in texts))
     order, loss = prove(pipeline, report(ORDER, LOSS), clock, read=read).findings
@@ -277,7 +277,7 @@ def test_proofs_end_with_their_limit(clock: FakeClock) -> None:
 
 
 def test_a_skipped_run_takes_no_proof_back(clock: FakeClock) -> None:
-    """A run that there was no time for leaves what an earlier one showed."""
+    """A run that was skipped for lack of time leaves the result of an earlier one."""
     texts = ("abc", "abc", "acb", "abc")
     read = Reader(clock, *(run(text, elements=3) for text in texts), read_s=10.0)
     proven = prove(pipeline, report(ORDER, LOSS), clock, 20.0, read=read)
@@ -328,7 +328,7 @@ if __name__ == "__main__":
 
 
 def test_a_real_pipeline_is_judged(tmp_path: Path) -> None:
-    """Filtered batches differ with two workers and lose some; nothing is left of the workers."""
+    """Filtered batches differ with two workers and lose some; no process of a worker is left."""
     script, mark = tmp_path / "judge.py", f"p{sha256(bytes(tmp_path)).hexdigest()[:5]}"
     script.write_text(SCRIPT, encoding="utf-8")
     ended = subprocess.run(

@@ -56,7 +56,7 @@ def test_a_faster_pipeline() -> None:
     ],
 )
 def test_a_pipeline_that_is_not_faster(after_s: tuple[float, ...], seen: str) -> None:
-    """A change for the worse is called slower; a ratio whose interval includes 1 shows nothing."""
+    """A change for the worse is called slower; a ratio whose interval includes 1 is unclear."""
     assert re.match(seen, message(blocks(0.01, 0.01, 0.01), blocks(*after_s)))
 
 
@@ -77,7 +77,7 @@ def test_the_way_of_measuring_is_named() -> None:
 
 
 def test_rounds_are_paired_and_compared_by_elements() -> None:
-    """Neither a machine that grows slower nor another size of the batch blurs the ratio."""
+    """Neither a machine that becomes slower nor another batch size affects the ratio."""
     trial = evaluate(FIX, VariantBlocks(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
     assert trial.ratio == Interval(2.0, 2.0, 2.0, 3)
     trial = evaluate(
@@ -151,7 +151,7 @@ def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
 
 
 def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
-    """A fix that was slower alone is left out, and one fix alone is not tried again."""
+    """A fix that was slower alone is dropped, and a single fix is not tried again."""
     speeds = Speeds(clock, calm=0.5, thread=1.5, workers=0.5)
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert trials[0].message.startswith("slower")
@@ -167,7 +167,7 @@ def test_threads_that_a_source_needs_are_no_warning(
     trials = try_fixes(factory, found, 2, clock, 60.0, measure=Speeds(clock, calm=calm))
     (finding,) = apply_trials(found, trials).findings
     assert finding.severity == severity
-    assert ("not so here" in finding.proof) is (severity == "info")
+    assert ("not here" in finding.proof) is (severity == "info")
 
 
 def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
@@ -181,7 +181,7 @@ def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> 
 
 
 def test_a_fix_that_cannot_be_tried_is_listed(clock: FakeClock) -> None:
-    """Nothing is measured for it; the others are measured, and rules without a fix are not."""
+    """A fix without a variant is not measured; rules without a fix are not listed."""
     assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
 
     def put() -> Any:
@@ -218,7 +218,7 @@ def test_two_rules_with_one_fix(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("start_s", [0.5, 2.0, 6.0, 11.0, 30.0])
 def test_trials_end_with_their_budget(clock: FakeClock, start_s: float) -> None:
-    """However slowly the pipeline starts, one block at most is under way when time is over."""
+    """However slowly the pipeline starts, at most one block is running when the time is up."""
     speeds = Speeds(clock, calm=2.0, thread=1.5)
 
     def slow(loader: LoaderFactory, pace: Pace) -> ElementBlock:
@@ -236,17 +236,17 @@ def test_trials_end_with_their_budget(clock: FakeClock, start_s: float) -> None:
 
 
 class Ticking:
-    """A source each of whose elements takes 10 ms."""
+    """A source whose elements take 10 ms each."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
 
     def __len__(self) -> int:
-        """Have some elements."""
+        """Return the number of elements."""
         return 8
 
     def __getitem__(self, index: int) -> int:
-        """Let time pass."""
+        """Advance the clock."""
         self._clock.sleep(0.01)
         return index
 

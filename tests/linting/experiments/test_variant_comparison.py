@@ -43,7 +43,7 @@ def name_side(loader: LoaderFactory) -> str:
 
 
 class Script:
-    """Measures blocks as a test wants them, and records their order."""
+    """Measures blocks as a test prescribes, and records their order."""
 
     def __init__(self, clock: FakeClock, block_s: float = 0.1) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class Script:
         self.fails_at: dict[str, int] = {}
 
     def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
-        """Let the block's time pass; its time is the number of the block."""
+        """Advance the clock; the time of the block is its number."""
         side = name_side(loader)
         self.order.append(side)
         self.asked.append(pace)
@@ -116,7 +116,7 @@ def test_rounds_keep_to_the_share_of_the_time(clock: FakeClock) -> None:
 
 
 def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
-    """The others go on, and its exception is kept."""
+    """The other variants continue, and the exception of the failed one is kept."""
     script = Script(clock)
     script.fails_at["calm"] = 2
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
@@ -127,7 +127,7 @@ def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("fails_at", [1, 3])
 def test_nothing_runs_without_two_sides(clock: FakeClock, fails_at: int) -> None:
-    """The unchanged pipeline ends all when it fails; a variant that cannot be built, its round."""
+    """A failure of the unchanged pipeline ends all; a variant that cannot be built, its round."""
     script = Script(clock)
     script.fails_at["A"] = fails_at
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
@@ -200,7 +200,7 @@ def test_a_block_closes_its_loader(clock: FakeClock) -> None:
 def test_a_block_is_there_before_its_loader_is_closed(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
-    """Workers that never stop take nothing that was measured along."""
+    """Workers that never stop do not discard the measurement."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     over = Event()
 
@@ -243,7 +243,7 @@ def test_without_time_for_all_only_the_most_severe_is_measured(clock: FakeClock)
 
 
 def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
-    """Neither in a round nor in the comparison after it; skipping gives its reason."""
+    """A failed variant is skipped in the round and in later comparisons, with its reason."""
     script = Script(clock, block_s=20.0)
     comparison = VariantComparison(factory, clock, 25.0, script)
     assert "200 s" in comparison.compare([CALM, SMALL], 0.5)[CALM].failure

@@ -33,7 +33,7 @@ def batch_after_workers() -> Any:
 
 @correct("https://github.com/google/grain/issues/1129 (packing instead of the batch)", REPRODUCIBLE)
 def pack_after_workers() -> Any:
-    """Workers tokenize; what joins examples, and so depends on their order, comes after."""
+    """Workers tokenize; examples are joined after them, because that depends on their order."""
     tokens = grain.MapDataset.source(TEXTS).shuffle(seed=7).repeat().map(tokenize)
     in_workers = tokens.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
     packed = grain.experimental.FirstFitPackIterDataset(
@@ -53,7 +53,7 @@ def filter_after_workers() -> Any:
 
 
 class Buckets(grain.IterDataset):  # type: ignore[misc]  # Grain is seen without its types
-    """A user's own stage, which puts short and long texts into batches of their own."""
+    """A user's own stage, which batches short and long texts separately."""
 
     def __iter__(self) -> Iterator[Any]:
         """Batches of texts of one kind."""
@@ -79,13 +79,13 @@ class _BucketIterator(grain.DatasetIterator):  # type: ignore[misc]  # as above
         return {"parent": self._parent.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Read on from there."""
+        """Continue from a state."""
         self._parent.set_state(state["parent"])
 
 
 @correct("tychota/tjev src/tjev/data/pipeline.py", REPRODUCIBLE)
 def own_stage_after_workers() -> Any:
-    """A dataset class that Grain does not know stands after the workers on purpose."""
+    """A dataset class that Grain does not know comes after the workers on purpose."""
     texts = grain.MapDataset.source(TEXTS).repeat().to_iter_dataset(UNTHREADED)
     buckets = Buckets(texts.mp_prefetch(TWO_WORKERS))
     return grain.experimental.ThreadPrefetchIterDataset(buckets, prefetch_buffer_size=2)

@@ -75,7 +75,7 @@ def maxtext_concat_then_split() -> Any:
 
 @correct(f"{MAXTEXT} (grain_file_type: parquet)", THROUGHPUT)
 def maxtext_parquet() -> Any:
-    """Files are repeated; what is shuffled after that is a window of rows."""
+    """Files are repeated; after that, a window of rows is shuffled."""
     files = grain.MapDataset.source(parquet_files()).shuffle(seed=7).repeat(2)[0::1]
     rows = grain.experimental.InterleaveIterDataset(
         files.map(grain.experimental.ParquetIterDataset), cycle_length=4
@@ -86,7 +86,7 @@ def maxtext_parquet() -> Any:
 
 @correct(f"{MAXTEXT} (_make_elastic_iterator)", BOTH)
 def maxtext_elastic() -> Any:
-    """Grain shards and batches itself, so that a checkpoint outlives a change of hosts."""
+    """Grain shards and batches itself, so a checkpoint survives a change of hosts."""
     return grain.experimental.ElasticIterator(
         grain.MapDataset.source(TEXTS).shuffle(seed=7).repeat().map(Tokenize()),
         global_batch_size=BATCH,

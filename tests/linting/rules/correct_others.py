@@ -51,7 +51,7 @@ def image_loader() -> Any:
 
 @correct("https://github.com/google/grain/issues/1129 (batched before to_iter_dataset)", BOTH)
 def images_with_random_access() -> Any:
-    """Random augmentation and the batch by place, so that workers change neither."""
+    """Random augmentation and batching by index, so that workers change neither."""
     batches = _images().map(scaled).random_map(Flip()).batch(4, drop_remainder=True)
     in_workers = batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
     return grain.experimental.device_put(in_workers, jax.devices()[0])
@@ -96,7 +96,7 @@ def zipped_targets() -> Any:
 
 @correct("google/grain docs/grain.experimental.rst (multithread_prefetch)", THROUGHPUT)
 def threads_that_share() -> Any:
-    """Threads in the place of workers, for Python without the interpreter lock."""
+    """Threads instead of workers, for Python without the interpreter lock."""
     batches = _images().to_iter_dataset(UNTHREADED).map(scaled).batch(4)
     return grain.experimental.multithread_prefetch(batches, num_threads=2, buffer_size=2)
 
@@ -127,7 +127,7 @@ def blocks_to_batches() -> Any:
 
 @correct("google/grain docs/grain.experimental.rst (WindowShuffleMapDataset)", BOTH)
 def window_by_place() -> Any:
-    """Neighbours stay near each other on disk, and the window is by place, not by worker."""
+    """Neighbours stay near each other on disk, and the window is by index, not by worker."""
     window = grain.experimental.WindowShuffleMapDataset(
         grain.MapDataset.source(TEXTS), window_size=8, seed=6
     )

@@ -1,4 +1,4 @@
-"""Correct pipelines that a hasty rule would blame: each holds what is a mistake elsewhere."""
+"""Correct pipelines that a hasty rule would blame: each has a mistake of other pipelines."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def _examples() -> Any:
 
 
 def _batches() -> Any:
-    """Endless batches, made by place."""
+    """Endless batches, made by index."""
     return _examples().repeat().batch(4).to_iter_dataset(UNTHREADED)
 
 
@@ -36,7 +36,7 @@ def _to_global(batch: Any, sharding: Any) -> Any:
 
 @correct("google/flax examples/gemma/input_pipeline_grain.py (move_to_devices)", BOTH)
 def put_by_a_helper() -> Any:
-    """A map after the workers whose own code does not name jax: a function that it calls does."""
+    """A map after the workers whose code does not name jax, but calls a function that does."""
     sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     return _batches().mp_prefetch(TWO_WORKERS).map(lambda batch: _to_global(batch, sharding))
 
@@ -102,7 +102,7 @@ class _Pairs(grain.MapDataset):  # type: ignore[misc]  # as above
 
 @correct("mhyatt000/crossformer crossformer/data/grain/map/window.py", BOTH)
 def own_random_access() -> Any:
-    """A dataset class that Grain does not know stands below the workers."""
+    """A dataset class that Grain does not know comes before the workers."""
     pairs = _Pairs(grain.MapDataset.source(IMAGES)).shuffle(seed=4)
     return pairs.batch(4).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 

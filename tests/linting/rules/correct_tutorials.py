@@ -52,7 +52,7 @@ def mixture_of_repeated() -> Any:
 
 @correct(f"{DOCS}/dataset_advanced_tutorial.md#mixing-datasets", THROUGHPUT)
 def mixture_of_filtered() -> Any:
-    """Sparse parts are mixed as iterables; whatever is filtered is gone before the batch."""
+    """Sparse parts are mixed as iterables; filtered elements are gone before the batch."""
     halves = (TEXTS[:20], TEXTS[20:])
     parts = [
         grain.MapDataset.source(half).filter(is_short).to_iter_dataset(UNTHREADED)

@@ -23,7 +23,7 @@ class Unreadable:
         self._length = length
 
     def __len__(self) -> int:
-        """Claim some elements."""
+        """Return a number of elements."""
         return self._length
 
     def __getitem__(self, index: int) -> int:
@@ -32,7 +32,7 @@ class Unreadable:
 
 
 class OneToThree(grain.experimental.FlatMapTransform):  # type: ignore[misc]  # no types
-    """An element as often as its remainder says."""
+    """Return an element as often as its remainder says."""
 
     max_fan_out = 3
 

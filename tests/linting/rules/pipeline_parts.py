@@ -115,12 +115,12 @@ def padded(example: Tokens) -> Tokens:
 
 
 def shifted(batch: Tokens) -> Tokens:
-    """Inputs one place to the right, for teacher forcing: int32 (batch, LENGTH)."""
+    """Inputs shifted one to the right, for teacher forcing: int32 (batch, LENGTH)."""
     return batch | {"inputs": np.roll(batch["inputs"], 1, axis=-1)}
 
 
 def only_inputs(example: Tokens) -> Tokens:
-    """Leave out the features that packing adds."""
+    """Remove the features that packing adds."""
     return {"inputs": example["inputs"], "targets": example["targets"]}
 
 

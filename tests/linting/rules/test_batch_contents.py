@@ -35,7 +35,7 @@ X = grain.experimental
 
 
 def is_kept(element: int) -> bool:
-    """Whether a filter lets an element pass: the even ones from 6 on, and all before."""
+    """Return whether a filter lets an element pass: even ones from 6 on, and all before."""
     return element < 6 or element % 2 == 0
 
 
@@ -191,7 +191,7 @@ def test_a_loss_names_the_pair_and_the_call() -> None:
     ],
 )
 def test_a_loss_that_one_process_has_too_is_not_reported(harmless: Any, intent: str) -> None:
-    """Then there is no finding at all."""
+    """If one process loses as much, there is no finding."""
     assert LOSS not in severities(harmless, intent)
 
 
@@ -232,7 +232,7 @@ def test_only_elements_divided_by_position_are_counted() -> None:
 
 
 def test_a_data_loader_of_one_epoch_loses_data() -> None:
-    """Its elements are counted by the sampler, and its fix is written with its arguments."""
+    """The sampler counts the elements, and the fix is written with the DataLoader's arguments."""
     lossy = loader(grain.transforms.Batch(4, drop_remainder=True), workers=2, num_epochs=1)
     finding = only(LOSS, lint(lossy))
     assert finding.severity == "error"
@@ -252,7 +252,7 @@ class Pairs(grain.IterDataset):  # type: ignore[misc]  # no types
 
 
 def test_a_class_that_is_not_known_is_undecided() -> None:
-    """It is info for both intents, with the way to find out; in one process it is fine."""
+    """An unknown class is info for both intents, with the way to find out; not in one process."""
     pipeline = in_workers(Pairs(elements()))
     assert by_intent(pipeline, ORDER) == ("info", "info")
     finding = only(ORDER, lint(pipeline))

@@ -88,7 +88,7 @@ def test_reading_ahead_is_not_reported(ahead: Any) -> None:
 
 
 def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
-    """Its last node is named; if something reads ahead, the node that comes too late."""
+    """The last node is named; if something reads ahead, the node that comes too late."""
     report = lint(elements().batch(4))
     assert only(NOTHING, report).nodes == (0,)
     late = lint(thread(elements()).map(increment).batch(4))
@@ -150,7 +150,7 @@ def _made_ahead(finish: Any) -> int:
     next(iterator)
     executor = getattr(iterator, "_executor", None)
     if executor is not None:
-        executor.shutdown(wait=True)  # what was begun comes to its end
+        executor.shutdown(wait=True)  # running calls come to their end
     return len(made)
 
 
@@ -178,7 +178,7 @@ def test_workers_are_not_proposed_for_a_stream(stream: Any) -> None:
 
 
 def test_an_elastic_iterator_has_workers_as_an_argument() -> None:
-    """It reads with its own threads, or with none."""
+    """An ElasticIterator reads with its own threads, or with none."""
     bare = _elastic(0)
     assert by_intent(bare, NOTHING) == ("warning", "warning")
     assert "ElasticIterator(multiprocessing_options=" in only(NOTHING, lint(bare)).fix
@@ -220,7 +220,7 @@ def data_loader(workers: int = 0, **settings: Any) -> Any:
 def test_threads_that_read_elements_in_the_training_process_are_a_warning(
     dataset: Any, severity: str | None
 ) -> None:
-    """They are found where they read single elements, not batches, and not in workers."""
+    """Threads are reported where they read single elements, not batches, and not in workers."""
     assert by_intent(dataset, THREADS) == (severity, severity)
 
 
@@ -297,7 +297,7 @@ COMPUTE = Reads(evidence="batches.netpipe_storage is 'local'")
 def test_few_reads_at_a_time_are_found_where_reading_waits(
     dataset: Any, in_flight: int | None
 ) -> None:
-    """Threads times workers, of all readers together; nothing is found where it is not known."""
+    """Reads are threads times workers, of all readers; nothing is reported if that is unknown."""
     found = [each for each in lint(dataset, reads=WAIT).findings if each.rule == FEW]
     assert [each.severity for each in found] == ["warning"] * (in_flight is not None)
     assert all(f" {in_flight} at a time " in each.message for each in found)
@@ -413,7 +413,7 @@ def test_smaller_batches_are_proposed_where_no_setting_helps(judge: Any) -> None
 
 
 def test_a_data_loader_has_settings_of_other_names(judge: Any) -> None:
-    """They are those of its arguments; the read options keep their name."""
+    """The settings are those of the DataLoader's arguments; the read options keep their name."""
     batch = grain.transforms.Batch(8)
     sampler = grain.samplers.IndexSampler(num_records=22, seed=0)
     settings = {"data_source": source(22), "sampler": sampler, "operations": [batch]}
@@ -435,7 +435,7 @@ def test_a_data_loader_has_settings_of_other_names(judge: Any) -> None:
     ],
 )
 def test_other_buffers_are_not_reported(judge: Any, dataset: Any, size: int) -> None:
-    """At most 64 batches, a buffer that cannot be smaller, and read buffers that fit."""
+    """Few batches, a buffer that cannot be smaller, and read buffers that fit are silent."""
     assert found_by(judge(dataset, size)) == []
 
 

@@ -77,7 +77,7 @@ def _plain(leaf: Any) -> Any:
 
 @pytest.mark.parametrize(("pipeline", "intent"), JUDGED)
 def test_a_correct_pipeline_is_not_blamed(pipeline: CorrectPipeline, intent: str) -> None:
-    """No error, and no warning but one that is expected and has a measured cost."""
+    """No error, and no warning except an expected one with a measured cost."""
     report = judged(pipeline.build, intent)
     findings = [finding for finding in report.findings if finding.severity != "info"]
     assert {finding.rule for finding in findings} == set(pipeline.expected_warnings), findings
@@ -88,7 +88,7 @@ def test_a_correct_pipeline_is_not_blamed(pipeline: CorrectPipeline, intent: str
 def test_a_correct_pipeline_gives_batches(
     pipeline: CorrectPipeline, workers_are_threads: Workers
 ) -> None:
-    """It runs: with two workers the first two batches come."""
+    """The pipeline runs: with two workers, the first two batches come."""
     workers_are_threads(2)
     assert len(first(pipeline, 2)) == 2
 

@@ -62,7 +62,7 @@ def test_the_count_equals_the_elements_that_come(make: Callable[[], Any]) -> Non
     ],
 )
 def test_endless_data_count_as_infinite(endless: Any) -> None:
-    """Also through nodes that change the number of elements."""
+    """The count is infinite, even through nodes that change the number of elements."""
     assert amount(endless) == inf
 
 

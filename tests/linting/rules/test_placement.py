@@ -29,7 +29,7 @@ DEVICE_PUT = "device-put-before-mp-prefetch"
 
 
 def by_place() -> Any:
-    """Batches that are made before they are shared out."""
+    """Batches that are made before they are distributed."""
     return source().map(increment).batch(4).to_iter_dataset(grain.ReadOptions(num_threads=0))
 
 
@@ -66,7 +66,7 @@ def test_a_batch_after_mp_prefetch() -> None:
 
 
 def test_a_batch_of_blocks_costs_less() -> None:
-    """Where the workers send batches already, putting them together is a warning."""
+    """If the workers already send batches, joining them is a warning."""
     finding = only(BATCH, lint(in_workers(elements().batch(4)).batch(2)))
     assert finding.severity == "warning"
     assert "blocks" in finding.message
@@ -89,7 +89,7 @@ def test_a_batch_of_blocks_costs_less() -> None:
     ],
 )
 def test_a_map_after_mp_prefetch(late: Any, reproducible: str) -> None:
-    """Info for reproducible where the result in the workers would depend on their number."""
+    """Info for reproducible if the result in the workers would depend on their number."""
     assert by_intent(late, MAP) == ("error", reproducible)
 
 
@@ -121,7 +121,7 @@ def test_nested_mp_prefetch_is_found_inside_a_mix() -> None:
 
 
 def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
-    """Its unpicklable device and its call of jax are not reported separately."""
+    """The unpicklable device and the call of jax are not reported separately."""
     on_device = grain.experimental.device_put(by_place(), jax.devices()[0])
     report = lint(in_workers(on_device))
     finding = only(DEVICE_PUT, report)

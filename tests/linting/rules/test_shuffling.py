@@ -84,7 +84,7 @@ def test_a_late_shuffle_names_the_pair_and_the_call() -> None:
 
 
 def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
-    """Shuffled before it, every epoch is shuffled anew as well."""
+    """Elements are shuffled before the repeat, so every epoch is shuffled again."""
     assert by_intent(source().repeat(3).shuffle(seed=5), REPEAT) == ("warning", "warning")
     assert by_intent(source().shuffle(seed=5).repeat(3), REPEAT) == (None, None)
     assert by_intent(source().repeat(1).shuffle(seed=5), REPEAT) == (None, None)

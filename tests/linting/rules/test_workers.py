@@ -94,7 +94,7 @@ def test_mp_prefetch_without_workers_is_a_warning() -> None:
 
 
 def test_no_workers_may_be_a_remark() -> None:
-    """A thread reads ahead, 0 is a DataLoader's default, or workers come before already."""
+    """Nothing is reported if a thread reads ahead, for a DataLoader, or after other workers."""
 
     def threaded() -> Any:
         return grain.experimental.ThreadPrefetchIterDataset(
@@ -110,7 +110,7 @@ def test_no_workers_may_be_a_remark() -> None:
 
 
 def test_more_workers_than_cores_are_a_warning(cores: Callable[[int], None]) -> None:
-    """One worker per core is fine, and more are where they wait for storage."""
+    """One worker per core is fine, and so are more if they wait for storage."""
     cores(4)
     assert by_intent(in_workers(elements(), 4), MANY) == (None, None)
     assert by_intent(in_workers(elements(), 5), MANY) == ("warning", "warning")
@@ -133,7 +133,7 @@ def test_the_workers_of_all_branches_count(cores: Callable[[int], None]) -> None
 
 
 def test_jax_in_a_worker_is_a_warning() -> None:
-    """It is one finding; neither numpy nor jax in the training process is reported."""
+    """All uses of jax are one finding; numpy, and jax in the training process, are not reported."""
 
     def squared(element: Any) -> Any:
         return np.asarray(jnp.square(element))
@@ -168,7 +168,7 @@ def elastic(workers: int, threads: int = 0) -> Any:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Grain's own
 def test_a_negative_number_of_workers_is_an_error() -> None:
-    """Grain takes it, and fails when the first batch is asked for."""
+    """Grain accepts the number, and fails when the first batch is requested."""
     negative = in_workers(elements(), workers=-1)
     assert by_intent(negative, NONE) == ("error", "error")
     assert "num_workers=-1" in only(NONE, lint(negative)).message
@@ -177,7 +177,7 @@ def test_a_negative_number_of_workers_is_an_error() -> None:
 
 
 def test_the_workers_of_an_elastic_iterator_are_its_argument(cores: Callable[[int], None]) -> None:
-    """The fixes for too many and for none name it."""
+    """The fixes for too many workers and for none name the argument."""
     cores(4)
     argument = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(num_workers="
     many = only(MANY, lint(elastic(5)))
@@ -209,7 +209,7 @@ def with_table(size: int) -> Any:
 
 
 def test_a_large_capture_is_a_warning() -> None:
-    """Its size in each worker and in all is named; captures add up, and small ones are silent."""
+    """The size in each worker and in all is named; captures add up, and small ones are silent."""
     large, half = with_table(LARGE_CAPTURE_BYTES), np.zeros(LARGE_CAPTURE_BYTES // 2, np.uint8)
     assert by_intent(in_workers(large), CAPTURE) == ("warning", "warning")
     assert by_intent(in_workers(with_table(LARGE_CAPTURE_BYTES // 2)), CAPTURE) == (None, None)
@@ -255,7 +255,7 @@ def test_an_unpicklable_function_is_an_error() -> None:
 
 
 def test_workers_for_a_bucket_keep_their_threads() -> None:
-    """Reading without threads is proposed where reading does not wait, or may not."""
+    """Reading without threads is proposed if reading does not wait, or might not."""
     dataset = source().to_iter_dataset().batch(4)
     fixes = [
         only(NONE, lint_factory(lambda: in_workers(dataset, workers=0), reads=reads)).fix

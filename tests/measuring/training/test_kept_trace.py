@@ -3,7 +3,6 @@
 import gzip
 import json
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise, repeat
@@ -115,27 +114,6 @@ def test_the_device_works_from_the_call_to_the_end(kept: list[dict[str, Any]]) -
     assert device[-1][1] - calls[0][0] >= ALL * 9_000
 
 
-@pytest.mark.parametrize("name", [STEP, DEVICE])
-def test_steps_are_numbered(kept: list[dict[str, Any]], name: str) -> None:
-    """A step has the same number in the loop and on the device."""
-    numbered = sorted(
-        (event["ts"], int(event["args"]["step_num"])) for event in kept if event.get("name") == name
-    )
-    assert [number for _, number in numbered] == list(range(ALL))
-
-
-def test_threads_are_named_after_their_work(kept: list[dict[str, Any]]) -> None:
-    """The threads of the loop and of the device have names of their own."""
-    names = {
-        event["tid"]: event["args"]["name"] for event in kept if event.get("name") == "thread_name"
-    }
-    threads = defaultdict(set)
-    for event in kept:
-        threads[event.get("name")].add(names.get(event.get("tid")))
-    assert threads[LOADING] == threads[DISPATCH] == {THREADS[DISPATCH]}
-    assert threads[DEVICE] == {THREADS[DEVICE]}
-
-
 def test_a_thread_that_only_loads_is_called_so() -> None:
     """A loop that prefetches requests its batches on another thread."""
     events: list[dict[str, Any]] = [
@@ -236,7 +214,7 @@ def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> No
 
 
 def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
-    """Its trace would otherwise show the speed of the buffers."""
+    """Without a drain, the trace would show the speed of the buffers."""
     slow = rehearse(iter([0.05] * 10_000), trace=partial(trace_file, tmp_path, "slow"))
     fast = rehearse(iter([0.01] * 10_000), trace=partial(trace_file, tmp_path, "fast"))
     drains = [spans_of(events_of(Path(found.trace)), DRAIN) for found in (slow, fast)]

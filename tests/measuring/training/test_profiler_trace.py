@@ -181,7 +181,7 @@ def test_an_accelerators_operations_are_the_work(line: str) -> None:
 def test_a_live_trace_gives_the_fraction_and_leaves_nothing_behind(
     temporary: Path, hides: bool, expected: float
 ) -> None:
-    """It is 0 in turns and 1 around each step; the profiler can be started again."""
+    """The overlap is 0 in turns and 1 around each step; the profiler can be started again."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
     first = step(jnp.ones((64, 64))).block_until_ready()
 

@@ -107,7 +107,7 @@ def call_frame(deadline_ns: int, stage: int) -> ctypes.Structure:
 
 
 def test_the_handler_sleeps_until_the_deadline() -> None:
-    """It returns at the deadline, or at once if that has passed."""
+    """The handler returns at the deadline, or at once if that has passed."""
     deadline_ns = time.monotonic_ns() + 20_000_000
     frame = call_frame(deadline_ns, emulated_step._EXECUTE_STAGE)
     emulated_step._sleep_until(ctypes.pointer(frame))
@@ -116,14 +116,14 @@ def test_the_handler_sleeps_until_the_deadline() -> None:
 
 
 def test_the_handler_sleeps_in_no_other_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not wait when XLA prepares and initialises."""
+    """The handler does not wait when XLA prepares and initialises."""
     monkeypatch.setattr(time, "sleep", None)  # sleeping would fail
     for stage in range(emulated_step._EXECUTE_STAGE):
         emulated_step._sleep_until(ctypes.pointer(call_frame(2**62, stage)))
 
 
 def test_the_handler_tells_its_version() -> None:
-    """It answers a request for metadata with the version of its interface."""
+    """The handler answers a request for metadata with the version of its interface."""
     metadata = emulated_step._METADATA(api_version=emulated_step._VERSION(major=-1, minor=-1))
     extension = emulated_step._METADATA_EXTENSION(
         emulated_step._EXTENSION(type=emulated_step._METADATA_TYPE), ctypes.pointer(metadata)

@@ -1,4 +1,4 @@
-"""The line of the trainer's code at which the main thread is, whatever it called."""
+"""The trainer's line at which the main thread is, whatever that line called."""
 
 import sys
 import threading
@@ -19,19 +19,19 @@ HERE = str(Path(__file__))
 
 
 def line_of(called: Callable[[Callable[[], None]], object]) -> tuple[str, int] | None:
-    """Return the trainer's line while `called` runs what it is given."""
+    """Return the trainer's line while `called` runs its argument."""
     seen: list[tuple[str, int] | None] = []
     called(lambda: seen.append(find_trainers_line(outside(sys._getframe()))))
     return seen[0]
 
 
 def outside(frame: FrameType) -> FrameType | None:
-    """Skip the frames of the look itself."""
+    """Skip the frames of the look-up itself."""
     return frame.f_back
 
 
 def test_the_innermost_line_of_the_trainer_is_found() -> None:
-    """It is the calling line, with its file."""
+    """The line is that of the call, with its file."""
 
     def train(look: Callable[[], None]) -> None:
         look()
@@ -41,7 +41,7 @@ def test_the_innermost_line_of_the_trainer_is_found() -> None:
 
 
 def test_frames_of_numpy_and_python_are_skipped() -> None:
-    """The search goes on to the trainer's own line."""
+    """The search continues to the trainer's own line."""
 
     def train(look: Callable[[], None]) -> None:
         np.apply_along_axis(lambda row: ran(look, row), 0, np.zeros(1))
@@ -127,8 +127,3 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
     assert sampler.lines()[0].file == HERE
     assert sampler.lines()[0].working_fraction < 1.0
     assert sampler.lines()[0].code == "assert seen.wait(30)"
-
-
-def test_no_sample_gives_no_line() -> None:
-    """A sampler that never sampled has no lines."""
-    assert StackSampler().lines() == ()

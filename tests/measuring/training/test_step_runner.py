@@ -112,7 +112,7 @@ class ForeignArray:
 
 
 def test_arrays_of_other_libraries_are_arrays() -> None:
-    """Their bytes count, and they are copied, wherever they are in a batch."""
+    """Arrays of other libraries count in bytes, and are copied, wherever they are in a batch."""
     batch = (ForeignArray(), {"y": [ForeignArray()]}, "text")
     moved = to_device(batch)
     assert moved[1]["y"][0].tolist() == moved[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
@@ -136,13 +136,13 @@ def test_a_step_factory_makes_a_pair(made: Any) -> None:
 def test_synthetic_batches_are_two_at_least(
     step: CountingStep, batches: list[Any], count: int
 ) -> None:
-    """A step is not timed on fewer than two batches."""
+    """A step is timed on at least two batches."""
     with pytest.raises(MisuseError, match=rf"synthetic\(\).* 2 batches; found {count}"):
         StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
 
 
 def test_a_block_gives_the_time_of_one_step(stepper: StepRunner, step: CountingStep) -> None:
-    """The seconds do not depend on the number of steps; the state goes on."""
+    """The seconds do not depend on the number of steps; the state advances."""
     assert stepper.measure_resident_s(4) == pytest.approx(STEP_S)
     assert stepper.measure_synced_s(3) == pytest.approx(STEP_S)
     assert stepper.measure_transfer_s(2) == pytest.approx(STEP_S)
@@ -196,7 +196,7 @@ def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
 def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
     step: CountingStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is bounded in steps and, after some steps, in time; compilations are counted."""
+    """The warm-up is limited in steps and, after some, in time; compilations are counted."""
     monkeypatch.setattr(step_runner, "_MAX_WARM_UP_STEPS", 6)
     monkeypatch.setattr(step_runner, "_MIN_WARM_UP_STEPS", 2)
     shapes = count(1)
@@ -279,7 +279,7 @@ def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> Non
 
 
 def test_a_failing_loader_beside_the_steps_is_raised(step: CountingStep) -> None:
-    """Its exception reaches the main thread."""
+    """The loader's exception reaches the main thread."""
 
     def loader() -> Iterator[int]:
         yield 0
@@ -325,7 +325,7 @@ def test_a_copy_that_a_step_hides_costs_nothing(
 
 
 def test_the_loss_tells_when_a_step_is_done() -> None:
-    """It is found by its name; without one the first array counts, except a random key."""
+    """The loss is found by its name; otherwise the first array counts, except a random key."""
     loss, other = jnp.float32(1), jnp.float32(2)
     assert first_array({"a": other, "train_loss": loss}) is loss
     assert first_array((jax.random.key(0), 3.0, [None, np.zeros(2), other])) is other

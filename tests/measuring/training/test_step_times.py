@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from netpipe.gate import baseline
-from netpipe.results.measurement import parse_measurement
 from netpipe.results.step_times import (
     MAX_TIMELINE_STEPS,
     DeviceStep,
@@ -91,7 +90,7 @@ def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -
 
 
 def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
-    """They cover every step that counts, from the minimum to the maximum."""
+    """The percentiles cover every step that counts, from the minimum to the maximum."""
     found = rehearse(cycle([0.010, 0.010, 0.010, 0.050]), budget_s=30.0)
     spread = found.distributions
     assert spread is not None
@@ -103,25 +102,8 @@ def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
     assert spread.wait_s[95] == pytest.approx(found.wait_s.p95)
 
 
-def test_timeline_and_percentiles_survive_json() -> None:
-    """They are read as they were written."""
-    made = make_measurement(timeline=TIMES, distributions=SPREAD)
-    assert parse_measurement(made.to_document(), "a file") == made
-
-
-def test_an_older_document_has_no_timeline_and_percentiles() -> None:
-    """A document without them, or without the begin of steps, can be read."""
-    document = make_measurement(timeline=TIMES).to_document()
-    for moments in document["timeline"]:
-        del moments["began_s"]
-    assert parse_measurement(document, "a file").timeline == TIMES
-    del document["timeline"], document["distributions"]
-    found = parse_measurement(document, "a file")
-    assert (found.timeline, found.distributions) == ((), None)
-
-
 def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
-    """They would only make a baseline of ten sessions larger."""
+    """Timelines would only make a baseline of ten sessions larger."""
     theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     path = baseline.save(tmp_path, "first", theirs, {"a::b": (made,)})

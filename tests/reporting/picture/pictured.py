@@ -21,7 +21,7 @@ class Probes:
     """A source whose elements must not be read."""
 
     def __len__(self) -> int:
-        """Claim some elements."""
+        """Return a number of elements."""
         return 1000
 
     def __getitem__(self, index: int) -> int:
@@ -55,18 +55,18 @@ def in_workers(dataset: Any, workers: int = 2) -> Any:
 
 
 def straight() -> Any:
-    """No branches, one filter behind the workers."""
+    """A pipeline without branches, with one filter after the workers."""
     ordered = source().shuffle(seed=1).map(tokenize).to_iter_dataset()
     return in_workers(ordered.batch(32, drop_remainder=True)).filter(is_long)
 
 
 def without_workers() -> Any:
-    """All in the training process."""
+    """A pipeline that runs entirely in the training process."""
     return read(source().map(tokenize)).batch(4)
 
 
 def mix_of_workers() -> Any:
-    """Three branches with workers each."""
+    """Three branches with workers of their own."""
     branches = [in_workers(read(source().map(tokenize)).batch(4), n) for n in (1, 2, 4)]
     return grain.IterDataset.mix(branches, [1, 1, 2])
 
@@ -96,7 +96,7 @@ def shared_by_workers() -> Any:
 
 
 def nested_workers() -> Any:
-    """Workers that would have workers."""
+    """Workers that would start workers."""
     inner = in_workers(read(source())).batch(3)
     return in_workers(grain.IterDataset.mix([inner, read(source().map(tokenize))]))
 
@@ -148,7 +148,7 @@ def report_on(
 
 
 def findings_of_all_severities() -> dict[LintFinding, tuple[str, ...]]:
-    """An error on two calls, a warning and a remark on the same one, and one on no call."""
+    """An error on two calls, a warning and a remark on the same call, and one without a call."""
     return {
         _finding("map-after-mp-prefetch", "error"): ("Filter", "ProcessPrefetch"),
         _finding("large-capture", "info"): ("ToIter",),

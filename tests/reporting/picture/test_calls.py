@@ -8,8 +8,8 @@ import pytest
 
 from netpipe.grain_access.nodes import ENDLESS, Node
 from netpipe.grain_access.reader import read_graph
-from netpipe.reporting.picture.calls import describe_call, format_count
-from tests.reporting.picture.pictured import Probes, read, source, tokenize
+from netpipe.reporting.picture.calls import describe_call
+from tests.reporting.picture.pictured import read, source, tokenize
 
 
 class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
@@ -96,10 +96,3 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
 def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], call: str) -> None:
     """Each kind of node is written as a call with its settings."""
     assert describe_call(Node(0, kind, parameters, (), in_worker=False)) == call
-
-
-def test_one_is_no_plural() -> None:
-    """Only counts other than 1 have a plural."""
-    assert format_count(1, "worker") == "1 worker"
-    assert format_count(0, "worker") == "0 workers"
-    assert format_count(len(Probes()), "element") == "1,000 elements"

@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
 from netpipe.workload.preparation.synthetic import generate
 from perf_tests.studies.endurance.__main__ import main
-from perf_tests.studies.endurance.drawing import draw_svg
 from perf_tests.studies.endurance.watching import MIN_LOOKS, Held, compute_growths, watch
 
 FLAT = [
@@ -65,23 +63,6 @@ def test_a_loader_is_watched_and_closed() -> None:
     assert all(moment.pss_bytes > moment.own_bytes > 0 < moment.open_files for moment in held)
     assert [moment.elapsed_s for moment in held] == sorted(moment.elapsed_s for moment in held)
     assert closed == [True]
-
-
-def test_the_plot_shows_every_moment() -> None:
-    """The plot is a reproducible SVG with a panel for each quantity."""
-    plot = draw_svg(FLAT, "a title")
-    assert plot == draw_svg(FLAT, "a title")
-    ElementTree.fromstring(plot)
-    for label in (
-        "memory (PSS), MB",
-        "no libraries, MB",
-        "open files",
-        "/dev/shm, MB",
-        "batches/s",
-        "minutes",
-        "a title",
-    ):
-        assert f"<!-- {label} -->" in plot
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The catalogue has enough cases, draws their values, and can build each of them."""
 
-import json
-import pickle
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -11,16 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.device.emulated_names import parse_accelerator
 from perf_tests.studies.faults import leaks, subject
 from perf_tests.studies.faults.batches import Batch
-from perf_tests.studies.faults.cases import Case, Range
+from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.catalogue import CASES, find, select_cases
-from perf_tests.studies.faults.delays import Steady, compute
-from perf_tests.studies.faults.grain_loaders import Stages, Transform
 
-FAULTS = [case for case in CASES if not case.is_control]
-CONTROLS = [case for case in CASES if case.is_control]
 WITH_STEP = [case for case in CASES if case.step]
 BATCHES = 3
 
@@ -39,67 +32,8 @@ def ready_step(state: Any, _: Batch) -> tuple[Any, Any]:
     return state, {"loss": jnp.float32(0.5)}
 
 
-def test_there_are_enough_of_each() -> None:
-    """The catalogue has at least 24 faults and 8 controls with distinct names."""
-    assert len(FAULTS) >= 24
-    assert len(CONTROLS) >= 8
-    assert len({case.name for case in CASES}) == len(CASES)
-
-
-@every_case
-def test_a_case_expects_something_and_says_why_when_it_is_not_one_thing(case: Case) -> None:
-    """A case names a verdict or a finding, and gives a reason if it accepts two."""
-    assert case.kinds or case.finding
-    assert case.why or len(case.expected.split(" or ")) == 1
-    assert case.finding or not case.names
-
-
-@every_case
-def test_what_is_drawn_lies_in_its_range(case: Case) -> None:
-    """Every drawn value is within its range, and whole if required."""
-    for seed in range(50):
-        for name, value in case.draw(seed).items():
-            drawn = case.ranges[name]
-            assert drawn.low <= value <= drawn.high
-            assert not drawn.whole or value == int(value)
-
-
-def test_drawing_follows_the_seed() -> None:
-    """Values depend on seed and case alone."""
-    case, other = find("slow-source"), find("slow-collate")
-    assert case.draw(7) == case.draw(7)
-    assert case.draw(7) != case.draw(8)
-    assert case.ranges == other.ranges
-    assert case.draw(7) != other.draw(7)
-
-
-def test_values_survive_json() -> None:
-    """A session reads the values that were drawn and printed."""
-    drawn = {case.name: case.draw(3) for case in CASES}
-    assert json.loads(json.dumps(drawn)) == drawn
-    assert f"{drawn['slow-source']['step_s']:g}" == str(drawn["slow-source"]["step_s"])
-
-
-def test_a_range_runs_upwards() -> None:
-    """A range with swapped ends is refused."""
-    with pytest.raises(AssertionError, match=r"low .* high"):
-        Range(2.0, 1.0)
-
-
-@every_case
-def test_an_accelerator_can_be_read(case: Case) -> None:
-    """A clock with the step's time replaces every step except the real ones."""
-    values = case.draw(1)
-    emulated = parse_accelerator(case.accelerator(values))
-    if case.step:
-        assert emulated is None
-    else:
-        assert emulated is not None
-        assert emulated.set_step_s == pytest.approx(values["step_s"], rel=1e-3)
-
-
 class PrivateMemory:
-    """A stand-in for shared memory, which would stay."""
+    """A fake of shared memory, because real memory would stay."""
 
     def __init__(self, *, create: bool, size: int) -> None:
         assert create
@@ -150,13 +84,6 @@ def test_a_real_step_trains(case: Case) -> None:
     for batch in islice(iter([{"tokens": np.zeros((1, n), np.int32)} for n in (4, 5)]), 2):
         state, aux = step(state, batch)
         assert np.isfinite(aux["loss"])
-
-
-def test_workers_get_what_they_run_by_reference() -> None:
-    """Everything that a Grain worker runs can be sent to another process."""
-    transform = Transform(Steady(0.0), compute)
-    assert pickle.loads(pickle.dumps(transform)) == transform
-    assert pickle.loads(pickle.dumps(Stages(read=Steady(1.0)))) == Stages(read=Steady(1.0))
 
 
 def test_a_session_builds_what_its_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:

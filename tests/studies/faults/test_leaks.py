@@ -9,7 +9,7 @@ import pytest
 from perf_tests.studies.faults import leaks
 from perf_tests.studies.faults.batches import batch
 from perf_tests.studies.faults.families import starts
-from perf_tests.studies.faults.leaks import Freeing, Keeping, SharingMemory, share
+from perf_tests.studies.faults.leaks import Keeping, SharingMemory, share
 
 BATCH = batch(0)
 
@@ -31,12 +31,6 @@ def test_part_of_each_batch_is_kept(kept: list[object]) -> None:
         Keeping(10, until=2)(number, BATCH)
         Keeping(10, every=3)(number, BATCH)
     assert len(kept) == 6 + 2 + 2
-
-
-def test_what_is_freed_is_not_kept(kept: list[object]) -> None:
-    """Temporary memory of a batch is not kept."""
-    assert Freeing(10)(0, BATCH) is BATCH
-    assert not kept
 
 
 def test_shared_memory_stays_unless_it_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,15 +7,11 @@ from statistics import fmean
 import grain
 import pytest
 
-from netpipe.storage.profiles import parse_storage
-from netpipe.storage.service import Service
 from perf_tests.studies.faults.batches import ROWS, Batch, row
 from perf_tests.studies.faults.stored_rows import (
     Records,
     Shards,
-    bandwidth,
     in_shards,
-    latency,
     stored,
 )
 
@@ -28,15 +24,6 @@ def test_records_have_sizes_that_tell_bytes_from_requests() -> None:
     assert 3.8 < max(sizes) / min(sizes) < 4.1
     again = pickle.loads(pickle.dumps(records))
     assert [again[number]["payload"].nbytes for number in range(9)] == sizes[:9]
-
-
-def test_settings_are_those_of_a_storage() -> None:
-    """A latency has the given mean and a tail, and a bandwidth is in bytes."""
-    profile = parse_storage(f"object-store,{latency(0.020)},{bandwidth(25e6)}")
-    assert profile.total_bytes_per_s == 25e6
-    service = Service(profile)
-    took_s = [service.request(1, now_s)[0] - now_s for now_s in map(float, range(4000))]
-    assert fmean(took_s) == pytest.approx(0.020, rel=0.03)
 
 
 def test_shards_are_read_in_turn() -> None:

@@ -1,6 +1,5 @@
 """Slowdowns, their sessions, and the table of the gate's decisions on them."""
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -9,18 +8,17 @@ from click.testing import CliRunner
 from netpipe.gate.outcomes import Outcome
 from netpipe.jobs.targets import Target, resolve
 from netpipe.results.measurement import Rounds
-from perf_tests.studies.gate_power import live, slowdowns
+from perf_tests.studies.gate_power import slowdowns
 from perf_tests.studies.gate_power.__main__ import main
 from perf_tests.studies.gate_power.decisions import Decision
 from perf_tests.studies.gate_power.live import (
     Session,
     append_session,
-    measure_in_turns,
     read_sessions,
 )
 from perf_tests.studies.gate_power.rates import Row, format_table
-from perf_tests.studies.gate_power.slowdowns import Slowdown, Slowed
-from perf_tests.studies.gate_power.trials import TRIALS, group_by_trial
+from perf_tests.studies.gate_power.slowdowns import Slowdown
+from perf_tests.studies.gate_power.trials import group_by_trial
 from perf_tests.studies.proportions import Proportion
 from tests.measurements import make_measurement
 
@@ -32,13 +30,6 @@ def make_sessions(*slowdowns: Slowdown) -> list[Session]:
     return [Session(slowdown, make_measurement()) for slowdown in slowdowns]
 
 
-def test_a_slowed_transform_does_its_own_work_too() -> None:
-    """The doses come first, and the transform's result is unchanged."""
-    doses: list[int] = []
-    assert Slowed(lambda number, plus: number + plus, doses.append, 7)(1, plus=2) == 3
-    assert doses == [7]
-
-
 @pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
 def test_a_target_names_the_slowdown(name: str) -> None:
     """A target resolves to the loader or the step of a slowdown."""
@@ -47,20 +38,6 @@ def test_a_target_names_the_slowdown(name: str) -> None:
         name.split("_")[1], int(name.split("_")[2])
     )
     assert found.__name__ == name.split("_")[0]
-
-
-def test_another_name_is_no_target() -> None:
-    """A word that is neither loader nor step, or no number of doses, is refused."""
-    for name in ("loop_cpu_13", "loader_cpu_many"):
-        with pytest.raises(AttributeError, match=name):
-            getattr(slowdowns, name)
-
-
-def test_both_sides_of_a_trial_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two sides take turns in coming first."""
-    monkeypatch.setattr(live, "measure_session", lambda slowdown, _: make_sessions(slowdown)[0])
-    order = [session.slowdown for session in measure_in_turns([(NOTHING, CPU)], 2, 1.0)]
-    assert order == [NOTHING, CPU, CPU, NOTHING]
 
 
 def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:
@@ -83,11 +60,6 @@ def test_pairs_are_sessions_in_a_row() -> None:
     assert found["loader CPU, 10%"].pairs[1].base is kept[3].measurement
     assert len(found["nothing"].pairs) == 1
     assert len(found["nothing"].before) == 4
-
-
-def test_every_kind_of_slowdown_is_tried() -> None:
-    """Trials cover loader CPU, loader wait, step, transfer and no slowdown."""
-    assert {trial.after.kind for trial in TRIALS} == {"none", *slowdowns.KINDS}
 
 
 def test_a_proportion_is_no_surer_than_its_sessions() -> None:
@@ -121,18 +93,3 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
     assert result.exit_code == 0, result.output
     assert result.stdout.count("| nothing, ") == 2
-
-
-@pytest.mark.parametrize(
-    "content",
-    [None, b"no gzip", gzip.compress(b"{}\n", mtime=0)],
-    ids=["none", "no gzip", "no session"],
-)
-def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """The error names a file without sessions."""
-    path = tmp_path / "sessions.jsonl.gz"
-    if content is not None:
-        path.write_bytes(content)
-    result = CliRunner().invoke(main, ["--sessions", str(path)])
-    assert result.exit_code == 1
-    assert f"{path}: --sessions must" in result.stderr

@@ -8,9 +8,9 @@ from click.testing import CliRunner
 
 from perf_tests.studies.gpu import __main__ as study
 from perf_tests.studies.gpu import targets
-from perf_tests.studies.gpu.figures import format_steps, format_workers
+from perf_tests.studies.gpu.figures import format_steps
 from perf_tests.studies.gpu.running import DONE, FAILED, MARGIN_S, NO_TIME, Outcome
-from perf_tests.studies.gpu.stages import QUICK, RECORDED, STAGE_S, Settings, Step, make_stage
+from perf_tests.studies.gpu.stages import RECORDED, STAGE_S, Settings, Step, make_stage
 from tests.root_process import ROOT
 
 OUT = Path("/results")
@@ -26,12 +26,6 @@ def steps_of(stage: int, key: str = "h200-x1", cores: int = 16) -> dict[str, Ste
 def test_a_stage_fits_into_ten_minutes(stage: int) -> None:
     """Every step can start if the steps before it take their least time."""
     assert sum(step.least_s for step in steps_of(stage).values()) < STAGE_S - MARGIN_S
-
-
-def test_no_two_steps_write_the_same_files() -> None:
-    """All stages may share a folder."""
-    every = [name for stage in STAGES for name in steps_of(stage)]
-    assert len(set(every)) == len(every)
 
 
 def test_all_that_is_compared_is_recorded() -> None:
@@ -53,27 +47,6 @@ def test_the_same_code_is_compared_three_times_with_what_was_recorded() -> None:
         assert step.words[step.words.index("--netpipe-baselines") + 1] == "/results/baselines"
         assert {"--netpipe-missing=fail", "--netpipe-inconclusive=fail"} <= {*step.words}
     assert "/results/baselines" in record.words
-
-
-@pytest.mark.parametrize(
-    ("key", "emulated"),
-    [
-        ("h200-x1", "auto,emulated:h200"),
-        ("h200", "auto,emulated:h200"),
-        ("h100-sxm-80gb-x1", "auto,emulated:h100-sxm-80gb"),
-        ("cpu", "auto,emulated:60ms"),
-        ("geforce-rtx-4090-x1", "auto,emulated:60ms"),
-    ],
-)
-def test_the_real_step_is_measured_next_to_the_emulated_one(key: str, emulated: str) -> None:
-    """A device without a known peak is emulated by a time."""
-    assert emulated in steps_of(3, key)["real-and-emulated"].words
-
-
-@pytest.mark.parametrize(("cores", "counts"), [(16, "1,2,4,8,15"), (8, "1,2,4,7"), (2, "1")])
-def test_workers_leave_the_training_process_a_core(cores: int, counts: str) -> None:
-    """The largest number of workers is one less than the cores."""
-    assert counts in steps_of(3, cores=cores)["workers"].words
 
 
 def test_every_fault_has_its_targets() -> None:
@@ -101,16 +74,6 @@ def test_the_mfu_is_that_of_the_real_step() -> None:
     assert "0.400" not in second
 
 
-def test_headroom_is_that_of_the_measured_step() -> None:
-    """Batches a second times seconds a step, for each number of workers."""
-    one = {
-        "workers": 4, "tokens_per_s": {"median": 2_000_000.4},
-        "tokens_per_cpu_s": {"median": 500_000.0}, "batches_per_s": {"median": 16.0},
-    }  # fmt: skip
-    *_, row = format_workers([one], 0.25)
-    assert row == "| 4 | 2,000,000 | 500,000 | 4.00 |"
-
-
 @pytest.mark.parametrize(
     ("found", "code"), [((DONE, DONE), 0), ((DONE, FAILED), 1), ((DONE, NO_TIME), 1)]
 )
@@ -136,25 +99,3 @@ def test_a_rehearsal_accepts_any_verdict(
     monkeypatch.setattr(study, "run_steps", lambda *_, **__: outcomes)
     arguments = ["1", "--out", str(tmp_path), "--device", "cpu", "--quick"]
     assert CliRunner().invoke(study.main, arguments).exit_code == code
-
-
-def test_a_longer_stage_gives_every_step_more_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half the time halves the limits of the steps."""
-    limits_s = list[float]()
-
-    def run_steps(steps: list[Step], *_: object, **__: object) -> list[Outcome]:
-        limits_s.extend(step.limit_s for step in steps)
-        return []
-
-    monkeypatch.setattr(study, "run_steps", run_steps)
-    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1", "--limit-s", "300"]
-    CliRunner().invoke(study.main, arguments)
-    assert limits_s == [step.limit_s / 2 for step in steps_of(2).values()]
-
-
-def test_a_rehearsal_is_shorter() -> None:
-    """A rehearsal has the same steps except the repeated comparisons."""
-    quick = make_stage(2, "cpu", 2, OUT, QUICK)
-    assert [step.name for step in quick] == ["record", "compare-1"]

@@ -128,7 +128,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_command_that_a_signal_makes_fail_is_a_problem(template: Path) -> None:
-    """Its exit code must name the signal, unless it had finished."""
+    """The exit code must name the signal, unless the command had finished."""
     fails = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); "
     fails += "signal.raise_signal(signal.SIGTERM)"
     trial = _try(fails, template, Disturbance("ended", 1, signal.SIGTERM), span_s=60)

@@ -226,7 +226,7 @@ def test_naive_time_is_utc(tmp_path: Path) -> None:
 
 
 def test_a_file_is_found_once(tmp_path: Path) -> None:
-    """Named again, through another path, a folder or a link, it is still one file."""
+    """A file named again, through another path, a folder or a link, is still one file."""
     path, folder = tmp_path / "data" / "1.parquet", tmp_path / "data"
     (folder / "deep.parquet").mkdir(parents=True)
     path.touch()
@@ -238,7 +238,7 @@ def test_a_file_is_found_once(tmp_path: Path) -> None:
 
 
 def test_only_files_are_found(tmp_path: Path) -> None:
-    """A pipe, which would be waited for, and a link that leads nowhere are refused."""
+    """A pipe, which would block, and a broken link are refused."""
     os.mkfifo(tmp_path / "1.parquet")
     with pytest.raises(InputError, match=r"1\.parquet: file must be a regular file; found p"):
         find_parquet([tmp_path])

@@ -46,7 +46,7 @@ def test_files_are_written_read_and_listed(memory: str, tmp_path: Path) -> None:
 
 
 def test_a_local_file_is_taken_there_and_back(memory: str, tmp_path: Path) -> None:
-    """It is moved on the local disk, and copied elsewhere."""
+    """A local file is moved on the local disk, and copied elsewhere."""
     for top in (find_place(memory), find_place(tmp_path)):
         (tmp_path / "made").write_bytes(b"content")
         (top / "x").put(tmp_path / "made")

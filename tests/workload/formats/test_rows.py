@@ -22,7 +22,7 @@ from netpipe.workload.formats.rows import (
 )
 from netpipe.workload.sampling.sampler import Contexts
 from netpipe.workload.tokens.tokenizer import encode as encode_vectorised
-from tests.workload.factories import as_row, as_table, make_pings, write_probes
+from tests.workload.factories import as_row, as_table, make_pings
 from tests.workload.reference import Told, encode
 
 
@@ -71,20 +71,6 @@ def test_rows_are_limited_in_length_and_time(tmp_path: Path) -> None:
     rows = list(cut_rows(history, addresses, 1 << 30))
     seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
     np.testing.assert_array_equal(seconds, history["time_us"] // 1_000_000)
-
-
-def test_histories_are_split_and_in_order(tmp_path: Path) -> None:
-    """Measurements are split by probe; equal times keep their order."""
-    path = tmp_path / "probes.parquet"
-    write_probes(path, {5: make_pings(20, seed=0), -1: make_pings(30, seed=1)})
-    (read,) = read_parquet(path, AddressTable())
-    first, second = split_by_probe(read[::-1])
-    assert (len(first), len(second)) == (30, 20)
-    for history, probe in ((first, -1), (second, 5)):
-        expected = read[::-1][read[::-1]["probe"] == probe]
-        np.testing.assert_array_equal(
-            history, expected[np.argsort(expected["time_us"], kind="stable")]
-        )
 
 
 @given(

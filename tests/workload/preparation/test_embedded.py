@@ -111,7 +111,7 @@ def test_a_user_without_a_home(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In a container with any user id the data are among the temporary files; it is said once."""
+    """In a container with any user id, the data is in a temporary folder; one message says so."""
 
     def refuse(_: int) -> None:
         raise KeyError("uid not found")
@@ -129,7 +129,7 @@ def test_a_user_without_a_home(
 def test_a_home_that_takes_no_file(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A home that is a file, or in which nothing can be written, is passed over too."""
+    """A home that is a file, or that cannot be written to, is skipped too."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
     assert synthetic.data_of_user().parent == temporary
@@ -137,7 +137,7 @@ def test_a_home_that_takes_no_file(
     cache = tmp_path / "full" / ".cache" / "netpipe"
     (cache / f"{synthetic._EMBEDDED_NAME}.lock").mkdir(parents=True)
     assert synthetic.data_of_user().parent == temporary
-    # Data that are there can be used all the same.
+    # Existing data can be used all the same.
     (cache / synthetic._EMBEDDED_NAME).mkdir()
     save_index(INDEX, cache / synthetic._EMBEDDED_NAME)
     assert synthetic.data_of_user().parent == cache
@@ -147,7 +147,7 @@ def test_a_home_that_takes_no_file(
 def test_no_folder_for_the_data(
     generated: list[Path], temporary: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Where nothing can be written, or another user made our folder, the error says what to do."""
+    """If no folder is writable, or another user made our folder, the error says what to do."""
     if place == "file":
         temporary.touch()
     else:

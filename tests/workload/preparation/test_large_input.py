@@ -178,7 +178,7 @@ def test_a_failure_at_the_end_keeps_the_work(
 def test_a_kill_while_the_work_is_removed(
     measured: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next run takes nothing of the half of the work that is left."""
+    """The next run uses nothing of the half of the work that is left."""
     out = tmp_path / "out"
     out.mkdir()
 
@@ -212,7 +212,7 @@ def test_other_settings_or_sources_begin_anew(
     ran.clear()
     if change == "source":
         os.utime(source / "0.parquet", (1, 1))
-    with pytest.warns(NewStartWarning, match=f"^{out}: .*anew"):
+    with pytest.warns(NewStartWarning, match=f"^{out}: .*starts over"):
         prepare([source], out, seed=int(change == "seed"))
     assert set(done) <= set(ran)
 
@@ -254,7 +254,7 @@ def test_a_killed_run_goes_on(
 
 
 def test_a_worker_ends_whose_parent_ended_before_it_began() -> None:
-    """It ends by itself, because no signal comes."""
+    """The worker ends by itself, because no signal comes."""
     start = (
         "from netpipe.workload.preparation.processes import _start_worker; _start_worker(None, -1)"
     )
@@ -285,7 +285,7 @@ def test_one_output_is_prepared_once_at_a_time(measured: Path, tmp_path: Path) -
 def test_a_killed_worker_is_one_line(
     measured: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says what to do, the output is unchanged, and the same call goes on."""
+    """The error says what to do, the output is unchanged, and the same call continues."""
     out = tmp_path / "out"
     monkeypatch.setattr("netpipe.workload.preparation.processes._run", _die_at_once)
     with pytest.raises(NetpipeError, match=r"killed.*repeat the command.*--workers"):
@@ -300,7 +300,7 @@ def test_a_killed_worker_is_one_line(
 def test_a_lost_connection_of_a_worker_keeps_the_work(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of the system keeps the work, also if another process reports it."""
+    """A system error keeps the work, even if another process reports it."""
     monkeypatch.setattr("netpipe.workload.preparation.processes._run", _lose_connection)
     with pytest.raises(InputError, match="connection lost"):
         prepare([measured], tmp_path / "out", workers=2)
@@ -412,7 +412,7 @@ def test_nothing_is_left_of_invalid_rows(tmp_path: Path) -> None:
 def test_a_row_group_larger_than_a_slice(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read in parts, each of which becomes a run."""
+    """The row group is read in parts, each of which becomes a run."""
     table = pq.read_table(measured)
     pq.write_table(table, tmp_path / "0.parquet")
     whole = prepare([tmp_path / "0.parquet"], tmp_path / "whole")
@@ -424,7 +424,7 @@ def test_a_row_group_larger_than_a_slice(
 
 
 def test_private_addresses_are_told_once(tmp_path: Path) -> None:
-    """Every slice finds them; the user is warned once."""
+    """Every slice finds merged probes; the user is warned once."""
     table = as_table(make_pings(90, seed=0))
     private = pa.array(["10.0.0.1" if n % 2 else "10.0.0.2" for n in range(90)])
     table = table.set_column(1, "src_addr", private).set_column(2, "dst_addr", private)

@@ -34,7 +34,7 @@ def write(out: Path, name: str) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """All files in a folder but the index."""
+    """All files in a folder except the index."""
     found = (path for path in folder.rglob("*") if path.is_file() and path.name != INDEX_NAME)
     return sorted(str(path.relative_to(folder)) for path in found)
 

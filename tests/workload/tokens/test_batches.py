@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from netpipe.workload.tokens.batches import Sequences, concatenate, sequences_of, widen
+from netpipe.workload.tokens.batches import Sequences, sequences_of, widen
 
 # Two sequences with room for 6: contexts of 2 and 3 tokens and one of 6.
 SEQUENCES = sequences_of(
@@ -34,13 +34,6 @@ def test_no_target_crosses_a_segment() -> None:
     assert batch["targets"].tolist() == [[2, 3, 4, 5, 0], [7, 8, 9, 10, 11]]
     assert batch["targets_segmentation"].tolist() == [[1, 0, 2, 2, 0], [1] * 5]
     assert batch["targets_position"].tolist() == [[0, 0, 0, 1, 0], [0, 1, 2, 3, 4]]
-
-
-def test_blocks_behind_each_other() -> None:
-    """A batch of two blocks is the batches of the blocks, one behind the other."""
-    both, one = widen(concatenate([SEQUENCES, SEQUENCES])), widen(SEQUENCES)
-    for key, values in one.items():
-        assert both[key].tolist() == [*values.tolist(), *values.tolist()]
 
 
 def test_arrays_are_what_a_trainer_takes() -> None:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from netpipe.workload.formats.rows import ROW_BYTES
-from netpipe.workload.sampling import sampler
 from netpipe.workload.sampling.context_order import Epochs, RowBlock, RowOrder, contexts_per_row
-from netpipe.workload.sampling.sampler import BlockRows, ContextDraws, Contexts, DrawnRows, sample
+from netpipe.workload.sampling.sampler import DrawnRows
 from netpipe.workload.tokens.batches import Sequences, widen
 from netpipe.workload.tokens.packing import fill, likely_contexts, pack
-from netpipe.workload.tokens.tokenizer import TokenStream, encode
+from netpipe.workload.tokens.tokenizer import TokenStream
 from tests.workload import reference
 from tests.workload.factories import as_row, make_pings
 from tests.workload.reference import Ping
@@ -85,37 +84,6 @@ def test_how_many_are_drawn_at_first_changes_nothing() -> None:
             np.testing.assert_array_equal(_pack(block, 256, at_first=at_first)[key], values)
 
 
-@pytest.mark.parametrize("length", [60, 256, 1024])
-def test_a_sequence_lacks_less_than_a_measurement(length: int) -> None:
-    """No sequence has room for the longest measurement, 47 tokens."""
-    block = _block([make_pings(size, seed=size) for size in SIZES])
-    packed = _pack(block, length, sequences=40)
-    for sequence in _segments(packed):
-        assert length + 1 - 47 < sum(map(len, sequence)) <= length + 1
-        assert all(sequence)
-
-
-def test_every_row_gives_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first context of each row precedes all others; then rows are drawn by their counts."""
-    drawn: list[int] = []
-
-    def sample_and_note(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
-        drawn.extend(drawn_from.block.row.tolist())
-        return sample(drawn_from, seed=seed, target=target)
-
-    monkeypatch.setattr(sampler, "sample", sample_and_note)
-    rows = DrawnRows(
-        RowBlock(EPOCH, np.arange(5), np.array([1, 16, 2, 1, 4])),
-        [as_row(make_pings(size, seed=size)) for size in (1, 480, 60, 30, 120)],
-    )
-    draws = ContextDraws(rows, seed=SEED, target=34)
-    for count in (3, 2, 19, 24):
-        draws.take(count)
-    assert sorted(drawn[:5]) == [0, 1, 2, 3, 4]
-    for drawn_in_round in (drawn[:24], drawn[24:]):
-        assert np.bincount(drawn_in_round).tolist() == [1, 16, 2, 1, 4]
-
-
 def test_the_estimate_is_near() -> None:
     """The estimate for rows of many sizes is right to within a third."""
     sizes = np.array([10, 40, 300, 2000] * 20)
@@ -123,15 +91,6 @@ def test_the_estimate_is_near() -> None:
     likely = likely_contexts(sizes, target=34, sequences=60, sequence_length=1024)
     needed = len(_pack(block, 1024, sequences=60)["segment_tokens"])
     assert 0.75 * needed < likely < 1.33 * needed
-
-
-def test_a_context_is_encoded_as_alone() -> None:
-    """A context's tokens do not depend on what is drawn with it."""
-    block = _block([make_pings(size, seed=size) for size in SIZES])
-    together = encode(ContextDraws(block, seed=SEED, target=34).take(60))
-    draws = ContextDraws(block, seed=SEED, target=34)
-    alone = [encode(draws.take(1)).tokens for _ in range(60)]
-    np.testing.assert_array_equal(np.concatenate(alone), together.tokens)
 
 
 def test_bytes_read_for_a_token_are_bounded() -> None:

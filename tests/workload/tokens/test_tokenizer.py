@@ -57,34 +57,6 @@ def test_tokens_equal_the_reference(sampled: list[Told]) -> None:
     assert encode(_columns(sampled)).tokens.tolist() == reference.encode(sampled)
 
 
-def test_lengths_are_those_of_the_format() -> None:
-    """IPv4 takes 14 tokens (12 failed), IPv6 38 (36); a timestamp adds 9, 2 or 5."""
-    four, six = Ping(0, "192.0.2.1", "", 4, 5.0), Ping(0, "::1", "::2", 6, 5.0)
-    for ping, answered, failed in ((four, 14, 12), (six, 38, 36)):
-        assert len(encode(_columns([Told(ping, False, 0)])).tokens) == answered
-        lost = Ping(0, ping.source, ping.destination, ping.ip_version, -1.0)
-        assert len(encode(_columns([Told(lost, False, 0)])).tokens) == failed
-    later = [Ping(s * 1_000_000, "", "", 4, 5.0) for s in (0, 255, 511)]
-    sampled = [Told(ping, True, 0) for ping in later]
-    assert len(encode(_columns(sampled)).tokens) == 3 * 14 + 9 + 2 + 5
-
-
-def test_contexts_are_encoded_separately() -> None:
-    """Each context begins with an absolute timestamp, and its size is given."""
-    measured = as_row([Ping(s * 1_000_000, "", "", 4, -1.0) for s in range(4)])
-    stream = encode(
-        Contexts(
-            take([measured], [np.arange(4)]),
-            np.array([1, 3]),
-            np.ones(4, bool),
-            np.zeros(4, np.uint8),
-        )
-    )
-    assert stream.sizes.tolist() == [12 + 9, 3 * 12 + 9 + 2 + 2]
-    absolute = np.flatnonzero(stream.tokens == vocabulary.TIMESTAMP_ABS)
-    assert (absolute < stream.sizes[0]).tolist() == [True, False]
-
-
 def test_a_gap_beyond_4_bytes_is_the_longest() -> None:
     """A gap of more than 2**32 - 1 seconds is encoded as that many."""
     measured = Measurements(

@@ -36,7 +36,7 @@ def config(many: Path) -> NetworkConfig:
 
 
 def test_training_gives_the_pipeline_s_batches_on_the_mesh(config: NetworkConfig) -> None:
-    """They are global arrays with the same contents, and go on from a state."""
+    """Batches are global arrays with the same contents, and continue from a state."""
     local = ResumableBatches(*config.for_host(0, 1, evaluates=False))
     with closing(make_network_train_iterator(config, MESH, [0])) as batches, closing(local):
         first = next(batches)
@@ -52,7 +52,7 @@ def test_training_gives_the_pipeline_s_batches_on_the_mesh(config: NetworkConfig
 def test_a_batch_that_came_too_late_is_not_counted(
     config: NetworkConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Training did not get it, and must get it when it goes on."""
+    """Training did not get the batch, and must get it when it continues."""
     monkeypatch.setattr(iterators, "_POLL_S", 0.01)
     late = Event()
     batches = make_network_train_iterator(replace(config, network_batch_limit_s=1), MESH, [0])
@@ -76,7 +76,7 @@ def test_a_batch_that_came_too_late_is_not_counted(
 
 
 def test_a_host_loads_its_part(config: NetworkConfig) -> None:
-    """The place of its index among those that load is the number of its part."""
+    """The part of a process is the position of its index among those that load."""
     with closing(make_network_train_iterator(config, MESH, [5, 3], process=5)) as batches:
         assert batches.get_state()["global_batch_size"] == 8
         own = ResumableBatches(*config.for_host(1, 2, evaluates=False))

@@ -1,4 +1,4 @@
-"""Registration with modules that stand for MaxText. `tox -e maxtext` has the real one."""
+"""Registration with modules that imitate MaxText. `tox -e maxtext` has the real one."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ class Shape:
 
 
 class DataLoader:
-    """MaxText's data loader, as far as it matters here."""
+    """MaxText's data loader, as far as these tests need it."""
 
     def __init__(self, config: Any, data_iterator: Iterator[Any]) -> None:
         self.config = config
@@ -137,7 +137,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_the_type_and_its_settings_are_registered(fake: dict[str, ModuleType]) -> None:
-    """The enum has it beside MaxText's own, and the configuration what MaxText lacks."""
+    """The enum has the type beside MaxText's own, and the configuration the added settings."""
     maxtext.register()
     types = fake["maxtext.configs.types"]
     assert [kind.value for kind in types.DatasetType] == ["grain", "network"]
@@ -182,7 +182,7 @@ def test_settings_that_cost_data_are_refused(
 
 
 def test_training_on_other_batches_is_refused(fake: dict[str, ModuleType]) -> None:
-    """This holds for any other iterator, and for this type only."""
+    """Any other iterator is refused, for this type only."""
     maxtext.register()
     synthetic = iter([{"inputs": 1}] * 2)
     loader = fake[DATA_LOADER].DataLoader(configured(), synthetic)
@@ -219,7 +219,7 @@ def test_positions_are_saved_as_those_of_grain(fake: dict[str, ModuleType]) -> N
 def test_a_restored_training_goes_on_in_the_data(
     fake: dict[str, ModuleType], tmp_path: Path
 ) -> None:
-    """Training goes on at the position of its checkpoint; one without a position is refused."""
+    """Training continues at the position of its checkpoint; one without a position is refused."""
     maxtext.register()
     restore = fake[CHECKPOINTING].load_state_if_possible
     batches, manager = Broken(), SimpleNamespace(directory=tmp_path, latest=None)

@@ -149,7 +149,7 @@ def test_what_is_not_one_folder_is_refused_with_the_command_that_makes_it(files:
 
 
 def test_a_home_folder_is_found(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tilde stands for it, as in MaxText."""
+    """A tilde stands for the home folder, as in MaxText."""
     monkeypatch.setenv("HOME", str(prepared.parent))
     config = NetworkConfig(f"~/{prepared.name}")
     assert config.for_host(0, 1, evaluates=False)[0] == prepared
@@ -182,7 +182,7 @@ def test_values_of_maxtext_s_base_configuration_mean_the_same(many: Path) -> Non
 
 
 def test_a_budget_for_workers_does_not_keep_rows(many: Path) -> None:
-    """It may exceed this host's memory, and has no effect on a fixed number of workers."""
+    """The budget may exceed this host's memory, and does not affect a fixed number of workers."""
     words = ("grain_ram_budget_mb=1000000000", "grain_worker_count=3")
     config = read_network_config({"network_train_files": str(many)}, words)
     _, pipeline = config.for_host(0, 1, evaluates=False)

@@ -62,7 +62,7 @@ def config(many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path) -> None:
-    """The first are those of our iterator, the loss falls, and the evaluation runs as well."""
+    """The first losses are those of our iterator, they fall, and the evaluation runs as well."""
     (tmp_path / "train_network.py").write_text(
         LAUNCHER.format(action='np.savez("first.npz", **batch)')
     )
@@ -88,7 +88,7 @@ def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path)
 
 
 def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
-    """Its losses equal those of an uninterrupted training, also with other workers."""
+    """The losses equal those of an uninterrupted training, even with other workers."""
     kept = "enable_checkpointing=true", "checkpoint_period=2"
     first = losses(*OURS, config, "steps=3", *kept)
     second = losses(*OURS, config, "steps=6", *kept, "grain_worker_count=2")
@@ -97,7 +97,7 @@ def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
 
 
 def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> None:
-    """It ends with our error, and with exit code 1."""
+    """The training ends with our error, and with exit code 1."""
     killing = "[os.kill(worker.pid, 9) for worker in list_workers()]"
     (tmp_path / "train_network.py").write_text(LAUNCHER.format(action=killing))
     code, output = run("train_network.py", config, "steps=1000")
@@ -106,7 +106,7 @@ def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> No
 
 
 def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
-    """MaxText's own command knows neither it nor its settings."""
+    """MaxText's own command knows neither the type nor its settings."""
     code, output = run("-m", "maxtext.trainers.pre_train.train", config, "steps=1")
     assert code != 0
     assert "'network_train_files' not in" in output
@@ -114,7 +114,7 @@ def test_the_type_is_refused_where_it_is_not_registered(config: Path) -> None:
 
 
 def test_a_configuration_with_our_type_is_measured(config: Path, netpipe: Netpipe) -> None:
-    """It is measured, and its dataset linted, as MaxText's own types are."""
+    """The configuration is measured, and its dataset linted, like MaxText's own types."""
     result = netpipe(
         "measure", "--maxtext", config, "--accelerator", "emulated:20ms", "--budget", 2, "--quiet",
         "--json",

@@ -1,4 +1,4 @@
-"""A training of two real processes, which are killed and go on."""
+"""A training of two real processes, which are killed and resumed."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def by_step(printed: Sequence[Sequence[dict[str, Any]]]) -> dict[int, tuple[str,
 
 
 def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
-    """Their losses are the same, bit for bit; one process goes on with the same sequences."""
+    """The losses are the same, bit for bit; one process continues with the same sequences."""
     whole, killed, alone = (tmp_path / name for name in ("whole", "killed", "alone"))
     for folder in (whole, killed):
         folder.mkdir()

@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often."""
+    """Poll often."""
     monkeypatch.setattr(iterators, "_POLL_S", 0.01)
 
 
@@ -68,7 +68,7 @@ def test_a_batch_that_does_not_come_is_an_error() -> None:
 
 
 def test_an_iterator_that_failed_stays_failed() -> None:
-    """After an error, the loader is not asked for another batch."""
+    """After an error, no other batch is requested from the loader."""
     late, asked = Event(), []
 
     def slow() -> Batch:
@@ -116,7 +116,7 @@ if __name__ == "__main__":
 
 
 def test_a_training_whose_worker_is_killed_ends(many: Path, tmp_path: Path) -> None:
-    """Training ends with an error, also if Grain would wait for ever."""
+    """Training ends with an error, even if Grain would wait forever."""
     script = tmp_path / "training.py"
     script.write_text(TRAINING)
     with (tmp_path / "errors").open("w+") as errors:

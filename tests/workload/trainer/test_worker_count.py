@@ -56,7 +56,7 @@ def test_cores_and_memory_bound_the_workers(
 def test_the_number_is_chosen_from_a_measured_worker(
     config: NetworkConfig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pipeline has the workers that are printed, and its batches are those of none."""
+    """The pipeline has the printed number of workers, and the batches of none."""
     monkeypatch.setattr(worker_count, "this_host", lambda: HOST)
     with closing(make_network_train_iterator(config, MESH, [0])) as batches:
         chosen, start = capfd.readouterr().err.splitlines()

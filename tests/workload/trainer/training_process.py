@@ -40,7 +40,7 @@ def step(table: jax.Array, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.
 
 
 def say(found: dict[str, Any]) -> None:
-    """Tell the test."""
+    """Report to the test."""
     sys.stdout.write(f"{json.dumps(found)}\n")
     sys.stdout.flush()
 

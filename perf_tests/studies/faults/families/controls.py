@@ -28,7 +28,7 @@ CASES: Final = (
     Case(
         "fine-with-little-to-spare",
         "control",
-        "loading in the trainer's thread takes nearly as much of a step as is fine",
+        "loading in the trainer's thread takes nearly the largest healthy part of a step",
         _HEALTHY,
         lambda values: in_main_thread(Steady(load_s(values))),
         {"step_s": Range(0.018, 0.026), "load_ratio": Range(0.65, 0.72)},
@@ -107,7 +107,7 @@ CASES: Final = (
     Case(
         "fine-rare-late-reads",
         "control",
-        "the loop reads the loss of the step before, each twentieth step",
+        "the loop reads the loss of the previous step, every twentieth step",
         _HEALTHY,
         lambda values: in_main_thread(Steady(load_s(values))),
         _LIGHT,
@@ -127,7 +127,7 @@ CASES: Final = (
     Case(
         "fine-work-beside-the-step",
         "control",
-        "the loop works for itself while the step runs, for less than it takes",
+        "the loop does work of its own while the step runs, for less time than the step",
         _HEALTHY,
         lambda values: in_main_thread(Steady(load_s(values))),
         {"step_s": STEP_S, "load_ratio": Range(0.1, 0.3), "work_ratio": Range(0.2, 0.4)},
@@ -154,7 +154,7 @@ CASES: Final = (
     Case(
         "fine-on-a-cpu",
         "control",
-        "a real step on the CPU, which gives its state away, and a loader that waits a little",
+        "a real step on the CPU, which donates its state, and a loader that waits a little",
         ("healthy", "contention"),
         lambda values: in_main_thread(Steady(values["load_s"])),
         {"products": Range(30, 60, whole=True), "load_s": Range(0.001, 0.003)},

@@ -118,7 +118,7 @@ CASES: Final = (
     Case(
         "gil-bound-threads",
         "contention",
-        "threads load in pure Python, the loop works in pure Python, and one lock is between them",
+        "threads load in pure Python, the loop works in pure Python, and they share one lock",
         ("contention", "host-bound"),
         lambda values: FedByThreads(
             Steady(load_s(values)), compute, threads=int(values["threads"]), depth=4
@@ -130,7 +130,7 @@ CASES: Final = (
             "threads": Range(1, 3, whole=True),
         },
         loop=lambda values: working(compute, values["work_ratio"] * values["step_s"]),
-        why="either fits beside the step alone: what is too much is the Python of both together",
+        why="each alone fits beside the step: the Python of both together is too much",
         planted=holds_the_lock(PYTHON),
     ),
 )

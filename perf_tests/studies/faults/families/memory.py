@@ -80,7 +80,7 @@ _MEMORY: Final = (
     Case(
         "fine-cache-that-fills",
         "memory",
-        "a cache of some hundred megabytes fills with the first batches, and then stays",
+        "a cache of some hundred megabytes fills with the first batches, then it stops growing",
         _HEALTHY,
         _loader(lambda kept_bytes: Keeping(kept_bytes, until=40)),
         {**_RANGES, "mb_per_batch": Range(4.0, 8.0)},

@@ -71,7 +71,7 @@ CASES: Final = (
         planted=Planted(
             ("ProcessPrefetch", NO_STAGE),
             ("process-transfer",),
-            "sending is no transform's work: it is the worker's, or nobody's",
+            "a transform does not send: the worker does, or no stage",
         ),
     ),
 )

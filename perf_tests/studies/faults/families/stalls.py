@@ -41,7 +41,7 @@ CASES: Final = (
     Case(
         "periodic-pause",
         "jitter",
-        "loading in the trainer's thread pauses now and then, for longer than two steps hide",
+        "loading in the trainer's thread pauses now and then, for longer than two steps can hide",
         _JITTER,
         lambda values: in_main_thread(_stutter(values)),
         _SHORT,

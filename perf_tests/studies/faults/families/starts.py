@@ -71,7 +71,7 @@ CASES: Final = (
         lambda values: _reading(values, Arriving(arriving_s=values["start_s"])).in_workers(1),
         _SLOW,
         finding="slow-start",
-        names="part is what follows loader()",
+        names="part is work after loader()",
         planted=starts_slowly("workers"),
     ),
     Case(
@@ -82,7 +82,7 @@ CASES: Final = (
         lambda values: _reading(values, Opening(opening_s=values["start_s"])).iter_dataset(),
         _SLOW,
         finding="slow-start",
-        names="part is what follows loader()",
+        names="part is work after loader()",
         planted=starts_slowly("read"),
     ),
     Case(

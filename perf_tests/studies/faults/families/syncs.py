@@ -23,7 +23,7 @@ def _each_step(name: str) -> Case:
     return Case(
         f"sync-{name}",
         "forced-sync",
-        f"the loop stands still after each step: {name}",
+        f"the loop blocks after each step: {name}",
         _SYNC,
         _in_main_thread,
         {"step_s": STEP_S, "load_ratio": Range(0.3, 0.7)},
@@ -35,7 +35,7 @@ def _now_and_then(name: str) -> Case:
     return Case(
         f"sync-{name}-each-tenth",
         "forced-sync",
-        f"the loop stands still after each tenth step, when loading has little to spare: {name}",
+        f"the loop blocks after every tenth step, with little headroom: {name}",
         _SYNC,
         _in_main_thread,
         {"step_s": STEP_S, "load_ratio": Range(0.85, 0.95)},
@@ -63,7 +63,7 @@ CASES: Final = (
     Case(
         "sync-on-a-cpu",
         "forced-sync",
-        "the loop reads the loss of each real step on the CPU, so loading runs beside none",
+        "the loop reads the loss of each real step on the CPU, so loading overlaps none",
         _SYNC,
         lambda values: in_main_thread(Steady(values["load_s"])),
         {"products": Range(30, 50, whole=True), "load_s": Range(0.012, 0.016)},
@@ -84,7 +84,7 @@ CASES: Final = (
     Case(
         "host-and-loading-in-turn",
         "host-bound",
-        "the loop's own work and loading, each shorter than a step, take longer than it in turn",
+        "the loop's own work and loading, each shorter than a step, take longer than it together",
         ("host-bound",),
         _in_main_thread,
         {"step_s": STEP_S, "load_ratio": Range(0.4, 0.6), "work_ratio": Range(0.75, 0.95)},
