@@ -237,6 +237,16 @@ def test_a_count_beside_other_threads_may_be_equal_by_chance(baseline: str, outc
     assert compared["calls"].outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize(
+    ("low", "outcome"), [(1.0e6, Outcome.INCONCLUSIVE), (1.09e6, Outcome.REGRESSED)]
+)
+def test_a_rise_of_a_random_loader_takes_more_processes(low: float, outcome: Outcome) -> None:
+    """Two processes may agree by chance if other work differs by more than 1%."""
+    then = with_range(low, 1.1e6)
+    now = replace(then, counts={**then.counts, "sent_bytes": {"": 300_000.0}})
+    assert find(now, "sent_bytes", then).outcome is outcome
+
+
 class Version:
     """A version with a random count: the count of each process, and the seeds of those so far."""
 

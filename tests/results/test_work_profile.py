@@ -41,12 +41,12 @@ def test_profiles_of_several_processes_are_merged() -> None:
                 for amount in amounts
             ]
         )
-        for amounts in ((2.0, 2.0), (3.0, 1.0))
+        for amounts in ((2.0, 2.0), (3.0, 2.0))
     )
     for merged in (keep_reproducible([alike, apart]), keep_reproducible([apart, alike])):
-        assert merged.dropped == {"calls": {"a": (1.0, 3.0)}}
+        assert merged.dropped == {"calls": {"a": (2.0, 3.0)}}
         assert merged.counts["calls"] == {"b": 5.0}
-        assert (merged.processes, merged.cpu_s_per_batch) == (4, 1.0)
+        assert (merged.processes, merged.cpu_s_per_batch) == (4, 2.0)
     beside = [replace(alike, tasks_beside=tasks) for tasks in (1, 3, 2)]
     assert keep_reproducible(beside).tasks_beside == 3
 
