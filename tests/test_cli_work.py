@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,8 +40,9 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
     found: list[WorkProfile] = []
 
     def count(
-        _: object, request: WorkRequest, __: object = None, progress: object = None
-    ) -> WorkProfile:
+        _: object, request: WorkRequest, __: object = None, progress: object = None,
+        hash_seeds: object = (),  # noqa: ARG001  # not used
+    ) -> WorkProfile:  # fmt: skip
         assert progress is None or callable(progress)
         assert request.batches == 16
         return found.pop(0)
@@ -63,24 +65,26 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
 
 def test_work_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
     """The output has every kind with its total and largest parts, and a batch's arrays."""
-    profiles.append(PROFILE)
+    profiles.append(replace(PROFILE, tasks_beside=2))
     result = netpipe("work", TARGET)
     assert result.exit_code == 0
-    assert "258 calls: builtins.len" in result.stdout
-    assert "260 kB" in result.stdout
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert {"calls 387 calls", "calls builtins.len 258 calls", "sent_bytes 260 kB"} <= {*lines}
+    assert "batches 3 to 18 in one thread" in " ".join(lines)
+    assert "not the time inside C, nor 2 other threads and processes" in " ".join(lines)
     assert "tokens: int32[128,1024]" in result.stdout
 
 
 def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
-    """The output names uncounted kinds and counts that two processes disagreed on."""
+    """The output names uncounted kinds and counts that processes disagreed on."""
     profiles.append(
         make_profile(
             dropped={"calls": {"rows.shuffle": (1.0, 2.0)}}, not_counted={"read_bytes": "forbidden"}
         )
     )
     result = netpipe("work", TARGET)
-    assert "read_bytes was not counted: forbidden" in result.stdout
-    assert "left out of calls: rows.shuffle" in result.stdout
+    assert "read_bytes: not counted: forbidden" in result.stdout
+    assert "calls: differs between processes, dropped: rows.shuffle (1 to 2)" in (result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +94,15 @@ def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkPr
         (MORE, 0, "IMPROVED"),
         (with_count("sent_bytes", total=2.0), 1, "REGRESSED"),
         (make_profile(fingerprint="other data"), 3, "NOT_COMPARED"),
+        (make_profile(dropped={"calls": {"rows.shuffle": (8.0, 20.0)}}), 3, "NOT_COMPARED"),
     ],
 )
 def test_a_comparison_decides_the_exit_code(
     netpipe: Netpipe, profiles: list[WorkProfile], then: WorkProfile, exit_code: int, outcome: str
 ) -> None:
     """The exit code is 1 for more work, and 3 if something could not be compared."""
-    profiles += [PROFILE, then]
+    # The last of them would not be comparable if more processes did not agree with it.
+    profiles += [PROFILE, then, PROFILE, make_profile(dropped={"calls": {"rows.shuffle": (0, 1)}})]
     result = netpipe("work", TARGET, "--against", "HEAD~1", "--json")
     assert result.exit_code == exit_code
     found = document(result, "work.1.json")
@@ -110,6 +116,20 @@ def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfi
     result = netpipe("work", TARGET, "--against", "HEAD~1")
     assert result.exit_code == 1
     assert "rows.encode: 2000 calls per batch instead of 128 calls" in result.stdout
+
+
+def test_a_pass_says_what_was_seen(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
+    """The last line has the batches and the code that were counted; a rise of CPU time is named."""
+    profiles += [make_profile(cpu_s_per_batch=each) for each in (0.3, 0.1)]
+    result = netpipe("work", TARGET, "--against", "HEAD~1")
+    assert result.exit_code == 0
+    assert (
+        "PASS against HEAD~1: calls: 387 calls per batch, as before; but a batch took 300 ms"
+        in (result.stdout)
+    )
+    assert result.stdout.splitlines()[-1] == (
+        "counted: batches 3 to 18 in one thread; Python and C calls, not the time inside C"
+    )
 
 
 def test_two_versions_of_a_file_are_compared(

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -23,9 +24,8 @@ from netpipe.cli.console import (
     target_type,
 )
 from netpipe.cli.progress_display import show_progress
-from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
 from netpipe.jobs.targets import Target, name_targets
-from netpipe.reporting.tables import new_table
 
 if TYPE_CHECKING:
     from netpipe.jobs.progress import OnProgress
@@ -69,14 +69,26 @@ def work(
         else:
             profile, compared = _compare(against, request, progress)
     if as_json:
-        comparisons = list(map(_document, compared))
+        names = ("outcome", "now", "then", "worse_ratio", "reason")
+        comparisons = [
+            {"kind": found.metric, **{name: getattr(found, name) for name in names}}
+            for found in compared
+        ]
         run = {"loader": str(target), "against": against, "comparisons": comparisons}
         print_json({**profile.to_document(), **run})
     else:
-        _print_profile(profile)
+        from netpipe.reporting.work_table import work_notes, work_table
+
+        table = work_table(profile)
+        if table.rows:
+            output.print(table.for_terminal())
+        for note in work_notes(profile):
+            output.print(f"{note.label}: {note.text}")
         for comparison in compared:
             line = bold_first(comparison.outcome, f" against {against}: {comparison.reason}")
             output.print(line, soft_wrap=True)
+        if compared:
+            output.print(f"counted: {profile.scope}", soft_wrap=True)
     sys.exit(_choose_exit_code(compared))
 
 
@@ -84,7 +96,7 @@ def _compare(
     ref: str, request: "WorkRequest", progress: "OnProgress | None"
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
     from netpipe.duets.parent import name_failures
-    from netpipe.gate.work_comparison import compare_work
+    from netpipe.gate.work_comparison import compare_in_turns
     from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.other_version import open_version
     from netpipe.work_counts.counting import count_work
@@ -93,19 +105,23 @@ def _compare(
     here = Path.cwd()
     commit = find_commit(here, ref, "--against")
     with open_version(commit, here, "", notes.print) as version:
-        now = count_work(CHILD_COMMAND, version.request_here(request), progress=progress)
+        request_here, request_there = version.request_here(request), version.request_there(request)
         there = (version.python, *CHILD_COMMAND[1:])
-        with name_failures(ref):
-            then = count_work(there, version.request_there(request), version.place(here), progress)
-    return now, compare_work(now, then)
+
+        def count_then(**seeds: Any) -> "WorkProfile":
+            with name_failures(ref):
+                return count_work(there, request_there, version.place(here), progress, **seeds)
+
+        count_now = partial(count_work, CHILD_COMMAND, request_here, progress=progress)
+        return compare_in_turns(count_now(), count_then(), count_now, count_then)
 
 
 class ComparedWork(TypedDict):
     """A kind of work against the other version."""
 
     kind: str
-    outcome: Literal["PASS", "REGRESSED", "IMPROVED", "NOT_COMPARED"]
-    now: float  #: Per batch.
+    outcome: Literal["PASS", "REGRESSED", "IMPROVED", "INCONCLUSIVE", "NOT_COMPARED"]
+    now: float  #: Per batch, over the parts that were compared.
     then: float | None
     #: Factor by which it rose; null if there was none before, or it cannot be compared.
     worse_ratio: float | None
@@ -120,40 +136,11 @@ class PrintedWork(TypedDict, total=False):
     comparisons: list[ComparedWork]  #: Each kind of work against the other version.
 
 
-def _document(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "kind": comparison.metric,
-        "outcome": comparison.outcome.value,
-        "now": comparison.now,
-        "then": comparison.then,
-        "worse_ratio": comparison.worse_ratio,
-        "reason": comparison.reason,
-    }
-
-
 def _choose_exit_code(compared: Sequence[Comparison]) -> int:
     outcomes = {comparison.outcome for comparison in compared}
     if Outcome.REGRESSED in outcomes:
         return FAILED
-    return INCONCLUSIVE if Outcome.NOT_COMPARED in outcomes else FINE
-
-
-def _print_profile(profile: "WorkProfile") -> None:
-    from netpipe.results.work_profile import KINDS
-
-    title = f"work per batch, over {profile.batches} batches"
-    table = new_table(title, "kind", "per batch", "most of it")
-    for name in profile.counts:
-        kind, largest = KINDS[name], profile.largest_parts(name)
-        lines = (f"{kind.format(count)}: {part}" for part, count in largest if part)
-        table.add_row(name, kind.format(profile.total(name)), "\n".join(lines))
-    output.print(table)
-    for array, shape in profile.arrays.items():
-        output.print(f"{array}: {shape}")
-    for name, why in profile.not_counted.items():
-        output.print(f"{name} was not counted: {why}")
-    for name, dropped in profile.dropped.items():
-        output.print(f"differs between two processes, left out of {name}: {', '.join(dropped)}")
+    return FINE if outcomes <= {*NO_WORSE} else INCONCLUSIVE
 
 
 @click.command(epilog="\b\nExample:\n  netpipe resume perf/conftest.py:batches")

@@ -1,14 +1,17 @@
 """Compare work profiles: which counts rose, and which function or stage causes it. Pure.
 
-Counts have no noise, so there are no intervals. A part that is not reproducible has a range; it has
-risen if the whole range has. A count has regressed if its total rose beyond the bound. It has also
-regressed if one of its parts rose beyond the bound and the other parts did not fall by as much; if
-they did, the same work is only done under another name, or in another place. If the total fell
-beyond the bound, the count has improved, even if parts of it rose.
+Counts have no noise, so there are no intervals. A count has regressed if its total rose beyond the
+bound. It has also regressed if one of its parts rose beyond the bound and the other parts did not
+fall by as much; if they did, the same work is only done under another name, or in another place. If
+the total fell beyond the bound, the count has improved, even if parts of it rose.
+
+A part that is not reproducible has a range over the processes that counted it. It is left out if
+the ranges overlap, and decides only after many processes, because the ranges of two equal random
+counts often lie apart.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,84 +19,159 @@ from typing import Final
 
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Interval
-from netpipe.results.work_profile import KINDS, WorkKind, WorkProfile, is_of_step
+from netpipe.results.units import format_seconds
+from netpipe.results.work_profile import KINDS, WorkKind, WorkProfile, is_of_step, keep_reproducible
 
 BOUND: Final = 0.01
 """The largest rise of a count that passes, as a fraction."""
 
+ENOUGH_PROCESSES: Final = 8
+"""Processes of each version after which a part that is not reproducible may decide.
+
+The ranges of equal random counts in n processes each lie apart in 2 of (2n)! / n!^2 cases: in a
+third of them for 2 processes, in one of 6435 for 8.
+"""
+
 _MAX_CAUSES: Final = 5
 _NOTHING: Final = (0.0, 0.0)
+_WAY_OUT: Final = f"{ENOUGH_PROCESSES} processes of each version, side by side, would decide"
+_CPU_RATIO: Final = 1.5
+_MIN_CPU_RISE_S: Final = 0.01  # over all batches; the time of children is known in such units
 
 Counts = Mapping[str, float]
 """Counts per batch, by part."""
+
+Ranges = Mapping[str, tuple[float, float, float, float]]
+"""The lowest and the highest count now, then those before, by part."""
 
 
 def compare_work(now: WorkProfile, then: WorkProfile, baseline: str = "") -> tuple[Comparison, ...]:
     """Compare every kind of work that at least one of two profiles counts.
 
     `baseline` names the baseline that holds the earlier profile; "" for a profile of another
-    version.
+    version, counted beside this one.
     """
-    kinds = [kind for name, kind in KINDS.items() if name in {**now.counts, **then.counts}]
-    return tuple(replace(_compare_kind(kind, now, then), baseline=baseline) for kind in kinds)
+    counted = {**now.counts, **then.counts}
+    kinds = (kind for name, kind in KINDS.items() if name in counted)
+    return tuple(_compare_kind(kind, now, then, baseline) for kind in kinds)
 
 
-def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> Comparison:
-    after, before = _pair_parts(kind.name, now, then)
+def compare_in_turns(
+    now: WorkProfile,
+    then: WorkProfile,
+    count_now: Callable[..., WorkProfile],
+    count_then: Callable[..., WorkProfile],
+) -> tuple[WorkProfile, tuple[Comparison, ...]]:
+    """Compare two versions; count both in more processes, in turns, while these may decide.
+
+    Returns this version's profile over all processes too. The functions take `hash_seeds`.
+    """
+    compared = compare_work(now, then)
+    while any(found.is_open for found in compared):
+        seeds = (str(now.processes),)
+        now = keep_reproducible([now, count_now(hash_seeds=seeds)])
+        then = keep_reproducible([then, count_then(hash_seeds=seeds)])
+        compared = compare_work(now, then)
+    return now, compared
+
+
+def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline: str) -> Comparison:
+    ranges, ranges_before = now.ranges(kind.name), then.ranges(kind.name)
+    every = {
+        part: (*ranges.get(part, _NOTHING), *ranges_before.get(part, _NOTHING))
+        for part in {**ranges, **ranges_before}
+    }
+    overlapping, apart = _find_doubtful(kind, every, now, then, baseline)
+    left_out = overlapping | apart
+    outcome, after, before = _judge(kind, every, left_out)
     total, total_before = sum(after.values()), sum(before.values())
-    if why_not := _why_not_comparable(kind, now, then):
-        return Comparison(
-            Outcome.NOT_COMPARED, kind.name, total,
-            total_before if kind.name in then.counts else None,
-            f"{kind.name} cannot be compared: {why_not}", why_not=why_not,
-        )  # fmt: skip
-    rises = {part: after.get(part, 0.0) - before.get(part, 0.0) for part in {**after, **before}}
-    rise = sum(change for change in rises.values() if change > 0)
-    fall = -sum(change for change in rises.values() if change < 0)
-    exceeds = partial(_exceeds, resolution=kind.resolution)
-    risen = [part for part in rises if exceeds(after.get(part, 0.0), before.get(part, 0.0))]
-    outcome, causes = Outcome.PASS, list[str]()
-    if exceeds(total_before, total):
-        outcome = Outcome.IMPROVED
-    elif exceeds(total, total_before) or (risen and exceeds(rise, fall)):
-        outcome = Outcome.REGRESSED
-        largest_first = sorted(risen, key=lambda part: -rises[part])
-        if kind.name == "calls":
-            largest_first = _find_origins({part: rises[part] for part in risen}, now, then)
-        causes = list(_describe(kind, largest_first, after, before, now, then))
     more, less = kind.format(total), kind.format(total_before)
     change = ", as before" if more == less else f" instead of {less}"
-    figures = f"{kind.name}: {more} per batch{change}"
+    reasons = [f"{kind.name}: {more} per batch{change}"]
+    if outcome is Outcome.REGRESSED:
+        reasons += _describe(kind, after, before, now, then)
+    if kind.name == "calls" and not baseline:
+        reasons += _describe_cpu_rise(now, then)
+    differ = f"processes of the same code differ in {_write_ranges(kind, every, left_out)}"
+    reasons += [f"not compared: {differ}"] * bool(left_out)
     ratio = total / total_before if total_before else 1.0 if not total else inf
-    return Comparison(
-        outcome, kind.name, total, total_before, "; ".join((figures, *causes)),
-        worse=Interval(ratio, ratio, ratio, now.batches), bound=1 + BOUND,
+    found = Comparison(
+        outcome, kind.name, total, total_before if kind.name in then.counts else None,
+        "; ".join(reasons), worse=Interval(ratio, ratio, ratio, now.batches), bound=1 + BOUND,
+        baseline=baseline,
     )  # fmt: skip
+    unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None)
+    prefix = f"{kind.name} cannot be compared: "
+    if why_not := _why_not_comparable(kind, now, then):
+        return unjudged(reason=prefix + why_not, why_not=why_not)
+    if _judge(kind, every, overlapping)[0] is not outcome:
+        reason = f"{prefix}{differ}; {_WAY_OUT}"
+        return unjudged(outcome=Outcome.INCONCLUSIVE, reason=reason, is_open=not baseline)
+    hidden = sum(max(every[part]) - min(every[part]) for part in left_out)
+    passing = BOUND * sum(low for _, _, low, _ in every.values()) + kind.resolution
+    if outcome is not Outcome.REGRESSED and hidden > max(passing, total_before - total):
+        return unjudged(reason=prefix + differ, why_not=differ)
+    return found
 
 
-def _exceeds(more: float, less: float, resolution: float = 0.0) -> bool:
-    return more > less * (1 + BOUND) + resolution
+def _find_doubtful(
+    kind: WorkKind, every: Ranges, now: WorkProfile, then: WorkProfile, baseline: str
+) -> tuple[set[str], set[str]]:
+    """Return the parts whose ranges overlap but may hide a change, and those apart by chance."""
+    doubtful = {*now.dropped.get(kind.name, ()), *then.dropped.get(kind.name, ())}
+    if not baseline and (_is_random(now) or _is_random(then)):
+        doubtful = {*every}  # Two processes may agree on a random count by chance.
+    overlapping, apart = set[str](), set[str]()
+    for part in doubtful:
+        low, high, low_before, high_before = every[part]
+        if _exceeds(kind, high, low_before) or _exceeds(kind, high_before, low):
+            (apart if low > high_before or high < low_before else overlapping).add(part)
+    is_settled = not baseline and min(now.processes, then.processes) >= ENOUGH_PROCESSES
+    return overlapping, set() if is_settled else apart
 
 
-def _pair_parts(kind: str, now: WorkProfile, then: WorkProfile) -> tuple[Counts, Counts]:
-    """Return the counts of each part now and before; overlapping ranges give equal counts."""
+def _is_random(profile: WorkProfile) -> bool:
+    """Return whether much work differs between processes, or may because of other threads."""
+    return profile.tasks_beside > 0 or any(
+        sum(high - low for low, high in parts.values())
+        > BOUND * sum(high for _, high in profile.ranges(kind).values())
+        for kind, parts in profile.dropped.items()
+    )
+
+
+def _judge(
+    kind: WorkKind, every: Ranges, left_out: Collection[str]
+) -> tuple[Outcome, Counts, Counts]:
+    """Return the outcome without some parts, and the counts of the others now and before.
+
+    The counts are the nearest of two ranges, which are equal if these overlap.
+    """
     after, before = dict[str, float](), dict[str, float]()
-    ranges, ranges_before = _list_ranges(kind, now), _list_ranges(kind, then)
-    for part in {**ranges, **ranges_before}:
-        low, high = ranges.get(part, _NOTHING)
-        low_before, high_before = ranges_before.get(part, _NOTHING)
-        if low > high_before:
-            after[part], before[part] = low, high_before
-        elif high < low_before:
-            after[part], before[part] = high, low_before
-        else:
-            after[part] = before[part] = max(low, low_before)
-    return after, before
+    for part in (part for part in every if part not in left_out):
+        low, high, low_before, high_before = every[part]
+        before[part] = min(high_before, max(low, low_before))
+        after[part] = max(low, min(high, before[part]))
+    total, total_before = sum(after.values()), sum(before.values())
+    rise = sum(max(0.0, after[part] - before[part]) for part in after)
+    fall = rise - (total - total_before)
+    has_risen = any(_exceeds(kind, after[part], before[part]) for part in after)
+    if _exceeds(kind, total_before, total):
+        return Outcome.IMPROVED, after, before
+    is_more = _exceeds(kind, total, total_before) or (has_risen and _exceeds(kind, rise, fall))
+    return Outcome.REGRESSED if is_more else Outcome.PASS, after, before
 
 
-def _list_ranges(kind: str, profile: WorkProfile) -> Mapping[str, tuple[float, float]]:
-    exact = {part: (count, count) for part, count in profile.counts.get(kind, {}).items()}
-    return {**exact, **profile.dropped.get(kind, {})}
+def _exceeds(kind: WorkKind, more: float, less: float) -> bool:
+    return more > less * (1 + BOUND) + kind.resolution
+
+
+def _write_ranges(kind: WorkKind, every: Ranges, parts: Collection[str]) -> str:
+    """Write the largest parts: `queue.get (1 call to 3 calls, before 2 calls to 4 calls)`."""
+    written = list[str]()
+    for part in sorted(parts, key=lambda part: -every[part][1])[:_MAX_CAUSES]:
+        low, high, low_before, high_before = map(kind.format, every[part])
+        written.append(f"{part or 'it'} ({low} to {high}, before {low_before} to {high_before})")
+    return ", ".join(written + _count_rest(parts))
 
 
 def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> str:
@@ -107,8 +185,6 @@ def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> 
         if kind.name not in profile.counts:
             why = profile.not_counted.get(kind.name, "it has none of this kind")
             return f"it was not counted {when}: {why}"
-        if kind.name in profile.dropped and not profile.counts[kind.name]:
-            return f"it differs between two processes of the same code {when}"
     return ""
 
 
@@ -126,7 +202,7 @@ def _find_origins(rises: Mapping[str, float], now: WorkProfile, then: WorkProfil
         function: _reach(function, callees)
         for function in rises
         if any(
-            _exceeds(_per_call(function, caller, now), _per_call(function, caller, then))
+            _exceeds(KINDS["calls"], *(_per_call(function, caller, each) for each in (now, then)))
             for caller in now.callers.get(function, {})
         )
     }
@@ -153,20 +229,34 @@ def _reach(function: str, callees: Mapping[str, Sequence[str]]) -> set[str]:
     return reached
 
 
+def _describe_cpu_rise(now: WorkProfile, then: WorkProfile) -> Iterator[str]:
+    more, less = now.cpu_s_per_batch, then.cpu_s_per_batch
+    if less and more >= _CPU_RATIO * less and (more - less) * now.batches >= _MIN_CPU_RISE_S:
+        times = f"{format_seconds(more)} of CPU time instead of {format_seconds(less)}"
+        yield f"but a batch took {times}: compare times too, with `netpipe ab`"
+
+
 def _describe(
-    kind: WorkKind,
-    risen: Sequence[str],
-    after: Counts,
-    before: Counts,
-    now: WorkProfile,
-    then: WorkProfile,
+    kind: WorkKind, after: Counts, before: Counts, now: WorkProfile, then: WorkProfile
 ) -> Iterator[str]:
+    """Write a sentence for each part that rose, the most important first."""
+    rises = {
+        part: after[part] - before[part]
+        for part in after
+        if _exceeds(kind, after[part], before[part])
+    }
+    risen = sorted(rises, key=lambda part: -rises[part])
+    if kind.name == "calls":
+        risen = _find_origins(rises, now, then)
     for part in risen[:_MAX_CAUSES]:
-        more, less = (kind.format(counts.get(part, 0.0)) for counts in (after, before))
+        more, less = kind.format(after[part]), kind.format(before[part])
         sentence = kind.sentence.format(part=part, now=more, then=less)
         array, array_before = (profile.arrays.get(part, "none") for profile in (now, then))
         if kind.parts == "arrays" and array != array_before:
             sentence += f" ({array} instead of {array_before})"
         yield sentence
-    if len(risen) > _MAX_CAUSES:
-        yield f"and {len(risen) - _MAX_CAUSES} more"
+    yield from _count_rest(risen)
+
+
+def _count_rest(parts: Collection[str]) -> list[str]:
+    return [f"and {len(parts) - _MAX_CAUSES} more"] * (len(parts) > _MAX_CAUSES)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -99,7 +99,9 @@ class Against:
             self._missing.add(tuple(command))
             return None
 
-    def count_work(self, command: Sequence[str], request: WorkRequest) -> WorkProfile | None:
+    def count_work(
+        self, command: Sequence[str], request: WorkRequest, **seeds: Any
+    ) -> WorkProfile | None:
         """Count the work of the other version; None if it has no such test.
 
         Raises:
@@ -112,7 +114,9 @@ class Against:
         progress = LongPhases(self.report_progress)
         try:
             with name_failures(side.name):
-                return self.jobs.count_work(side.command, side.request, side.environment, progress)
+                return self.jobs.count_work(
+                    side.command, side.request, side.environment, progress, **seeds
+                )
         except NoSuchTestError:
             return None
 

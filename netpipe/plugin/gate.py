@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from netpipe.gate import baseline
 from netpipe.gate.acceptance import Acceptance
@@ -17,7 +18,7 @@ from netpipe.gate.work_baselines import (
     load_work_baselines,
     work_key,
 )
-from netpipe.gate.work_comparison import compare_work
+from netpipe.gate.work_comparison import compare_in_turns
 from netpipe.plugin.against import Against, dismiss_machine_alarm
 from netpipe.plugin.gate_results import WORK, GateResult, gated_names
 from netpipe.plugin.measurer import Measurer
@@ -122,10 +123,13 @@ class Gate:
         against_ref, stored = list[GateResult](), list[GateResult]()
         if against is not None:
             request = self.measurer.work_request(subject)
-            count = partial(against.count_work, subject.command, request)
-            then = self.measurer.raise_again((subject.full_key, "work against"), count)
+            count_now = partial(self.measurer.jobs.count_work, subject.command, request)
+            count_then: Callable[..., Any] = partial(against.count_work, subject.command, request)
+            then = self.measurer.raise_again((subject.full_key, "work against"), count_then)
             label = against.commit.label
-            compared = compare_work(now, then) if then else ()
+            compared: Sequence[Comparison] = ()
+            if then is not None:
+                now, compared = compare_in_turns(now, then, count_now, count_then)
             compared = compared or _without_baseline(f"{label} has no test {test}")
             against_ref = self._make_results(test, WORK, compared, None, label)
         if self.measurer.compares:

@@ -22,6 +22,7 @@ from netpipe.printable import make_printable
 from netpipe.reporting.baseline_table import change_table
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.reporting.tables import new_table
+from netpipe.reporting.work_table import work_notes
 from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.document import subject_label
@@ -101,10 +102,9 @@ def _work_lines(measurer: Measurer) -> Iterator[str]:
             if kind in profile.counts
         )
         yield f"work per batch: {', '.join(amounts)}"
-        for kind, parts in profile.dropped.items():
-            yield f"work: differs between two processes, left out of {kind}: {', '.join(parts)}"
-        for kind, why in profile.not_counted.items():
-            yield f"work: {kind} was not counted: {why}"
+        yield f"work: counted: {profile.scope}"
+        notes = (note for note in work_notes(profile) if note.label not in profile.arrays)
+        yield from (f"work: {note.label}: {note.text}" for note in notes)
 
 
 def _order_lines(measurer: Measurer) -> Iterator[str]:
@@ -167,7 +167,9 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     yield from dict.fromkeys(
         f"{result.outcome}{';' if result.waiver else ':'} {result.comparison.reason}"
         for result in gate.results
+        # A count of work that passed may have parts that were left out.
         if result.comparison.outcome is not Outcome.PASS
+        or (result.quantity == WORK and "; " in result.comparison.reason)
     )
     if any(result.is_missing and not result.against for result in gate.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from netpipe.results.fields import Amount, Document, PositiveCount, parse
+from netpipe.results.fields import Amount, Count, Document, MayBeAbsent, PositiveCount, parse
 from netpipe.results.units import format_amount, format_number
 
 SCHEMA: Final = "netpipe.work/1"
 
 _SHOWN_PARTS: Final = 5
+
+WARM_UP_BATCHES: Final = 2
+"""The batches before those that are counted."""
 
 UNSTABLE_FRACTION: Final = 0.001
 """A count that differs by more than this between two processes is not reproducible."""
@@ -92,14 +95,33 @@ class WorkProfile(Document):
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
     #: By kind, why it cannot be counted on this machine or for this loader.
     not_counted: Mapping[str, str] = field(default_factory=dict)
+    processes: MayBeAbsent[PositiveCount] = 1  #: That counted the work.
+    #: The threads and processes that the loader had beside the counted thread.
+    tasks_beside: MayBeAbsent[Count] = 0
+    #: The least of a process, with all threads and children; depends on the host. 0: not known.
+    cpu_s_per_batch: MayBeAbsent[Amount] = 0.0
+
+    @property
+    def scope(self) -> str:
+        """The batches and the code whose work is counted."""
+        first, last = WARM_UP_BATCHES + 1, WARM_UP_BATCHES + self.batches
+        beside = f", nor {self.tasks_beside} other threads and processes" * bool(self.tasks_beside)
+        seen = "in one thread; Python and C calls, not the time inside C"
+        return f"batches {first} to {last} {seen}{beside}"
 
     def total(self, kind: str) -> float:
         """Return the count of a kind over all of its parts, per batch."""
         return sum(self.counts[kind].values())
 
+    def ranges(self, kind: str) -> Mapping[str, tuple[float, float]]:
+        """Return the lowest and the highest count of each part of a kind."""
+        exact = {part: (count, count) for part, count in self.counts.get(kind, {}).items()}
+        return {**exact, **self.dropped.get(kind, {})}
+
     def largest_parts(self, kind: str) -> list[tuple[str, float]]:
-        """Return the parts with the highest counts of a kind, each with its count per batch."""
-        return sorted(self.counts[kind].items(), key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
+        """Return the named parts with the highest counts of a kind, with their counts per batch."""
+        named = (item for item in self.counts[kind].items() if item[0])
+        return sorted(named, key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
 
 
 def is_of_step(kind: str) -> bool:
@@ -109,14 +131,14 @@ def is_of_step(kind: str) -> bool:
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
     """Build a profile from what `to_document` returned."""
-    values = {field.name: document[field.name] for field in fields(WorkProfile)}
-    return parse(values, WorkProfile, "work")
+    names = {field.name for field in fields(WorkProfile)} & document.keys()
+    return parse({name: document[name] for name in names}, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
     """Return the first of several profiles of the same code, without counts that differ.
 
-    Kinds that could not be counted in each of them are dropped.
+    Each may itself be made of several. Kinds that could not be counted in each are dropped.
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}
@@ -124,12 +146,17 @@ def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
     counts, dropped = dict[str, dict[str, float]](), dict[str, dict[str, tuple[float, float]]]()
     for kind in (kind for kind in KINDS if kind in counted):
         counts[kind] = {}
-        every = [profile.counts.get(kind, {}) for profile in profiles]
+        every = [profile.ranges(kind) for profile in profiles]
         for part in dict.fromkeys(part for parts in every for part in parts):
-            amounts = [parts.get(part, 0.0) for parts in every]
-            allowed = max(KINDS[kind].resolution, UNSTABLE_FRACTION * max(amounts))
-            if max(amounts) - min(amounts) <= allowed:
-                counts[kind][part] = amounts[0]
+            lows, highs = zip(*(parts.get(part, (0.0, 0.0)) for parts in every), strict=True)
+            allowed = max(KINDS[kind].resolution, UNSTABLE_FRACTION * max(highs))
+            if max(highs) - min(lows) <= allowed:
+                counts[kind][part] = lows[0]
             else:
-                dropped.setdefault(kind, {})[part] = (min(amounts), max(amounts))
-    return replace(first, counts=counts, dropped=dropped, not_counted=not_counted)
+                dropped.setdefault(kind, {})[part] = (min(lows), max(highs))
+    return replace(
+        first, counts=counts, dropped=dropped, not_counted=not_counted,
+        processes=sum(profile.processes for profile in profiles),
+        tasks_beside=max(profile.tasks_beside for profile in profiles),
+        cpu_s_per_batch=min(profile.cpu_s_per_batch for profile in profiles),
+    )  # fmt: skip

@@ -8,6 +8,7 @@ import gc
 import pickle
 import sys
 import sysconfig
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from typing import Any, Final
 import jax
 import memray
 import numpy as np
-import psutil
 
 from netpipe import clock, jobs, measuring, work_counts
 from netpipe.clock import MonotonicClock
@@ -31,12 +31,13 @@ from netpipe.grain_access.loader_variants import OneThread, single_thread_varian
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.replaced_methods import Method
+from netpipe.jobs.footprint import bytes_read
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.step_runner import batch_bytes
+from netpipe.results.work_profile import WARM_UP_BATCHES
 
-_WARM_UP_BATCHES: Final = 2
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
 _HARNESS: Final = (
     *(f"{package.__path__[0]}/" for package in (measuring, jobs, work_counts)),
@@ -58,9 +59,13 @@ class LoaderWork:
         calls: The number of calls over all batches, by function and caller.
         arrays: The dtype and shape of each array of a batch, by name.
         step_batches: The last two batches, on which a step is run.
+        tasks_beside: The threads and processes that the loader had beside this thread.
+        cpu_s_per_batch: Of all threads and processes, without an instrument; 0: not known.
     """
 
     batches: int
+    tasks_beside: int = 0
+    cpu_s_per_batch: float = 0.0
     totals: dict[str, dict[str, float]] = field(default_factory=dict)
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     arrays: dict[str, str] = field(default_factory=dict)
@@ -96,7 +101,7 @@ def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> Load
 def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
     watch.enter_phase("the first batches")
     made, graph = single_thread_variant(loader)
-    work = LoaderWork(_fit_in_epoch(made, batches, watch))
+    work = _pull_without_instrument(made, batches, watch)
     watch.enter_phase("counting calls")
     with _warmed_up(made, watch) as puller:
         _count_calls(work, puller)
@@ -108,20 +113,25 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
     return work
 
 
-def _fit_in_epoch(loader: LoaderFactory, batches: int, watch: Watch) -> int:
-    """Return how many of the batches fit in an epoch after the warm-up, at least one."""
+def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
+    """Return the CPU time, and as many batches as fit in an epoch after the warm-up, at least 1."""
+    threads = threading.active_count()
     with _warmed_up(loader, watch) as puller:
-        while puller.epoch_batches is None and puller.pulled < _WARM_UP_BATCHES + batches:
+        started_s = puller.processes.cpu_s()
+        while puller.epoch_batches is None and puller.pulled < WARM_UP_BATCHES + batches:
             puller.pull()
-        epoch = puller.epoch_batches
-    return batches if epoch is None else max(1, epoch - _WARM_UP_BATCHES)
+        cpu_s = puller.processes.cpu_s() - started_s
+        pulled, epoch = puller.pulled - WARM_UP_BATCHES, puller.epoch_batches
+        beside = threading.active_count() - threads + len(puller.list_processes().worker_pids)
+    fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
+    return LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
 
 
 @contextmanager
 def _warmed_up(loader: LoaderFactory, watch: Watch) -> Iterator[Puller]:
     puller = Puller(loader, MonotonicClock(), watch)
     try:
-        while puller.pulled < _WARM_UP_BATCHES:
+        while puller.pulled < WARM_UP_BATCHES:
             puller.pull()
         yield puller
     finally:
@@ -154,12 +164,13 @@ def _count_calls(work: LoaderWork, puller: Puller) -> None:
         elif event == "c_call" and not depth and (name := name_function(frame)):
             work.calls[_name_builtin(argument), name] += 1
 
-    first, before = (_count_read_bytes(work) for _ in range(2))
+    first, before = bytes_read(()), bytes_read(())
     _pull_profiled(puller, work.batches, note)
-    after = _count_read_bytes(work)
-    if first is not None and before is not None and after is not None:
+    if not (after := bytes_read(())):
+        work.not_counted["read_bytes"] = "the kernel does not report it"
+    for pid, read in after.items():
         # Querying the kernel also reads a few bytes.
-        work.add("read_bytes", "", max(0, after - before - (before - first)))
+        work.add("read_bytes", "", max(0, read - 2 * before[pid] + first[pid]))
     for (function, _), calls in work.calls.items():
         work.add("calls", function, calls)
 
@@ -171,15 +182,6 @@ def _is_own(file: str, function: str) -> bool:
     """
     calls_loader = file == loader_puller.__file__ and function != close_with_timeout.__name__
     return file.startswith(_HARNESS) and not calls_loader
-
-
-def _count_read_bytes(work: LoaderWork) -> int | None:
-    """Return the bytes that this process has read so far; None if the kernel does not report it."""
-    try:
-        return int(psutil.Process().io_counters().read_chars)
-    except (NotImplementedError, AttributeError, psutil.Error, OSError) as error:
-        work.not_counted["read_bytes"] = f"the kernel does not report it: {error}"
-        return None
 
 
 def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:

@@ -1,10 +1,19 @@
 """Comparison of work profiles: which counts rose, and their causes."""
 
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.gate.work_comparison import compare_work
-from netpipe.results.work_profile import WorkProfile
+from netpipe.gate.work_comparison import (
+    ENOUGH_PROCESSES,
+    compare_in_turns,
+    compare_work,
+)
+from netpipe.results.work_profile import WorkProfile, keep_reproducible
 from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with_count
 
 
@@ -115,10 +124,20 @@ def test_work_where_there_was_none_regresses() -> None:
     assert find(then, "sent_bytes", then).outcome is Outcome.PASS
 
 
+def with_range(low: float, high: float, **changes: Any) -> WorkProfile:
+    """Return a profile in which `rows.encode` has 2 MB, and `rows.batch` differs by process."""
+    return make_profile(
+        counts={**PROFILE.counts, "allocated_bytes": {"rows.encode": 2e6}},
+        dropped={"allocated_bytes": {"rows.batch": (low, high)}},
+        **changes,
+    )
+
+
 @pytest.mark.parametrize(
     ("range_now", "range_before", "outcome"),
     [
-        ((1_000_000.0, 1_200_000.0), (900_000.0, 1_100_000.0), Outcome.PASS),
+        ((1_000_000.0, 1_200_000.0), (900_000.0, 1_100_000.0), Outcome.NOT_COMPARED),
+        ((1_000_000.0, 1_002_000.0), (1_001_000.0, 1_003_000.0), Outcome.PASS),
         ((1_200_000.0, 1_300_000.0), (900_000.0, 1_100_000.0), Outcome.REGRESSED),
         ((500_000.0, 600_000.0), (900_000.0, 1_100_000.0), Outcome.IMPROVED),
     ],
@@ -126,15 +145,75 @@ def test_work_where_there_was_none_regresses() -> None:
 def test_a_part_that_is_not_reproducible_has_a_range(
     range_now: tuple[float, float], range_before: tuple[float, float], outcome: Outcome
 ) -> None:
-    """A range has risen or fallen if all of it has; overlapping ranges are equal."""
+    """A range has risen or fallen if all of it has; overlapping ranges may hide a change."""
     now, then = (
-        make_profile(
-            counts={**PROFILE.counts, "allocated_bytes": {"rows.encode": 2_000_000.0}},
-            dropped={"allocated_bytes": {"rows.batch": ends}},
-        )
-        for ends in (range_now, range_before)
+        with_range(*ends, processes=ENOUGH_PROCESSES) for ends in (range_now, range_before)
     )
     assert find(now, "allocated_bytes", then).outcome is outcome
+
+
+def test_a_rise_in_a_part_that_is_left_out_does_not_pass() -> None:
+    """A fifth more calls, all in a function that differs between processes, is NOT_COMPARED."""
+    then, now = (
+        make_profile(
+            counts={**PROFILE.counts, "calls": {"rows.batch": 1.0}},
+            dropped={"calls": {"rows.encode": ends}},
+        )
+        for ends in ((400.0, 571.0), (480.0, 690.0))
+    )
+    found = find(now, "calls", then)
+    assert found.outcome is Outcome.NOT_COMPARED
+    assert "rows.encode (480 calls to 690 calls, before 400 calls to 571 calls)" in found.why_not
+    assert "as before" not in found.reason
+
+
+def test_only_compared_parts_are_as_before() -> None:
+    """A small part that differs between processes is named, and is not in the totals."""
+    found = find(with_range(9e3, 11e3), "allocated_bytes", with_range(10e3, 12e3))
+    assert found.outcome is Outcome.PASS
+    assert (found.now, found.then) == (2e6, 2e6)
+    assert found.reason == (
+        "allocated_bytes: 2 MB per batch, as before; not compared: processes of the same code "
+        "differ in rows.batch (9 kB to 11 kB, before 10 kB to 12 kB)"
+    )
+
+
+def test_a_kind_is_judged_by_its_reproducible_parts() -> None:
+    """A rise in a reproducible part regresses, however much another part may have fallen."""
+    then = with_range(1e6, 2e6, processes=ENOUGH_PROCESSES)
+    counts = {**then.counts, "allocated_bytes": {"rows.encode": 2.1e6}}
+    found = find(replace(then, counts=counts), "allocated_bytes", then)
+    assert found.outcome is Outcome.REGRESSED
+    assert "rows.encode allocates 2.1 MB per batch instead of 2 MB" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("highest", "outcome"), [(1.3e6, Outcome.NOT_COMPARED), (1.15e6, Outcome.IMPROVED)]
+)
+def test_a_fall_may_be_undone_by_a_part_that_is_left_out(highest: float, outcome: Outcome) -> None:
+    """A fall is an improvement only if it is larger than the rise that may be hidden."""
+    then, now = (with_range(1e6, high, processes=ENOUGH_PROCESSES) for high in (1.1e6, highest))
+    counts = {**now.counts, "allocated_bytes": {"rows.encode": 1.8e6}}
+    assert find(replace(now, counts=counts), "allocated_bytes", then).outcome is outcome
+
+
+@pytest.mark.parametrize("processes", [2, ENOUGH_PROCESSES - 1])
+def test_ranges_of_few_processes_do_not_decide(processes: int) -> None:
+    """Ranges that lie apart are INCONCLUSIVE, and open, until enough processes have counted."""
+    now, then = with_range(1.2e6, 1.3e6, processes=processes), with_range(0.9e6, 1.1e6, processes=8)
+    for pair in ((now, then), (then, now)):
+        (found,) = (each for each in compare_work(*pair) if each.metric == "allocated_bytes")
+        assert (found.outcome, found.is_open) == (Outcome.INCONCLUSIVE, True)
+        assert "8 processes of each version, side by side, would decide" in found.reason
+
+
+def test_ranges_do_not_decide_against_a_baseline() -> None:
+    """Its processes ran at another time, so more of them would not decide either."""
+    now, then = with_range(1.2e6, 1.3e6, processes=8), with_range(0.9e6, 1.1e6, processes=8)
+    compared = {found.metric: found for found in compare_work(now, then, "0001_first.json")}
+    found = compared["allocated_bytes"]
+    assert (found.outcome, found.is_open) == (Outcome.INCONCLUSIVE, False)
+    assert compared["calls"].outcome is Outcome.PASS
 
 
 def test_what_became_unstable_and_doubled_regresses() -> None:
@@ -142,10 +221,121 @@ def test_what_became_unstable_and_doubled_regresses() -> None:
     now = make_profile(
         counts={**PROFILE.counts, "calls": {"rows.batch": 1.0, "builtins.len": 258.0}},
         dropped={"calls": {"rows.encode": (256.0, 260.0)}},
+        processes=8,
     )
-    found = find(now, "calls")
+    found = find(now, "calls", make_profile(processes=8))
     assert found.outcome is Outcome.REGRESSED
     assert "rows.encode: 256 calls per batch instead of 128 calls" in found.reason
+
+
+@pytest.mark.parametrize(("baseline", "outcome"), [("", "INCONCLUSIVE"), ("a.json", "REGRESSED")])
+def test_a_count_beside_other_threads_may_be_equal_by_chance(baseline: str, outcome: str) -> None:
+    """Side by side, more processes show whether they are; a baseline has no more of them."""
+    now = replace(with_count("sent_bytes", total=270_000.0), tasks_beside=1)
+    compared = {found.metric: found for found in compare_work(now, PROFILE, baseline)}
+    assert compared["sent_bytes"].outcome.value == outcome
+    assert compared["calls"].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("low", "outcome"), [(1.0e6, Outcome.INCONCLUSIVE), (1.09e6, Outcome.REGRESSED)]
+)
+def test_a_rise_of_a_random_loader_takes_more_processes(low: float, outcome: Outcome) -> None:
+    """Two processes may agree by chance if other work differs by more than 1%."""
+    then = with_range(low, 1.1e6)
+    now = replace(then, counts={**then.counts, "sent_bytes": {"": 300_000.0}})
+    assert find(now, "sent_bytes", then).outcome is outcome
+
+
+class Version:
+    """A version with a random count: the count of each process, and the seeds of those so far."""
+
+    def __init__(self, *amounts: float, other: Callable[[], float] = lambda: 1.0) -> None:
+        self.amounts, self.seeds, self.other = list(amounts), list[str](), other
+
+    def count(self, hash_seeds: Sequence[str] = ("0", "1")) -> WorkProfile:
+        """Count in one more process for each seed."""
+        self.seeds += hash_seeds
+        profiles = (
+            with_count("allocated_bytes", noise=self.amounts.pop(0), other=self.other())
+            for _ in hash_seeds
+        )
+        return keep_reproducible([replace(profile, processes=1) for profile in profiles])
+
+
+def compare_versions(now: Version, then: Version) -> Outcome:
+    """Compare two versions as `netpipe work` does."""
+    _, compared = compare_in_turns(now.count(), then.count(), now.count, then.count)
+    return next(found for found in compared if found.metric == "allocated_bytes").outcome
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "processes", "outcome"),
+    [
+        ([5, 5], [5, 5], 2, Outcome.PASS),
+        ([6, 6], [5, 5], 2, Outcome.REGRESSED),
+        ([4, 5], [5, 6], 2, Outcome.NOT_COMPARED),
+        ([6, 7, 4], [4, 5, 5], 3, Outcome.NOT_COMPARED),
+        ([6, 7, 6, 7, 6, 7, 6, 7], [4, 5, 4, 5, 4, 5, 4, 5], 8, Outcome.REGRESSED),
+    ],
+)
+def test_more_processes_count_only_what_may_have_changed(
+    now: list[float], then: list[float], processes: int, outcome: Outcome
+) -> None:
+    """Two processes are enough for reproducible counts, and for ranges that overlap."""
+    versions = Version(*now), Version(*then)
+    assert compare_versions(*versions) is outcome
+    for version in versions:
+        assert version.seeds == [str(seed) for seed in range(processes)]
+        assert not version.amounts
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5])
+def test_equal_random_counts_are_not_a_change(spread: float) -> None:
+    """Equal random counts raise no alarm; some comparisons take more processes."""
+    drawn = random.Random(0)
+
+    def draw() -> float:
+        return 1_000 * drawn.uniform(1, 1 + spread)
+
+    pairs = [
+        [Version(*(draw() for _ in range(ENOUGH_PROCESSES)), other=draw) for _ in range(2)]
+        for _ in range(150)
+    ]
+    assert {compare_versions(*pair) for pair in pairs} <= {Outcome.NOT_COMPARED, Outcome.PASS}
+    assert 30 < sum(len(now.seeds) > 2 for now, _ in pairs) < 100
+
+
+def test_a_random_count_that_rises_by_more_than_its_spread_regresses() -> None:
+    """A quarter more is found, although the count differs by a fifth between processes."""
+    drawn = random.Random(0)
+    for _ in range(5):
+        now, then = (
+            Version(*(factor * drawn.uniform(1, 1.2) for _ in range(ENOUGH_PROCESSES)))
+            for factor in (1_250, 1_000)
+        )
+        assert compare_versions(now, then) is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(
+    ("now_s", "then_s", "times"),
+    [
+        (0.030, 0.015, "30 ms of CPU time instead of 15 ms"),
+        (0.0151, 0.010, "15.1 ms"),
+        (0.0149, 0.010, ""),
+        (0.0020, 0.0015, ""),
+        (0.0010, 0.0002, "1 ms"),
+        (0.0007, 0.0002, ""),
+        (0.030, 0.0, ""),
+    ],
+)
+def test_a_rise_of_cpu_time_is_remarked_on(now_s: float, then_s: float, times: str) -> None:
+    """Half as much again, and at least 10 ms over the 16 batches, is worth a remark."""
+    now, then = (make_profile(cpu_s_per_batch=each) for each in (now_s, then_s))
+    reason = find(now, "calls", then).reason
+    assert times in reason
+    assert ("; but a batch took" in reason) is bool(times)
+    assert "a batch took" not in compare_work(now, then, "0001_first.json")[0].reason
 
 
 @pytest.mark.parametrize(
@@ -159,9 +349,9 @@ def test_what_became_unstable_and_doubled_regresses() -> None:
             "it was not counted now: forbidden",
         ),
         (
-            make_profile(counts={"calls": {}}, dropped={"calls": {"rows.batch": (1.0, 2.0)}}),
-            "calls",
-            "it differs between two processes of the same code now",
+            make_profile(counts={"sent_bytes": {}}, dropped={"sent_bytes": {"": (2e5, 3e5)}}),
+            "sent_bytes",
+            "processes of the same code differ in it (200 kB to 300 kB, before 260 kB to 260 kB)",
         ),
         (
             with_count("step_flops", total=1.0),

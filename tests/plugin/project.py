@@ -169,6 +169,7 @@ class Project:
     def counted(
         self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,
         progress: object = None,  # noqa: ARG002  # not used
+        hash_seeds: Sequence[str] = ("0", "1"),  # noqa: ARG002  # not used
     ) -> WorkProfile:  # fmt: skip
         """Replace the sessions that count work."""
         self._note(command, request, place)

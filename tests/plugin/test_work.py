@@ -120,6 +120,38 @@ def test_another_version_is_counted_too(working: Project) -> None:
     assert [place.folder is not None for place in working.places[-2:]] == [False, True]
 
 
+def test_ranges_that_lie_apart_are_counted_again(working: Project) -> None:
+    """Both versions are counted in one more process, whose ranges overlap."""
+    commit_files(working.pytester.path, {})
+    ends = [(5.0, 6.0), (1.0, 2.0), (5.0, 5.0), (2.0, 5.0)]
+    working.profiles = [make_profile(dropped={"calls": {"rows.log": each}}) for each in ends]
+    result = working.run("--netpipe-against", "HEAD")
+    line_with(result, "NOT_COMPARED against HEAD", "rows.log (5 calls to 6 calls, before 1 call")
+    line_with(result, "work: counted: batches 3 to 18 in one thread")
+    assert [place.folder is not None for place in working.places[-4:]] == [False, True] * 2
+
+
+def test_a_pass_names_what_was_not_compared(working: Project) -> None:
+    """A part that was left out, and a rise of CPU time, are in the summary."""
+    commit_files(working.pytester.path, {})
+    ends = [(1.0, 2.0), (1.5, 3.0)]
+    working.profiles = [
+        make_profile(dropped={"calls": {"rows.log": each}}, cpu_s_per_batch=1 / each[0])
+        for each in ends
+    ]
+    result = working.run("--netpipe-against", "HEAD")
+    line_with(result, "PASS against HEAD: calls", "1 s of CPU time", "not compared", "rows.log")
+
+
+def test_ranges_do_not_regress_against_a_baseline(working: Project) -> None:
+    """The outcome is INCONCLUSIVE, which --netpipe-inconclusive fail makes a failure."""
+    working.profiles = [make_profile(dropped={"calls": {"rows.log": (5.0, 6.0)}})]
+    result = working.compare()
+    result.assert_outcomes(skipped=1)
+    line_with(result, "INCONCLUSIVE", "rows.log (5 calls to 6 calls, before 0 calls to 0 calls)")
+    working.compare("--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
+
+
 def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> None:
     """The outcome is NO_BASELINE, and a run that judged nothing fails."""
     commit_files(working.pytester.path, {})

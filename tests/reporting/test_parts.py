@@ -248,7 +248,8 @@ def test_accepted_changes_are_shown() -> None:
     [
         ((), "Counted", Tone.PLAIN),
         (("PASS",), "No more work", Tone.GOOD),
-        (("PASS", "NOT_COMPARED"), "Not compared", Tone.OPEN),
+        (("PASS", "NOT_COMPARED"), "Undecided", Tone.OPEN),
+        (("PASS", "INCONCLUSIVE"), "Undecided", Tone.OPEN),
         (("NOT_COMPARED", "REGRESSED"), "More work", Tone.BAD),
     ],
 )

@@ -1,5 +1,7 @@
 """Work profiles: the counts that two processes agree on, and their text."""
 
+from dataclasses import replace
+
 import pytest
 
 from netpipe.results.work_profile import (
@@ -30,6 +32,25 @@ def test_a_part_that_only_one_process_has_is_dropped() -> None:
     assert kept.dropped == {"calls": {"b": (0.0, 2.0)}}
 
 
+def test_profiles_of_several_processes_are_merged() -> None:
+    """Ranges become wider, processes add up, and the least CPU time is kept."""
+    alike, apart = (
+        keep_reproducible(
+            [
+                replace(with_count("calls", a=amount, b=5.0), cpu_s_per_batch=amount)
+                for amount in amounts
+            ]
+        )
+        for amounts in ((2.0, 2.0), (3.0, 2.0))
+    )
+    for merged in (keep_reproducible([alike, apart]), keep_reproducible([apart, alike])):
+        assert merged.dropped == {"calls": {"a": (2.0, 3.0)}}
+        assert merged.counts["calls"] == {"b": 5.0}
+        assert (merged.processes, merged.cpu_s_per_batch) == (4, 2.0)
+    beside = [replace(alike, tasks_beside=tasks) for tasks in (1, 3, 2)]
+    assert keep_reproducible(beside).tasks_beside == 3
+
+
 def test_what_one_process_could_not_count_is_not_counted() -> None:
     """The reason is kept, and the kind's counts are dropped."""
     other = make_profile(
@@ -45,6 +66,14 @@ def test_the_document_is_read_back() -> None:
     """A profile survives its document."""
     profile = make_profile(dropped={"calls": {"a": (1.0, 2.0)}}, not_counted={"padding": "why"})
     assert parse_work_profile(profile.to_document()) == profile
+
+
+def test_an_older_document_is_read() -> None:
+    """Fields that older versions do not write have their defaults, and later fields are ignored."""
+    document = PROFILE.to_document()
+    for field in ("processes", "tasks_beside", "cpu_s_per_batch"):
+        del document[field]
+    assert parse_work_profile({**document, "later": 1}) == PROFILE
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
 """The work of a loader per batch: each kind, counted on small loaders."""
 
 import gc
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from typing import Any
 
 import jax
 import numpy as np
+import psutil
 import pytest
 
 from netpipe.errors import LoaderFailedError, MisuseError
@@ -152,11 +157,11 @@ def test_a_kernel_that_does_not_say_what_is_read(monkeypatch: pytest.MonkeyPatch
     """The reason is reported, and everything else is counted."""
 
     def refuse(_: object) -> None:
-        raise PermissionError("/proc/self/io: Permission denied")
+        raise psutil.AccessDenied
 
     monkeypatch.setattr("psutil.Process.io_counters", refuse)
     work = count(targets.loader)
-    assert "Permission denied" in work.not_counted["read_bytes"]
+    assert work.not_counted["read_bytes"] == "the kernel does not report it"
     assert "read_bytes" not in work.totals
     assert per_batch(work, "calls", f"{THIS}.stack") == 1
 
@@ -167,6 +172,36 @@ def test_a_loader_that_is_not_grains_is_counted_whole() -> None:
     assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
     assert set(work.not_counted) == {"elements", "element_bytes", "sent_bytes"}
     assert work.arrays["tokens"] == "int32[8,1024]"
+
+
+def test_cpu_time_includes_every_thread() -> None:
+    """A batch that takes 20 ms of this process's CPU time has at least that."""
+
+    def loader() -> Iterator[list[Any]]:
+        while True:
+            ends_s = time.process_time() + 0.020
+            while time.process_time() < ends_s:
+                pass
+            yield []
+
+    assert count(loader).cpu_s_per_batch >= 0.020
+
+
+def test_threads_and_processes_of_the_loader_are_noted() -> None:
+    """A thread and a process are beside the counted thread, whose work they do not add to."""
+
+    def loader() -> Iterator[list[Any]]:
+        over = threading.Event()
+        threading.Thread(target=over.wait, daemon=True).start()
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE):
+            try:
+                while True:
+                    yield []
+            finally:
+                over.set()
+
+    assert count(loader).tasks_beside == 2
+    assert count(targets.loader).tasks_beside == 0
 
 
 def test_a_short_epoch_is_counted_as_far_as_it_goes() -> None:

@@ -3,31 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netpipe.reporting.content import Card, Headline, Note, Notes, Part
-from netpipe.reporting.tables import Cell, Figure, Table
+from netpipe.reporting.content import Card, Headline, Notes, Part
 from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
-from netpipe.results.work_profile import KINDS, parse_work_profile
+from netpipe.reporting.work_table import work_notes, work_table
+from netpipe.results.work_profile import parse_work_profile
 
 
 def build_work_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.work/1` document."""
     profile = parse_work_profile(document)
-    rows = [
-        {"kind": Cell(name), "part": Cell(part), "per batch": Figure(KINDS[name].format(count))}
-        for name in profile.counts
-        for part, count in profile.largest_parts(name)
-    ]
-    caption = (
-        f"Means over {profile.batches} batches; the largest parts of each kind. Counts are the "
-        "same on a busy machine and on other machines."
-    )
-    notes = [Note(name, shape) for name, shape in profile.arrays.items()]
-    notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
-    notes += [
-        Note(name, f"differs between two processes, dropped: {', '.join(dropped)}")
-        for name, dropped in profile.dropped.items()
-    ]
-    cards: list[Card] = [Table("Work per batch", caption, rows)] if rows else []
+    table, notes = work_table(profile), work_notes(profile)
+    cards: list[Card] = [table] if table.rows else []
     if notes:
         cards.append(Notes("Arrays, and dropped counts", notes))
     return Part("Work", _build_headline(document.get("comparisons", [])), cards=cards)
@@ -38,5 +24,5 @@ def _build_headline(comparisons: Sequence[Mapping[str, Any]]) -> Headline:
     if not tones:
         return Headline(Tone.PLAIN, "Counted", "It was not compared.")
     worst = pick_worst(list(tones.values()))
-    word = {Tone.BAD: "More work", Tone.OPEN: "Not compared"}.get(worst, "No more work")
+    word = {Tone.BAD: "More work", Tone.OPEN: "Undecided"}.get(worst, "No more work")
     return Headline(worst, word, "; ".join(said for said, tone in tones.items() if tone is worst))

@@ -1,4 +1,7 @@
-"""`python -m perf_tests.studies.work_counts`: count unchanged code, and planted changes."""
+"""`python -m perf_tests.studies.work_counts`: count unchanged code, and planted changes.
+
+`--unsteady N` compares each of `unsteady.py`'s loaders N times with itself.
+"""
 
 import json
 import os
@@ -6,16 +9,19 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
+from netpipe.device.host import this_host
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import git
@@ -32,6 +38,9 @@ from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange, check
 TARGET: Final = "fixtures/targets.py:gpu_loader"
 _REQUEST: Final = WorkRequest(targets=name_targets(loader=TARGET))
 UNCHANGED: Final = "unchanged"
+UNSTEADY: Final = ("threads", "pipe", "unseeded")
+_UNSTEADY_FILE: Final = "perf_tests/studies/work_counts/unsteady.py"
+_USUAL_PROCESSES: Final = 2
 _KEPT: Final = Path(__file__).with_name("trials.jsonl")
 _ROOT: Final = Path(__file__).parents[3]
 _MAX_SEED: Final = 2**32 - 1
@@ -48,6 +57,8 @@ class Trial:
         outcomes: The outcome of each kind of work.
         named: Whether the reason names the cause; for unchanged code, whether nothing is named.
         seconds: Duration of the command; for unchanged code, of counting one side.
+        host: The processor and its cores; "" in old trials.
+        processes: Those that counted this version; 0 where it is not known.
     """
 
     change: str
@@ -56,6 +67,8 @@ class Trial:
     outcomes: dict[str, str]
     named: bool
     seconds: float
+    host: str = ""
+    processes: int = 0
 
 
 def compare_unchanged(number: int, drawn: random.Random) -> Trial:
@@ -76,7 +89,7 @@ def compare_unchanged(number: int, drawn: random.Random) -> Trial:
     compared = compare_work(now, before)
     outcomes = {found.metric: found.outcome.value for found in compared}
     is_equal = all(found.outcome is Outcome.PASS for found in compared)
-    return Trial(UNCHANGED, _commit(), conditions, outcomes, is_equal, seconds)
+    return Trial(UNCHANGED, _commit(), conditions, outcomes, is_equal, seconds, _host())
 
 
 @cache
@@ -89,25 +102,50 @@ def _commit() -> str:
     return git(_ROOT, "rev-parse", "--short=12", "HEAD")
 
 
+@cache
+def _host() -> str:
+    host = this_host()
+    return f"{host.cpu}, {host.cores} cores"
+
+
 def find_planted(change: PlantedChange, number: int) -> Trial:
     """Plant a change in a clone, and have `netpipe work --against HEAD` find it."""
     conditions = ("quiet", "busy core")[number % 2]
-    with ExitStack() as stack:
-        clone = stack.enter_context(checkout_with(change, _ROOT))
-        if "busy" in conditions:
-            stack.enter_context(busy_core(at_random=True))
-        command = [sys.executable, "-m", "netpipe", "work", TARGET, "--against", "HEAD", "--json"]
-        environment = {**os.environ, "PYTHONPATH": str(clone)}
+    with checkout_with(change, _ROOT) as clone:
+        trial, reasons = _compare_with_head(change.name, clone, TARGET, conditions)
+    named = change.cause in reasons.get(change.kind, "")
+    return replace(trial, named=named)
+
+
+def compare_unsteady(loader: str, number: int) -> Trial:
+    """Compare a loader whose counts differ between processes with itself."""
+    conditions = ("quiet", "busy core")[number % 2]
+    trial, _ = _compare_with_head(loader, _ROOT, f"{_UNSTEADY_FILE}:{loader}", conditions)
+    alarms = {"REGRESSED", "IMPROVED"} & {*trial.outcomes.values()}
+    return replace(trial, named=not alarms)
+
+
+def _compare_with_head(
+    name: str, checkout: Path, target: str, conditions: str
+) -> tuple[Trial, dict[str, str]]:
+    """Return a trial of `netpipe work --against HEAD`, and the reason of each kind that rose."""
+    command = [sys.executable, "-m", "netpipe", "work", target, "--against", "HEAD", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    with busy_core(at_random=True) if "busy" in conditions else nullcontext():
         started = time.monotonic()
         done = subprocess.run(
-            command, cwd=clone, env=environment, capture_output=True, text=True, check=False
+            command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=False
         )
         seconds = time.monotonic() - started
-    rows = json.loads(done.stdout)["comparisons"] if done.stdout else []
-    reasons = {row["kind"]: row["reason"] for row in rows if row["outcome"] == "REGRESSED"}
+    if not done.stdout:
+        raise click.ClickException(f"{' '.join(command)} ended with code {done.returncode}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    rows = found["comparisons"]
     outcomes = {row["kind"]: row["outcome"] for row in rows}
-    named = change.cause in reasons.get(change.kind, "")
-    return Trial(change.name, _commit(), conditions, outcomes, named, seconds)
+    trial = Trial(
+        name, _commit(), conditions, outcomes, False, seconds, _host(), found["processes"]
+    )
+    return trial, {row["kind"]: row["reason"] for row in rows if row["outcome"] == "REGRESSED"}
 
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
@@ -120,6 +158,11 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
         if tried:
             named, longest_s = sum(trial.named for trial in tried), max(t.seconds for t in tried)
             yield f"| {change.name} | {named} of {len(tried)} | {longest_s:.0f} s |"
+    for loader in UNSTEADY:
+        tried = [trial for trial in trials if trial.change == loader]
+        if tried:
+            yield ""
+            yield _describe_unsteady(loader, tried)
     if unchanged:
         alarms = Proportion.of(["REGRESSED" in trial.outcomes.values() for trial in unchanged])
         yield ""
@@ -130,21 +173,40 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
         )
 
 
+def _describe_unsteady(loader: str, tried: Sequence[Trial]) -> str:
+    outcomes = Counter(chain(*(trial.outcomes.values() for trial in tried)))
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in sorted(outcomes.items()))
+    more = sum(trial.processes > _USUAL_PROCESSES for trial in tried)
+    return (
+        f"Loader `{loader}`, unchanged: {sum(not trial.named for trial in tried)} alarms in "
+        f"{len(tried)} comparisons ({counts}); {more} took more than {_USUAL_PROCESSES} processes "
+        f"of each version, at most {max(trial.processes for trial in tried)}; the longest "
+        f"{max(trial.seconds for trial in tried):.0f} s"
+    )
+
+
 @click.command()
 @click.option("--unchanged", "comparisons", type=int, default=200, show_default=True)
 @click.option(
     "--planted", "each", type=int, default=20, show_default=True, help="Trials of each change."
 )
+@click.option(
+    "--unsteady", "repeats", type=int, default=20, show_default=True, metavar="N",
+    help="Comparisons of each loader whose counts differ between processes, with itself.",
+)  # fmt: skip
 @click.option("--trials", type=click.Path(path_type=Path), default=_KEPT, show_default=True)
-def main(comparisons: int, each: int, trials: Path) -> None:
+def main(comparisons: int, each: int, repeats: int, trials: Path) -> None:
     """Run the trials that are missing from a file, and print its table."""
     exit_on_signals()
     done = read_records(trials, Trial)
     drawn = random.Random(len(done))
-    for number in range(max(comparisons, each)):
+    for number in range(max(comparisons, each, repeats)):
         for change in CHANGES if number < each else ():
             if sum(trial.change == change.name for trial in done) <= number:
                 _keep(find_planted(change, number), done, trials)
+        for loader in UNSTEADY if number < repeats else ():
+            if sum(trial.change == loader for trial in done) <= number:
+                _keep(compare_unsteady(loader, number), done, trials)
         if sum(t.change == UNCHANGED for t in done) <= number < comparisons:
             _keep(compare_unchanged(number, drawn), done, trials)
     for line in format_table(done):

@@ -1,0 +1,28 @@
+"""The table of counted work, and the notes below it."""
+
+from netpipe.reporting.content import Note
+from netpipe.reporting.tables import Cell, Figure, Table
+from netpipe.results.work_profile import KINDS, WorkProfile
+
+
+def work_table(profile: WorkProfile) -> Table:
+    """Return a row for the total of each kind of work, and for each of its largest parts."""
+    rows = [
+        {"kind": Cell(name), "part": Cell(part), "per batch": Figure(KINDS[name].format(count))}
+        for name in profile.counts
+        for part, count in (("", profile.total(name)), *profile.largest_parts(name))
+    ]
+    caption = (
+        f"Means over {profile.scope}. Counts are the same on a busy machine and on other machines."
+    )
+    return Table("Work per batch", caption, rows)
+
+
+def work_notes(profile: WorkProfile) -> list[Note]:
+    """Return the arrays of a batch, and the kinds and parts that are not counted."""
+    notes = [Note(name, shape) for name, shape in profile.arrays.items()]
+    notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
+    for name, parts in profile.dropped.items():
+        ranges = ", ".join(f"{part} ({low:g} to {high:g})" for part, (low, high) in parts.items())
+        notes.append(Note(name, f"differs between processes, dropped: {ranges}"))
+    return notes
