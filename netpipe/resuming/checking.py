@@ -17,9 +17,7 @@ _OTHER_WORKERS: Final = (0, 1, 4)
 # While training computes, a loader fills its buffers; a slower one gets less time.
 _FILLED_BATCHES: Final = 3
 _MAX_PAUSE_S: Final = 10.0
-_CHANGED: Final = (
-    "changed: the batches that followed changed the saved state; return a copy of the loader's own"
-)
+_CHANGED: Final = "changed: the loader changed the state that it had returned; return a copy"
 _Difference = Annotated[
     str,
     Must(pattern="^($|(skipped|repeated|reordered|altered|changed|failed): |ended (early|late), )"),
@@ -57,18 +55,17 @@ class Restored:
     restores: Count = 0  #: Restores before the state was saved, each of the state before it.
 
     def __str__(self) -> str:
-        how = (
-            ""
-            if self.workers is None
-            else f" with {self.workers} worker{'s' * (self.workers != 1)}"
-        )
-        if self.restores:
-            how += f", after {self.restores} restore{'s' * (self.restores != 1)}"
+        how = "" if self.workers is None else f" with {_count(self.workers, 'worker')}"
+        how += f", after {_count(self.restores, 'restore')}" if self.restores else ""
         result = self.difference.partition("\n")[0] or "exact"
         costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
         if self.first_batch_s is not None:
             costs += f", first batch after {format_seconds(self.first_batch_s)}"
         return f"from batch {self.offset} on{how}: {result} ({costs})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True)
@@ -121,16 +118,16 @@ def check_resume(
         difference = difference or _CHANGED * is_live
         saves.update(found.get("saves", {}))
         named = settings.get("workers", request.workers) if takes_workers else None
-        first_batch_s = found.get("first_batch_s")
-        return Restored(offset, named, difference, size, save_s, first_batch_s, restores)
+        first_s = found.get("first_batch_s")
+        return Restored(offset, named, difference, size, save_s, first_s, restores)
 
     with temporary_folder("resume") as folder:
         first = run(seed="0")
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)
         # No chunk of several batches begins at each of them.
-        low, middle, high = 1, count // 2 | 1, count - 1 if ended else 3 * count // 4 | 1
-        low, middle, high = (max(0, min(offset, count - 1)) for offset in (low, middle, high))
+        wanted = 1, count // 2 | 1, count - 1 if ended else 3 * count // 4 | 1
+        low, middle, high = (max(0, min(offset, count - 1)) for offset in wanted)
         pause_s = min(_FILLED_BATCHES * first["s_per_batch"], _MAX_PAUSE_S)
         saving = run(saved=sorted({0, low, middle, high}), pause_s=pause_s)
         if difference := find_difference(expected, saving["digests"]):

@@ -22,9 +22,9 @@ _QUIET_LIMIT_S: Final = 1.0
 def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
     """Run a loader and save its states; raise a MisuseError if it has none."""
     factory = factories.loader
-    run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": []}
+    run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
     clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
-    kept: dict[int, tuple[Any, bytes, float]] = {}
+    kept = list[tuple[int, Any, bytes, float]]()
 
     def let_buffers_fill() -> None:
         if request.pause_s is not None:
@@ -46,8 +46,8 @@ def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> di
                 let_buffers_fill()
                 asked_s = clock()
                 state, taken_s = save(), clock() - asked_s
-                kept[offset] = state, _pickle(state), taken_s
-                (states / str(offset)).write_bytes(kept[offset][1])
+                kept.append((offset, state, _pickle(state), taken_s))
+                (states / str(offset)).write_bytes(kept[-1][2])
             watch.note_wait(clock(), starts=offset == first)
             batch = next(iterator, run)
             watch.note_wait(None)
@@ -58,10 +58,9 @@ def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> di
             run["digests"].append(digest(batch).hex())
         given_s = clock() - started_s - run.get("first_batch_s", 0.0)
         run["s_per_batch"] = given_s / max(1, len(run["digests"]) - 1)
-        run["saves"] = {
-            offset: (len(pickled), taken_s, _is_changed(state, pickled))
-            for offset, (state, pickled, taken_s) in kept.items()
-        }
+        for at, state, pickled, taken_s in kept:
+            is_equal = _pickle(state) == pickled or digest(state) == digest(pickle.loads(pickled))
+            run["saves"][at] = len(pickled), taken_s, not is_equal
     return {"resume": run}
 
 
@@ -70,14 +69,9 @@ def _pickle(state: object) -> bytes:
         return pickle.dumps(state)
     except Exception as error:
         raise MisuseError(
-            f"a state must be something that can be pickled; found {type(state).__name__}: "
-            f"{describe_error(error)}. Make it of numbers, strings, arrays, lists and dicts"
+            f"a state must be picklable; found {type(state).__name__}: {describe_error(error)}. "
+            "Make it of numbers, strings, arrays, lists and dicts"
         ) from error
-
-
-def _is_changed(state: object, pickled: bytes) -> bool:
-    """Return whether a state is no longer equal to its earlier pickle."""
-    return _pickle(state) != pickled and digest(state) != digest(pickle.loads(pickled))
 
 
 def _find_state(loader: Any) -> tuple[Any, Any, Any]:

@@ -250,12 +250,21 @@ class LiveLater(Live):
         self.is_restored = True
 
 
-class Renewing(Live):
-    """Replaces what its state holds by equal objects, in another order."""
+class Renewing(Batches):
+    """Has settings in its state, and turns their order round for each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = {"seed": 1, "shards": 2}
 
     def __next__(self) -> dict[str, np.ndarray]:
-        self.state = {"source": dict(self.state["source"])}
+        first = next(iter(self.settings))
+        self.settings[first] = self.settings.pop(first)
         return super().__next__()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the position and the settings."""
+        return {"position": self.position, "settings": self.settings}
 
 
 class Unpicklable(Batches):

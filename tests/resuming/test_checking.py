@@ -146,7 +146,7 @@ def test_a_state_that_goes_on_changing(check: Check) -> None:
     """It is found at every state, though the state was right when it was saved."""
     report = check(resume_targets.Live)
     assert set(differences(report).values()) == {report.restored[0].difference}
-    assert "from batch 7 on: changed: the batches that followed changed the saved" in str(report)
+    assert "from batch 7 on: changed: the loader changed the state that it" in str(report)
     assert not check(resume_targets.Renewing).differs
     later = differences(check(resume_targets.LiveLater))
     assert later == {(0, 0): "", (7, 0): "", (1, 1): report.restored[0].difference}
