@@ -282,7 +282,8 @@ class UnpicklableLater(Batches):
 
     def get_state(self) -> dict[str, Any]:
         """Return a position, or a generator."""
-        return {"position": (n for n in ()) if self.is_restored else self.position}
+        rest = (number for number in self.numbers)
+        return {"position": rest if self.is_restored else self.position}
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Go to a position."""

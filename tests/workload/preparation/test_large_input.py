@@ -217,7 +217,7 @@ def test_work_beside_a_new_folder_goes_on(
 
 
 def test_unfinished_files_of_killed_tasks(measured: Path, whole: Path, tmp_path: Path) -> None:
-    """They are removed before the tasks of a phase run, and what is done stays."""
+    """They are removed before the tasks of a phase run, and results stay."""
 
     def leave(folder: Path) -> None:
         (folder / "shard-000001-abc").mkdir(exist_ok=True)
