@@ -26,6 +26,13 @@ def test_data_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     assert f"ERROR: --netpipe-data: {tmp_path}/index.json: " in result.stderr
 
 
+def test_data_in_a_bucket_are_refused() -> None:
+    """A URI is a usage error that says what to do."""
+    result = run_module("pytest", ELEMENTS, "--netpipe-data", "s3://bucket/rows")
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--netpipe-data: the path must be a local one: copy what a URI names" in result.stderr
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project that prints where the data of this repository's fixtures are."""

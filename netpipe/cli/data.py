@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from netpipe.workload.formats.index import Index
     from netpipe.workload.preparation.tasks import Runner
 
+_IN_MEMORY = ("mock", "py::fsspec+memory")  # file systems of pyarrow and fsspec
+
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out data")
 @click.option("--out", type=path_type, required=True, help="The folder to create.")
@@ -99,9 +101,13 @@ def prepare(
     A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
     to the newest layout: the rows keep their order, in one file for each split.
     """
+    from netpipe.workload.formats.places import find_place
     from netpipe.workload.preparation.convert import convert, is_inherited
     from netpipe.workload.preparation.prepare import prepare as prepare_data
 
+    if find_place(out).filesystem.type_name in _IN_MEMORY:
+        found, way_out = "the memory of the command", "Choose a folder or a bucket"
+        raise InputError(out, "--out", "be a place that stays", found, way_out)
     on_ray = _find_ray(runner, address, workers)
     first = sources[0]
     with show_rows("preparing") as progress:

@@ -9,6 +9,8 @@ def find_path_problem(word: str) -> str:
     """Return the constraint on paths, following "must", that a word violates; "" for a path."""
     if not word:
         return "not be empty"
+    if "://" in word:
+        return "be a local one: copy what a URI names, or mount its bucket"
     try:
         word.encode()
         os.lstat(word)

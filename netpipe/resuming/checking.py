@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Annotated, Any, Final, cast
 
 from netpipe.errors import HarnessError
@@ -14,9 +14,13 @@ from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 
 _OTHER_WORKERS: Final = (0, 1, 4)
+# While training computes, a loader fills its buffers; a slower one gets less time.
+_FILLED_BATCHES: Final = 3
+_MAX_PAUSE_S: Final = 10.0
+_CHANGED: Final = "changed: the loader changed the state that it had returned; return a copy"
 _Difference = Annotated[
     str,
-    Must(pattern="^($|(skipped|repeated|reordered|altered|failed): |ended (early|late), )"),
+    Must(pattern="^($|(skipped|repeated|reordered|altered|changed|failed): |ended (early|late), )"),
 ]
 
 
@@ -25,11 +29,13 @@ class ResumeRequest(SessionRequest):
     """The settings of one run of a loader."""
 
     kind: str = "resume"
-    batches: int = 32  #: Batches after which to stop it, if it does not end earlier.
+    batches: int = 32  #: The offset to stop at, if it does not end earlier.
     states: str = ""  #: The folder with a file for each state.
     saved: Sequence[int] = ()  #: After how many batches to save a state, which is its offset.
     #: The offset of the state to begin with; None: the run begins without one.
     restored: int | None = None
+    #: Seconds to wait before a state is saved or restored, until buffers are full; None: no wait.
+    pause_s: float | None = None
     workers: int = 2  #: Passed to a factory with a parameter of this name.
 
 
@@ -46,18 +52,20 @@ class Restored:
     save_s: Amount  #: Seconds to get the state.
     #: Seconds from making the loader to its first batch; None: none came.
     first_batch_s: Amount | None
+    restores: Count = 0  #: Restores before the state was saved, each of the state before it.
 
     def __str__(self) -> str:
-        workers = (
-            ""
-            if self.workers is None
-            else f" with {self.workers} worker{'s' * (self.workers != 1)}"
-        )
+        how = "" if self.workers is None else f" with {_count(self.workers, 'worker')}"
+        how += f", after {_count(self.restores, 'restore')}" if self.restores else ""
         result = self.difference.partition("\n")[0] or "exact"
         costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
         if self.first_batch_s is not None:
             costs += f", first batch after {format_seconds(self.first_batch_s)}"
-        return f"from batch {self.offset} on{workers}: {result} ({costs})"
+        return f"from batch {self.offset} on{how}: {result} ({costs})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,14 @@ class ResumeReport(Document):
 def check_resume(
     command: Sequence[str], request: ResumeRequest, progress: OnProgress | None = None
 ) -> ResumeReport:
-    """Run a loader twice without interruption, then from each of its states.
+    """Run a loader twice without interruption, then from its states.
 
-    The state in the middle is also restored with other numbers of workers.
+    The second run pauses before it saves each state. The one in the middle is restored after a
+    pause too, and with other numbers of workers. In a chain, each restored run saves the state of
+    the next one, once before its first batch.
 
     Raises:
-        MisuseError: The loader has no state.
+        MisuseError: The loader has no state, or one that cannot be pickled.
         SessionError: An uninterrupted run crashed, hung or ran out of time.
     """
 
@@ -98,31 +108,44 @@ def check_resume(
         asked = replace(request, states=str(folder), **settings)
         return cast("dict[str, Any]", run_session(command, asked, place, progress))
 
-    def restore(offset: int, workers: int) -> Restored:
+    def restore(offset: int, restores: int = 0, **settings: Any) -> Restored:
+        size, save_s, is_live = saves[str(offset)]
         try:
-            found = run(restored=offset, workers=workers, batches=request.batches - offset)
+            found = run(restored=offset, **settings)
             difference = find_difference(expected, found["digests"], offset)
         except HarnessError as error:
             found, difference = {}, f"failed: {error}"
-        size, save_s = saving["saves"][str(offset)]
-        named, first_batch_s = workers if takes_workers else None, found.get("first_batch_s")
-        return Restored(offset, named, difference, size, save_s, first_batch_s)
+        difference = difference or _CHANGED * is_live
+        saves.update(found.get("saves", {}))
+        named = settings.get("workers", request.workers) if takes_workers else None
+        first_s = found.get("first_batch_s")
+        return Restored(offset, named, difference, size, save_s, first_s, restores)
 
     with temporary_folder("resume") as folder:
         first = run(seed="0")
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)
-        offsets = {0, 1, count // 2, count - 1 if ended else 3 * count // 4} & set(range(count))
-        saving = run(saved=sorted(offsets))
+        # No chunk of several batches begins at each of them.
+        wanted = 1, count // 2 | 1, count - 1 if ended else 3 * count // 4 | 1
+        low, middle, high = (max(0, min(offset, count - 1)) for offset in wanted)
+        pause_s = min(_FILLED_BATCHES * first["s_per_batch"], _MAX_PAUSE_S)
+        saving = run(saved=sorted({0, low, middle, high}), pause_s=pause_s)
         if difference := find_difference(expected, saving["digests"]):
             why = f"it gives other batches each time, even without interruption: {difference}"
             return ResumeReport(count, ended, why)
         if len(set(expected)) < 2 and not (ended and expected):
             why = "it gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
-        restored = [restore(offset, request.workers) for offset in sorted(offsets)]
+        saves = saving["saves"]
+        restored = [restore(middle, pause_s=pause_s)]
         if takes_workers:
-            restored += [restore(count // 2, workers) for workers in _OTHER_WORKERS]
+            restored += [restore(middle, workers=workers) for workers in _OTHER_WORKERS]
+        chain = pairwise((0, low, low, high, request.batches))
+        for restores, (offset, following) in enumerate(chain):
+            restored.append(restore(offset, restores, saved=(following,)))
+            if restored[-1].difference:
+                break
+    restored.sort(key=lambda state: state.offset)
     return ResumeReport(count, ended, "", restored)
 
 

@@ -6,38 +6,49 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.clock import MonotonicClock
-from netpipe.errors import MisuseError
+from netpipe.errors import MisuseError, describe_error
 from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import give_workers, takes_workers
+from netpipe.jobs.processes import ProcessTree
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
-from netpipe.measuring.loader_puller import close_with_timeout
+from netpipe.measuring.loader_puller import close_with_timeout, wait_until_quiet
 from netpipe.resuming.checking import ResumeRequest
 
 _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
+_QUIET_LIMIT_S: Final = 1.0
 
 
 def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
     """Run a loader and save its states; raise a MisuseError if it has none."""
     factory = factories.loader
     run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
-    clock, states = MonotonicClock(), Path(request.states)
+    clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
+    kept = list[tuple[int, Any, bytes, float]]()
+
+    def let_buffers_fill() -> None:
+        if request.pause_s is not None:
+            clock.sleep(request.pause_s)
+            wait_until_quiet(ProcessTree().cpu_s, clock, _QUIET_LIMIT_S)
+
     with ExitStack() as closing, Watchdog(request) as watch:
         started_s = clock()
         watch.note_wait(started_s, starts=True)
         loader = give_workers(factory, request.workers)() if run["takes_workers"] else factory()
         holder, save, restore = _find_state(loader)
         if request.restored is not None:
-            restore(pickle.loads((states / str(request.restored)).read_bytes()))
+            let_buffers_fill()
+            restore(pickle.loads((states / str(first)).read_bytes()))
         iterator = iter(holder)
         closing.callback(close_with_timeout, getattr(iterator, "close", lambda: None))
-        for offset in range(request.batches):
+        for offset in range(first, request.batches):
             if offset in request.saved:
+                let_buffers_fill()
                 asked_s = clock()
                 state, taken_s = save(), clock() - asked_s
-                size = (states / str(offset)).write_bytes(pickle.dumps(state))
-                run["saves"][offset] = size, taken_s
-            watch.note_wait(clock(), starts=not offset)
+                kept.append((offset, state, _pickle(state), taken_s))
+                (states / str(offset)).write_bytes(kept[-1][2])
+            watch.note_wait(clock(), starts=offset == first)
             batch = next(iterator, run)
             watch.note_wait(None)
             run["ended"] = batch is run
@@ -45,7 +56,22 @@ def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> di
                 break
             run.setdefault("first_batch_s", clock() - started_s)
             run["digests"].append(digest(batch).hex())
+        given_s = clock() - started_s - run.get("first_batch_s", 0.0)
+        run["s_per_batch"] = given_s / max(1, len(run["digests"]) - 1)
+        for at, state, pickled, taken_s in kept:
+            is_equal = _pickle(state) == pickled or digest(state) == digest(pickle.loads(pickled))
+            run["saves"][at] = len(pickled), taken_s, not is_equal
     return {"resume": run}
+
+
+def _pickle(state: object) -> bytes:
+    try:
+        return pickle.dumps(state)
+    except Exception as error:
+        raise MisuseError(
+            f"a state must be picklable; found {type(state).__name__}: {describe_error(error)}. "
+            "Make it of numbers, strings, arrays, lists and dicts"
+        ) from error
 
 
 def _find_state(loader: Any) -> tuple[Any, Any, Any]:

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from netpipe.cli import main
+from netpipe.cli.console import PlaceType
 from netpipe.errors import MisuseError, SessionError
 from netpipe.files.paths import exists, find_path_problem
 from netpipe.jobs import parent
@@ -27,6 +28,7 @@ WORDS = {
     "nul": "a\0b.py:c",
     "no-text": "a\udcff.py:b",
     "empty": "",
+    "uri": "s3://bucket/data.py:loader",
 }
 VALUES = {"loader": "a:b", "target": "a:b", "out": "made", "path": "page.html", "base": "HEAD"}
 
@@ -53,6 +55,7 @@ CASES = [
     for parameter in command.params
     if takes_words(parameter)
     for kind, word in WORDS.items()
+    if kind != "uri" or not isinstance(parameter.type, PlaceType)
 ]
 
 

@@ -97,7 +97,7 @@ def test_a_session_runs_the_loader_of_the_fixture(
     pytester.makepyfile(test_perf=TEST)
     result = pytester.runpytest_subprocess("-k", "test_resume")
     result.assert_outcomes(failed=1, deselected=1)
-    line_with(result, "from batch 6 on: skipped: batch 7 came in place of batch 6")
+    line_with(result, "from batch 7 on: skipped: batch 8 came in place of batch 7")
 
 
 def shard(*numbers: int) -> list[dict[str, np.ndarray]]:

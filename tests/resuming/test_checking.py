@@ -16,8 +16,9 @@ from netpipe.resuming import checking
 from netpipe.resuming.checking import ResumeReport, ResumeRequest, check_resume, find_difference
 from netpipe.resuming.resume_job import run_loader
 from tests.resuming import resume_targets
+from tests.resuming.resume_targets import derive
 
-Check = Callable[[Callable[..., Any]], ResumeReport]
+Check = Callable[..., ResumeReport]
 
 
 @pytest.fixture
@@ -36,12 +37,17 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Check:
         return json.loads(json.dumps(found["resume"]))
 
     monkeypatch.setattr(checking, "run_session", run)
-    return lambda factory: check_resume([factory], ResumeRequest(batches=20))  # type: ignore[list-item]
+    return lambda factory, batches=20: check_resume([factory], ResumeRequest(batches=batches))
 
 
-def differences(report: ResumeReport) -> dict[int, str]:
-    """Return how each restored run differs, by its offset."""
-    return {state.offset: state.difference for state in report.restored}
+def differences(report: ResumeReport) -> dict[tuple[int, int], str]:
+    """Return how each restored run differs, by the offset of its state and the earlier restores."""
+    return {(state.offset, state.restores): state.difference for state in report.restored}
+
+
+def exact(middle: int, last: int) -> dict[tuple[int, int], str]:
+    """Return the differences of an exact loader."""
+    return dict.fromkeys(((0, 0), (1, 1), (1, 2), (middle, 0), (last, 3)), "")
 
 
 @pytest.mark.parametrize(
@@ -49,8 +55,10 @@ def differences(report: ResumeReport) -> dict[int, str]:
     [
         resume_targets.Batches,
         resume_targets.Stateful,
+        resume_targets.Buffering,
         resume_targets.map_dataset,
         resume_targets.iter_dataset,
+        resume_targets.reader_threads,
         resume_targets.data_loader,
     ],
 )
@@ -60,8 +68,7 @@ def test_a_loader_that_goes_on_exactly(check: Check, factory: Callable[..., Any]
     assert not report.undecided
     assert report.ended
     assert report.batches in (10, 12)
-    half = report.batches // 2
-    assert differences(report) == dict.fromkeys((0, 1, half, report.batches - 1), "")
+    assert differences(report) == exact(report.batches // 2 | 1, report.batches - 1)
     assert not report.differs
     assert all(state.state_bytes > 0 and state.save_s >= 0 for state in report.restored)
     assert all(state.first_batch_s is not None for state in report.restored)
@@ -71,9 +78,9 @@ def test_a_loader_that_goes_on_exactly(check: Check, factory: Callable[..., Any]
 @pytest.mark.parametrize(
     ("factory", "expected"),
     [
-        (resume_targets.Skipping, "skipped: batch 7 came in place of batch 6"),
-        (resume_targets.Repeating, "repeated: batch 5 came in place of batch 6"),
-        (resume_targets.Reordering, "reordered: batch 11 came in place of batch 6"),
+        (resume_targets.Skipping, "skipped: batch 8 came in place of batch 7"),
+        (resume_targets.Repeating, "repeated: batch 6 came in place of batch 7"),
+        (resume_targets.Reordering, "reordered: batch 11 came in place of batch 7"),
         (resume_targets.Altering, "altered: batch 11 is not in the uninterrupted run"),
         (resume_targets.EndingEarly, "ended early, at batch 11"),
         (resume_targets.EndingLate, "ended late, at batch 12"),
@@ -85,14 +92,89 @@ def test_a_loader_that_does_not(check: Check, factory: Callable[..., Any], expec
     report = check(factory)
     assert report.differs
     assert not report.undecided
-    assert differences(report)[6] == expected
-    assert f"from batch 6 on: {expected}" in str(report)
+    assert differences(report)[7, 0] == expected
+    assert f"from batch 7 on: {expected}" in str(report)
+
+
+@pytest.mark.parametrize("right", [0, 1, 2, 3])
+def test_an_error_after_some_restores(check: Check, right: int) -> None:
+    """A restored run saves the next state, and so on; the first difference ends the chain."""
+    report = check(derive(resume_targets.WrongAfterRestores, right=right))
+    batch = {0: 0, 1: 1, 2: 1, 3: 11}[right]
+    wrong = "ended early, at batch 11" if batch == 11 else f"skipped: batch {batch + 1} came in"
+    found = {key: difference for key, difference in differences(report).items() if difference}
+    assert found[batch, right].startswith(wrong)
+    assert found.keys() - {(7, 0)} == {(batch, right)}
+    assert f"from batch {batch} on, after {right} restore" in str(report) or not right
+
+
+@pytest.mark.parametrize(
+    ("factory", "where", "expected"),
+    [
+        (resume_targets.CountingSinceRestore, (1, 2), "repeated: batch 0 came in place of batch 1"),
+        (resume_targets.CountingSinceSave, (7, 0), "repeated: batch 6 came in place of batch 7"),
+        (resume_targets.ForgettingAtOnce, (1, 2), "repeated: batch 0 came in place of batch 1"),
+    ],
+)
+def test_a_position_of_one_run_only(
+    check: Check, factory: Callable[..., Any], where: tuple[int, int], expected: str
+) -> None:
+    """The position must be right in a restored run too, even before its first batch."""
+    assert differences(check(factory))[where] == expected
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 4, 5, 7, 8, 16, 17])
+def test_a_position_of_whole_chunks(check: Check, chunk: int) -> None:
+    """No chunk of several batches begins at each position at which a state is saved."""
+    rounding = derive(resume_targets.Rounding, chunk=chunk)
+    assert check(lambda: rounding(list(range(1000))), batches=32).differs
+
+
+@pytest.mark.parametrize(
+    ("factory", "expected"),
+    [
+        (resume_targets.Producing, "skipped: batch 9 came in place of batch 7"),
+        (resume_targets.KeepingBuffers, "repeated: batch 0 came in place of batch 7"),
+    ],
+)
+def test_buffers_that_are_full(check: Check, factory: Callable[..., Any], expected: str) -> None:
+    """There is time to fill them before a state is saved, and before it is restored."""
+    assert differences(check(factory))[7, 0] == expected
+
+
+def test_a_state_that_goes_on_changing(check: Check) -> None:
+    """It is found at every state, though the state was right when it was saved."""
+    report = check(resume_targets.Live)
+    assert set(differences(report).values()) == {report.restored[0].difference}
+    assert "from batch 7 on: changed: the loader changed the state that it" in str(report)
+    assert not check(resume_targets.Renewing).differs
+    later = differences(check(resume_targets.LiveLater))
+    assert later == {(0, 0): "", (7, 0): "", (1, 1): report.restored[0].difference}
+
+
+@pytest.mark.parametrize("factory", [resume_targets.Unpicklable, resume_targets.UnpicklableLater])
+def test_a_state_that_cannot_be_pickled(check: Check, factory: Callable[..., Any]) -> None:
+    """It is refused in one line, or fails the restored run that saved it."""
+    try:
+        message = differences(check(factory))[0, 0]
+    except MisuseError as error:
+        message = str(error)
+    assert "found dict: TypeError: cannot pickle 'generator' object. Make it of" in message
+    assert "\n" not in message
+
+
+def test_a_short_loader(check: Check) -> None:
+    """One batch, and two, are enough for the chain of restored runs."""
+    for batches in (1, 2):
+        report = check(lambda: resume_targets.Batches(list(range(batches))))  # noqa: B023
+        assert [state.restores for state in report.restored if state.offset < 2] == [0, 0, 1, 2, 3]
+        assert not report.differs
 
 
 def test_a_loader_that_does_not_end(check: Check) -> None:
     """The last state is saved where enough batches are left to see a wrong position."""
     report = check(resume_targets.endless)
-    assert differences(report) == dict.fromkeys((0, 1, 10, 15), "")
+    assert differences(report) == exact(11, 15)
     assert (report.batches, report.ended) == (20, False)
 
 
@@ -121,7 +203,7 @@ def test_other_numbers_of_workers_are_restored(check: Check) -> None:
     """The state in the middle, which two workers saved, is restored with 0, 1 and 4 too."""
     report = check(resume_targets.same_for_workers)
     assert [(state.offset, state.workers) for state in report.restored] == [
-        (0, 2), (1, 2), (6, 2), (11, 2), (6, 0), (6, 1), (6, 4)
+        (0, 2), (1, 2), (1, 2), (7, 2), (7, 0), (7, 1), (7, 4), (11, 2)
     ]  # fmt: skip
     assert not report.differs
 
@@ -131,7 +213,8 @@ def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
     report = check(resume_targets.ordered_by_workers)
     wrong = {state.workers for state in report.restored if state.difference}
     assert wrong == {0, 1, 4}
-    assert "from batch 6 on with 0 workers: repeated: batch 3 came in place of" in str(report)
+    assert "from batch 7 on with 0 workers: " in str(report)
+    assert "from batch 1 on with 2 workers, after 1 restore: exact" in str(report)
 
 
 def _check(factory: str) -> ResumeReport:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from netpipe.cli import main
+from netpipe.errors import InputError
 from netpipe.workload.formats.index import load_index
 from netpipe.workload.inspection import inspect
 from netpipe.workload.preparation.prepare import prepare
@@ -95,6 +96,34 @@ def test_from_a_bucket_to_a_bucket(buckets: Path, endpoint: str, tmp_path: Path)
     assert inspect(made)["measurements"] == expected.train.measurements + expected.eval.measurements
     assert files_in(made) == sorted(["index.json", *map(str, expected.files)])
     assert [path.name for path in tmp_path.iterdir()] == ["local"]
+
+
+def test_data_in_a_bucket_are_replaced(buckets: Path, endpoint: str, tmp_path: Path) -> None:
+    """The new data set is whole, though this server does not let pyarrow remove the old one."""
+    source, out, made = buckets / "measured", uri(endpoint, "made/again"), buckets / "made/again"
+    first = prepare([source], out, shards=5, scratch=tmp_path)
+    with pytest.raises(InputError, match=r"again/.* The new data set is complete\. Remove"):
+        prepare([source], out, seed=1, shards=2, scratch=tmp_path)
+    index = load_index(made)
+    assert not set(index.files) & set(first.files)
+    assert inspect(made)["measurements"] == index.train.measurements + index.eval.measurements
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "OUT"],
+        ["throughput", "--data", "OUT"],
+        ["generate", "--out", "OUT"],
+        ["prepare", "OUT", "--out", "made", "--scratch", "OUT"],
+    ],
+)
+def test_a_bucket_where_a_local_folder_is_needed(endpoint: str, words: list[str]) -> None:
+    """The command says so before it does anything."""
+    place = uri(endpoint, "made/rows")
+    result = CliRunner().invoke(main, [word.replace("OUT", place) for word in words])
+    assert result.exit_code == 2
+    assert "the path must be a local one: copy what a URI names, or mount" in result.output
 
 
 def test_a_killed_upload_goes_on(buckets: Path, endpoint: str, tmp_path: Path) -> None:

@@ -47,6 +47,10 @@ class AddressTable:
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all addresses."""
         self._number_of: dict[str, int] = {"": EMPTY_IPV4}
         self._packed: list[bytes] = [bytes(4), bytes(ADDRESS_BYTES)]
 

@@ -23,6 +23,8 @@ from netpipe.workload.sampling.counter_rng import fold_key
 _BATCH_ROWS = 1 << 19
 # A column is read in pieces of this size, not a row group at once.
 _BUFFER_BYTES = 1 << 22
+_MAX_DICTIONARY_BYTES = 1 << 22
+_INDEX_BYTES = 4
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -205,15 +207,28 @@ def open_parquet(path: Path | Place) -> pq.ParquetFile:
     """Open a parquet file; raise an InputError if it is damaged or empty, or lacks a column."""
     place = path if isinstance(path, Place) else Place.local(path)
     try:
-        check_columns(path, pq.read_schema(place.open_input()))
+        metadata = pq.read_metadata(place.open_input())
+        check_columns(path, metadata.schema.to_arrow_schema())
+        repeated = [name for name in ("src_addr", "dst_addr") if _is_repetitive(metadata, name)]
         file = pq.ParquetFile(
-            place.open_input(), read_dictionary=["src_addr", "dst_addr"], buffer_size=_BUFFER_BYTES
-        )
+            place.open_input(), metadata=metadata, read_dictionary=repeated,
+            buffer_size=_BUFFER_BYTES,
+        )  # fmt: skip
     except (pa.ArrowException, OSError) as error:
         raise _not_parquet(path, error) from error
     if file.metadata.num_rows == 0:
         raise InputError(path, "file", "hold measurements", "0 rows")
     return file
+
+
+def _is_repetitive(metadata: pq.FileMetaData, name: str) -> bool:
+    """Return whether a column's dictionaries are small: each batch has that of its row group."""
+    column = metadata.schema.names.index(name)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return all(
+        chunk.total_uncompressed_size - _INDEX_BYTES * chunk.num_values < _MAX_DICTIONARY_BYTES
+        for chunk in (group.column(column) for group in groups)
+    )
 
 
 def read_parquet(

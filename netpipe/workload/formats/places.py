@@ -20,6 +20,7 @@ _REMOTE_HINT = (
     "Check the bucket, the credentials and the endpoint: "
     "s3://KEY:SECRET@bucket/folder?region=...&endpoint_override=HOST:PORT&scheme=http"
 )
+PART_SUFFIX = ".part"
 _UNKNOWN = "Schemes besides those of pyarrow need fsspec and the package of the file system"
 
 
@@ -83,7 +84,7 @@ class Place:
     def write(self, *content: Any) -> None:
         """Replace a file by buffers once they are written; raise an OSError if that fails."""
         # A local file gets its name when it is whole; an object appears when it is whole anyway.
-        part = f"{self.path}.{uuid4().hex[:8]}.part" if self.is_local else self.path
+        part = f"{self.path}.{uuid4().hex[:8]}{PART_SUFFIX}" if self.is_local else self.path
         with self.filesystem.open_output_stream(part) as stream:
             for each in content:
                 stream.write(pa.py_buffer(each))

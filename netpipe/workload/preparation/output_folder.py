@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from netpipe.errors import InputError
-from netpipe.files.temporary_folders import OWN_NAME, locked, temporary_folder
+from netpipe.files.temporary_folders import OWN_NAME, locked, remove_abandoned, temporary_folder
 from netpipe.files.whole_file import sync_names, write_new
 from netpipe.workload.formats.index import INDEX_NAME, is_data_file, load_index
 from netpipe.workload.formats.places import Place
@@ -44,6 +44,7 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     try:
         _require_replaceable(out, sources)
         out.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(out.parent)  # where a run that was killed has made `out`
         with temporary_folder("output", out if out.is_dir() else out.parent) as folder:
             building = folder / "data"
             building.mkdir()  # with the user's default mode, unlike `folder`
@@ -187,8 +188,13 @@ def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
     with ThreadPoolExecutor(_UPLOADED_AT_ONCE) as executor:
         list(executor.map(lambda name: (out / name).put(folder / name), names))
     (out / INDEX_NAME).write((folder / INDEX_NAME).read_bytes())
-    for old in before:
-        if old not in [out / name for name in (*names, INDEX_NAME, _REPLACING)]:
-            old.delete()
+    try:
+        for old in before:
+            if old not in [out / name for name in (*names, INDEX_NAME, _REPLACING)]:
+                old.delete()
+    except OSError as error:
+        way_out = f"The new data set is complete. Remove the files that {INDEX_NAME} does not list"
+        reason = str(error).splitlines()[0]
+        raise InputError(out, "replaced data set", "be removable", reason, way_out) from error
     # If it were deleted, pyarrow would make an object for the folder, which some S3 servers refuse.
     (out / _REPLACING).write(b"")

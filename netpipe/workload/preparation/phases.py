@@ -27,6 +27,9 @@ from netpipe.workload.preparation.split import (
 )
 from netpipe.workload.preparation.tasks import Advance, Task
 
+RUN_ADDRESSES = 1 << 19
+"""A run ends when it has this many distinct addresses, of about 300 bytes each in memory."""
+
 
 @dataclass(frozen=True)
 class SliceResult:
@@ -44,7 +47,7 @@ class SliceResult:
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Checks and sorts a slice into one run, or several if a row group is larger than a slice."""
+    """Checks and sorts a slice into a run, or several if it is larger or has many addresses."""
 
     slice: Slice
     buckets: int
@@ -74,14 +77,15 @@ class SliceTask(Task):
     def _read(
         self, addresses: AddressTable, dropped: list[Dropped] | None, advance: Advance
     ) -> Iterator[MeasurementArray]:
-        """Yield the measurements, at most about a slice at a time."""
+        """Yield the measurements and clear `addresses`, at most about a slice at a time."""
         read = list[MeasurementArray]()
         for place, groups in self.slice.parts:
             for part in read_parquet(place, addresses, groups, dropped=dropped):
                 read.append(part)
                 advance(len(part))
-                if sum(map(len, read)) >= SLICE_ROWS:
+                if sum(map(len, read)) >= SLICE_ROWS or len(addresses) >= RUN_ADDRESSES:
                     yield _join(read)
+                    addresses.clear()
         if any(map(len, read)):
             yield _join(read)
 

@@ -12,12 +12,10 @@ The parent joins the shards, and saves the index last. Tasks share nothing but t
 work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
 byte for byte, for every number of workers, every runner, and after a kill.
 
-DuckDB's out-of-core sort was tried for both phases. It bounds the memory of addresses better, but
-the sort alone takes as much CPU time as all of this, and it cannot resume, or run on a cluster.
+DuckDB's out-of-core sort was tried for both phases. The sort alone takes as much CPU time as all of
+this, and it cannot resume, or run on a cluster.
 """
 
-import os
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ from netpipe.workload.preparation.rows_writer import WrittenRows, save_rows
 from netpipe.workload.preparation.runs import Run
 from netpipe.workload.preparation.split import EVAL_FRACTION, EvalChoice
 from netpipe.workload.preparation.tasks import Runner, run_all, run_here
-from netpipe.workload.preparation.work_folder import work_folder
+from netpipe.workload.preparation.work_folder import find_scratch, work_folder
 
 Progress = Callable[[int, int, str], None]
 """Called with the work done, the total, and the phase; each measurement counts once per phase."""
@@ -96,11 +94,7 @@ def prepare(
     elif runner is None:
         runner = ProcessRunner(workers) if workers > 1 else run_here
     place = find_place(out)
-    if scratch is None:
-        # On the same file system as a local output.
-        path = Path(os.path.realpath(place.path))
-        beside = path if path.is_dir() else path.parent
-        scratch = beside if place.is_local else Path(tempfile.gettempdir())
+    scratch = scratch or find_scratch(place)
     local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]
     folder = remote_folder(place, scratch)
     if place.is_local:

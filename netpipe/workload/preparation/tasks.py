@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import cattrs
 
 from netpipe.errors import InputError
-from netpipe.workload.formats.places import Place
+from netpipe.workload.formats.places import PART_SUFFIX, Place
 
 _IS_INVALID = "is_invalid_input"
 
@@ -83,7 +83,12 @@ def run_here(tasks: Sequence[Task], advance: Advance) -> None:
 def run_all(tasks: Sequence[Task], runner: Runner, advance: Advance) -> list[Any]:
     """Run the tasks that are not done yet; return the results of all, in their order."""
     # Asking for each file would let a network's file system remember that a result is missing.
-    stored = {file.path for file, _ in tasks[0].work.files()}
+    work = tasks[0].work
+    stored = {file.path: file for file, _ in work.files()}
+    for path, file in stored.items():
+        # A task that was killed leaves an unfinished file, or a folder of them.
+        if path.endswith(PART_SUFFIX) or "/" in path.removeprefix(f"{work.path}/"):
+            file.delete()
     waiting = [task for task in tasks if task.place.path not in stored]
     advance(sum(task.rows for task in tasks) - sum(task.rows for task in waiting))
     if waiting:

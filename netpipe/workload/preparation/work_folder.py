@@ -7,6 +7,7 @@ depends on the sources and the settings.
 import os
 import re
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,21 @@ class NewStartWarning(UserWarning):
     """An interrupted preparation had other sources or settings, so its work cannot be used."""
 
 
+def find_scratch(out: Place) -> Path:
+    """Return the folder for the work folder: on the file system of a local output."""
+    if not out.is_local:
+        return Path(tempfile.gettempdir())
+    path = Path(os.path.realpath(out.path))
+    # A run that made the output has worked beside it.
+    has_worked_beside = os.access(path.parent / _name_folder(out), os.W_OK)
+    return path if path.is_dir() and not has_worked_beside else path.parent
+
+
+def _name_folder(out: Place) -> str:
+    identity = os.path.realpath(out.path) if out.is_local else out.name
+    return f".netpipe-work-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+
+
 @contextmanager
 def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterator[Place]:
     """Yield the work folder of an output.
@@ -39,8 +55,7 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
     Raises:
         InputError: Another process prepares this output, or the folder cannot be made.
     """
-    identity = os.path.realpath(out.path) if out.is_local else out.name
-    folder = scratch / f".netpipe-work-{blake2b(identity.encode(), digest_size=8).hexdigest()}"
+    folder = scratch / _name_folder(out)
     missing = [parent for parent in folder.parents if not parent.exists()]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

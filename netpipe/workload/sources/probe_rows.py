@@ -137,7 +137,9 @@ def find_format(data: Path) -> str:
 def open_source(data: Path, split: str) -> RowSource:
     """Open the rows of a split; raise an InputError if the folder has none, or is damaged."""
     if not data.is_dir():
-        raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
+        raise InputError(
+            data, "data", "be a local folder", "a file" if data.exists() else "nothing"
+        )
     open_format = next((opener for glob, _, opener in _FORMATS if any(data.glob(glob))), None)
     if open_format is None:
         constraint = "hold ArrayRecord shards or parquet files"

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.places import find_place
 from netpipe.workload.preparation import output_folder, phases, plan, tasks
 from netpipe.workload.preparation.prepare import prepare
-from netpipe.workload.preparation.tasks import Advance, Task
+from netpipe.workload.preparation.tasks import Advance, Task, run_here
 from netpipe.workload.preparation.work_folder import WORK_NAME, NewStartWarning
 from tests.workload.factories import as_table, make_pings
 
@@ -175,12 +175,14 @@ def test_a_failure_at_the_end_keeps_the_work(
     assert list(out.parent.iterdir()) == [out]
 
 
+@pytest.mark.parametrize("is_new", [True, False])
 def test_a_kill_while_the_work_is_removed(
-    measured: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measured: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
-    """The next run uses nothing of the half of the work that is left."""
+    """The next run uses nothing of the half of the work that is left, and removes it."""
     out = tmp_path / "out"
-    out.mkdir()
+    if not is_new:
+        out.mkdir()
 
     def remove_half(folder: Path, **_: object) -> None:
         for path in folder.iterdir():
@@ -193,8 +195,49 @@ def test_a_kill_while_the_work_is_removed(
         patch.setattr("netpipe.workload.preparation.work_folder.shutil", shutil)
         with pytest.raises(StopError):
             prepare([measured], out, shards=3)
+    assert work_folders(tmp_path if is_new else out)
     prepare([measured], out, shards=3)
     assert contents(out) == contents(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_work_beside_a_new_folder_goes_on(
+    measured: Path, whole: Path, tmp_path: Path, ran: list[str]
+) -> None:
+    """It is found when the user has made the output folder after the interrupted run."""
+    with pytest.raises(StopError):
+        prepare([measured], tmp_path / "out", shards=3, runner=run_some(1))
+    done = ran[:]
+    ran.clear()
+    (tmp_path / "out").mkdir()
+    prepare([measured], tmp_path / "out", shards=3)
+    assert not set(done) & set(ran)
+    assert contents(tmp_path / "out") == contents(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_unfinished_files_of_killed_tasks(measured: Path, whole: Path, tmp_path: Path) -> None:
+    """They are removed before the tasks of a phase run, and results stay."""
+
+    def leave(folder: Path) -> None:
+        (folder / "shard-000001-abc").mkdir(exist_ok=True)
+        (folder / "shard-000001-abc" / "train-1.arrayrecord").touch()
+        (folder / "slice-000001-0.run.0123abcd.part").touch()
+
+    def look(tasks: Sequence[Task], advance: Advance) -> None:
+        folder = Path(tasks[0].work.path)
+        found = [path.name for path in folder.rglob("*") if path.is_file()]
+        assert not [name for name in found if name.endswith((".part", ".arrayrecord"))]
+        assert "slice-000000.json" in found
+        run_here(tasks, advance)
+        leave(folder)
+
+    with pytest.raises(StopError):
+        prepare([measured], tmp_path / "out", shards=3, runner=run_some(1))
+    leave(*work_folders(tmp_path))
+    prepare([measured], tmp_path / "out", shards=3, runner=look)
+    assert contents(tmp_path / "out") == contents(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("change", ["seed", "source"])
@@ -421,6 +464,34 @@ def test_a_row_group_larger_than_a_slice(
     parts = prepare([tmp_path / "0.parquet"], tmp_path / "parts")
     assert parts.train.probes == whole.train.probes
     assert sorted(parts.train.row_measurements) == sorted(whole.train.row_measurements)
+
+
+def test_addresses_of_a_large_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with many distinct addresses ends, and the next one has none of them in memory."""
+    rows, held = 900, list[int]()
+    names = pa.array([f"2001:db8::{number:x}" for number in range(rows)])
+    table = as_table(make_pings(rows, seed=0), 1)
+    probes = pa.array([number % 3 for number in range(rows)])
+    table = table.set_column(table.schema.get_field_index("prb_id"), "prb_id", probes)
+    table = table.set_column(2, "dst_addr", names)
+    table = table.set_column(3, "ip_version", pa.array([6] * rows, pa.int8()))
+    pq.write_table(table.set_column(1, "src_addr", names), tmp_path / "0.parquet")
+    monkeypatch.setattr(plan, "SLICE_ROWS", rows)
+    expected = prepare([tmp_path / "0.parquet"], tmp_path / "whole")
+    write_run = phases.write_run
+
+    def note(*arguments: Any) -> None:
+        held.append(len(arguments[2]))
+        write_run(*arguments)
+
+    monkeypatch.setattr(phases, "write_run", note)
+    monkeypatch.setattr(phases, "RUN_ADDRESSES", 100)
+    monkeypatch.setattr("netpipe.workload.formats.parquet._BATCH_ROWS", 80)
+    monkeypatch.setattr("netpipe.workload.formats.parquet._MAX_DICTIONARY_BYTES", 0)
+    assert prepare([tmp_path / "0.parquet"], tmp_path / "out") == expected
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert len(held) > 4
+    assert max(held) < 200
 
 
 def test_private_addresses_are_told_once(tmp_path: Path) -> None:

@@ -87,6 +87,13 @@ def test_a_new_folder_has_the_usual_mode(tmp_path: Path, umask: int, mode: int) 
     assert (tmp_path / "out").stat().st_mode & 0o777 == mode
 
 
+def test_what_a_killed_first_run_left_beside_its_output(ours: Path) -> None:
+    """The temporary folder beside the output is removed, though the next one lies in it."""
+    (ours.parent / ".netpipe-output-abcd1234.tmp").mkdir()
+    write(ours, "new")
+    assert list(ours.parent.iterdir()) == [ours]
+
+
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     """An empty folder, which may be a mount point, stays the folder that it is."""
     (tmp_path / "out").mkdir(0o750)

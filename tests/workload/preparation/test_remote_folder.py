@@ -73,6 +73,24 @@ def test_the_index_is_the_last_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_old_files_that_cannot_be_removed(
+    files: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that the new data set is complete, and the next run removes them."""
+
+    def refuse(_: Place) -> None:
+        raise OSError("no such permission")
+
+    prepare(["memory://bucket/in"], OUT, shards=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "delete", refuse)
+        with pytest.raises(InputError, match=r"found no such permission\. The new data set is com"):
+            prepare(["memory://bucket/in"], OUT, shards=2)
+    assert "of-00002" in files.cat(f"{FOLDER}/{INDEX_NAME}").decode()
+    index = prepare(["memory://bucket/in"], OUT, shards=2)
+    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
+
+
 def test_files_of_somebody_else_are_not_touched(files: fsspec.AbstractFileSystem) -> None:
     """A folder with a file that no index lists is refused."""
     files.pipe("/bucket/out/notes.txt", b"mine")
@@ -99,14 +117,35 @@ def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path)
     assert (index.train.probes, index.eval.probes) == (1, 0)
 
 
-def test_the_command_takes_uris(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
+def test_the_command_takes_uris(
+    files: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The summary names the output, without a command that could not read it there."""
+    monkeypatch.setattr("netpipe.cli.data._IN_MEMORY", ())
     words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert f"in {OUT}; copy them" in result.output
     assert INDEX_NAME in listed(files)
     assert not [path for path in tmp_path.iterdir() if WORK_NAME.fullmatch(path.name)]
+
+
+@pytest.mark.parametrize("out", [OUT, "memory:///out", "mock:///out"])
+def test_files_that_would_be_lost(parquet: Path, out: str) -> None:
+    """The command refuses to prepare data in its own memory."""
+    result = CliRunner().invoke(main, ["prepare", str(parquet), "--out", out])
+    assert result.exit_code == 2
+    assert f"{out}: --out must be a place that stays; found the memory of" in result.output
+
+
+def test_a_data_set_is_replaced(files: fsspec.AbstractFileSystem, parquet: Path) -> None:
+    """The files of the old one are gone, and those of the same name are the new ones."""
+    prepare([parquet], OUT, shards=5)
+    index = prepare([parquet], OUT, seed=1, shards=2)
+    assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
+    before = listed(files)
+    prepare([parquet], OUT, seed=1, shards=2)
+    assert listed(files) == before
 
 
 def test_the_summary_names_the_folder_of_a_file_uri(parquet: Path, tmp_path: Path) -> None:
