@@ -22,7 +22,7 @@ from netpipe.files.temporary_folders import locked
 from netpipe.workload.formats.index import load_index
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.places import find_place
-from netpipe.workload.preparation import output_folder, phases, plan, tasks
+from netpipe.workload.preparation import output_folder, phases, plan, runs, tasks
 from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.tasks import Advance, Task, run_here
 from netpipe.workload.preparation.work_folder import WORK_NAME, NewStartWarning
@@ -478,7 +478,7 @@ def test_addresses_of_a_large_row_group(tmp_path: Path, monkeypatch: pytest.Monk
     pq.write_table(table.set_column(1, "src_addr", names), tmp_path / "0.parquet")
     monkeypatch.setattr(plan, "SLICE_ROWS", rows)
     expected = prepare([tmp_path / "0.parquet"], tmp_path / "whole")
-    write_run = phases.write_run
+    write_run = runs.write_run
 
     def note(*arguments: Any) -> None:
         held.append(len(arguments[2]))
