@@ -47,7 +47,7 @@ class LintSettings(TypedDict, total=False):
 
 
 class WorkSettings(TypedDict, total=False):
-    """Settings of `netpipe.work_counts.counting.WorkRequest`; times are in seconds."""
+    """Settings of `netpipe.work_counts.reproducible_counts.WorkRequest`; times are in seconds."""
 
     batches: int
     start_limit_s: float
@@ -161,7 +161,7 @@ def work(
     Errors are those of `measure`.
     """
     from netpipe.jobs.parent import CHILD_COMMAND
-    from netpipe.work_counts.counting import WorkRequest, count_work
+    from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
 
     if step is not None:
         _refuse_held_accelerator("auto")

@@ -12,8 +12,8 @@ import pytest
 from netpipe import other_version, worktrees
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts import counting
-from netpipe.work_counts.counting import WorkRequest
+from netpipe.work_counts import reproducible_counts
+from netpipe.work_counts.reproducible_counts import WorkRequest
 from tests.command import Netpipe, document
 from tests.repository import commit_files, git
 from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
@@ -57,7 +57,7 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
             place=lambda _: ProcessEnvironment(),
         )
 
-    monkeypatch.setattr(counting, "count_work", count)
+    monkeypatch.setattr(reproducible_counts, "count_work", count)
     monkeypatch.setattr(other_version, "open_version", open_nothing)
     monkeypatch.setattr(worktrees, "find_commit", lambda *_: None)
     return found

@@ -30,7 +30,7 @@ from netpipe.jobs.targets import Target, name_targets
 if TYPE_CHECKING:
     from netpipe.jobs.progress import OnProgress
     from netpipe.results.work_profile import WorkProfile
-    from netpipe.work_counts.counting import WorkRequest
+    from netpipe.work_counts.reproducible_counts import WorkRequest
 
 
 @click.command(epilog="\b\nExample:\n  netpipe work perf/conftest.py:batches")
@@ -59,7 +59,7 @@ def work(
     is package.module:name or path/to/file.py:name, a callable that returns the loader.
     """
     from netpipe.jobs.parent import CHILD_COMMAND
-    from netpipe.work_counts.counting import WorkRequest, count_work
+    from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
 
     request = WorkRequest(targets=name_targets(loader=target, step=step), **limits)
     compared: Sequence[Comparison] = ()
@@ -99,7 +99,7 @@ def _compare(
     from netpipe.gate.work_comparison import compare_in_turns
     from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.other_version import open_version
-    from netpipe.work_counts.counting import count_work
+    from netpipe.work_counts.reproducible_counts import count_work
     from netpipe.worktrees import find_commit
 
     here = Path.cwd()

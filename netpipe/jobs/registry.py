@@ -56,7 +56,8 @@ JOBS: Final = {
     "duet": Job("netpipe.duets.duet_request:DuetRequest", "netpipe.duets.duet_job:serve_blocks"),
     "lint": Job("netpipe.linting.lint_request:LintRequest", "netpipe.linting.lint_job:lint_loader"),
     "work": Job(
-        "netpipe.work_counts.counting:WorkRequest", "netpipe.work_counts.work_job:count_factories"
+        "netpipe.work_counts.reproducible_counts:WorkRequest",
+        "netpipe.work_counts.work_job:count_factories",
     ),
     "resume": Job(
         "netpipe.resuming.checking:ResumeRequest", "netpipe.resuming.resume_job:run_loader"

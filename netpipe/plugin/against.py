@@ -21,7 +21,7 @@ from netpipe.other_version import Version, open_version
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.sessions import Jobs, LongPhases, TimeLimit, limit_s
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts.counting import WorkRequest
+from netpipe.work_counts.reproducible_counts import WorkRequest
 from netpipe.worktrees import Commit
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS

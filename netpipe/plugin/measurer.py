@@ -17,7 +17,7 @@ from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, ResumeRequest
 from netpipe.verdict.decision import judge
-from netpipe.work_counts.counting import WorkRequest
+from netpipe.work_counts.reproducible_counts import WorkRequest
 
 _Result = TypeVar("_Result")
 

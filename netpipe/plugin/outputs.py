@@ -31,8 +31,8 @@ from netpipe.linting.linter import LintReport
 from netpipe.plugin import other_plugins
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
+from netpipe.plugin.github import add_step_summary
 from netpipe.plugin.run import Run
-from netpipe.plugin.summary import add_step_summary
 from netpipe.results.fields import Must, Text
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile

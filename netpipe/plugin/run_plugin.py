@@ -19,7 +19,7 @@ from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import refuse_unwritable, writable_folder
 from netpipe.gate.acceptance import read_acceptance
 from netpipe.other_version import TYPED_VARIABLE
-from netpipe.plugin import other_plugins, session_nodes, summary
+from netpipe.plugin import github, other_plugins, session_nodes, summary
 from netpipe.plugin.against import Against, recorded_commit
 from netpipe.plugin.fixtures import RUN, is_benchmark, is_compared, is_timed, requests
 from netpipe.plugin.gate import Gate, Selection
@@ -259,5 +259,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(make_loggable(line))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
-        for command in summary.annotations(chain.from_iterable(failed), run):
+        for command in github.annotations(chain.from_iterable(failed), run):
             terminalreporter.write_line(command)

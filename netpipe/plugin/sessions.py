@@ -15,7 +15,7 @@ from netpipe.jobs.request import OVERTIME_S, SessionRequest
 from netpipe.results.measurement import Device, Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, check_resume
-from netpipe.work_counts.counting import count_work
+from netpipe.work_counts.reproducible_counts import count_work
 
 # Imports, the start of the loader and the compilation of the step, for each further session.
 _START_UP_S: Final = 60.0

@@ -1,14 +1,12 @@
-"""The summary at the end of a run, for the terminal and for GitHub Actions."""
+"""The summary at the end of a run."""
 
 from collections.abc import Iterable, Iterator
 from io import StringIO
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.errors import InputError
 from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline_changes import FileChange
 from netpipe.gate.outcomes import UNJUDGED, Outcome
@@ -18,7 +16,6 @@ from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import WORK, GateResult
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.run import Run
-from netpipe.printable import make_printable
 from netpipe.reporting.baseline_table import change_table
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.reporting.tables import new_table
@@ -43,21 +40,15 @@ _FIRST_TESTS: Final = (
     "found; later changes are compared with this one"
 )
 
-# https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
-_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
-_PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
-
-# A table or a line may hold the user's code and names.
-_MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~"})
-
 
 def summary_lines(run: Run) -> Iterator[str]:
     """Yield the lines of the terminal's summary."""
-    for part in _parts(run):
+    for part in summary_parts(run):
         yield from [part] if isinstance(part, str) else _render(part)
 
 
-def _parts(run: Run) -> Iterator[str | Table]:
+def summary_parts(run: Run) -> Iterator[str | Table]:
+    """Yield the lines and tables of the summary, in order."""
     measurer = run.measurer
     yield from _order_lines(measurer)
     yield from _work_lines(measurer)
@@ -186,13 +177,13 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     yield from gate.waiver_problems()
     if acceptance.commit is not None:
         yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
-    yield from (line for _, line in _change_notes(acceptance))
+    yield from (line for _, line in change_notes(acceptance))
     for change in acceptance.changes:
         for line in change.difference.differences if change.difference else ():
             yield f"differs in {change.file}: {line}"
 
 
-def _change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
+def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
     """Yield each altered baseline or added waiver: its file, from the root, and a line."""
     for change in acceptance.changes:
         description = "; ".join((_describe(change), *change.dropped))
@@ -215,58 +206,3 @@ def _describe(change: FileChange) -> str:
     if change.kind == "replaced":
         return f"replaced {change.file}, under the same name"
     return f"added {change.file}; {change.before.path.name} was accepted before"
-
-
-def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
-    """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
-
-    `reports` are pytest's reports of failures.
-    """
-    for report in reports:
-        if report.nodeid in run.selection.timed:
-            path, line, name = report.location
-            yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
-    for result in run.gate.results:
-        if result.is_missing:
-            path, _, name = result.benchmark.partition("::")
-            yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
-    acceptance = run.gate.acceptance
-    for sentence in run.gate.waiver_problems():
-        yield _command("error", sentence, acceptance.waivers_file, "waiver")
-    for path, line in _change_notes(acceptance):
-        yield _command("warning", line, path, line.partition(":")[0])
-
-
-def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
-    file, title = (make_printable(text).translate(_PROPERTY_ESCAPES) for text in (path, title))
-    at_line = "" if line is None else f",line={line}"
-    message = make_printable(message).translate(_ESCAPES)
-    return f"::{level} file={file}{at_line},title={title}::{message}"
-
-
-def add_step_summary(run: Run, path: Path) -> None:
-    """Append the summary to GitHub's step summary; raise an InputError if that is impossible."""
-    tables, lines = ["## netpipe"], list[str]()
-    for part in _parts(run):
-        if isinstance(part, str):
-            lines.append(f"- {_escape(part)}")
-        else:
-            tables += _markdown(part)
-    try:
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write("\n".join([*tables, *lines]) + "\n")
-    except OSError as error:
-        raise InputError(path, "GITHUB_STEP_SUMMARY", "be writable", error.strerror) from error
-
-
-def _markdown(table: Table) -> Iterator[str]:
-    headings = [str(column.header) for column in table.columns]
-    rows = zip(*(column.cells for column in table.columns), strict=True)
-    yield f"\n**{table.title}**\n"
-    for cells in (headings, ["---"] * len(headings), *rows):
-        yield f"| {' | '.join(_escape(str(cell)) for cell in cells)} |"
-    yield ""
-
-
-def _escape(text: str) -> str:
-    return " ".join(make_printable(text).split()).translate(_MARKDOWN_ESCAPES)

@@ -1,7 +1,7 @@
 """Stand-ins for remote storage: a loader's reads take as long as in the real storage.
 
-Start with `profiles.py`, which describes a storage. `service.py` enforces its limits across
-processes, `stand_in.py` wraps a source, and `loaders.py` places a loader in a storage
+Start with `profiles.py`, which describes a storage. `emulated_storage.py` enforces its limits
+across processes, `stand_in.py` wraps a source, and `loaders.py` places a loader in a storage
 (`--storage`).
 """
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from netpipe.grain_access.observed_sources import GrainBatchedSource, ObservedSource
-from netpipe.storage.service import Service, share
+from netpipe.storage.emulated_storage import Service, share
 
 _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
 

@@ -3,8 +3,8 @@
 from netpipe.results.measurement import Measurement
 from netpipe.verdict import quantities
 from netpipe.verdict.decision import judge
-from netpipe.verdict.host_causes import MIN_SYNC_PROBE
 from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.loop_causes import MIN_SYNC_PROBE
 
 # Load time over step time at the high end of its interval: half of the at-risk limit.
 _MAX_LOAD_OVER_STEP = 0.4

@@ -18,9 +18,9 @@ from netpipe.results.units import (
     format_seconds,
     format_seconds_interval,
 )
-from netpipe.verdict import host_causes, quantities
-from netpipe.verdict.host_causes import MIN_SYNC_PROBE
+from netpipe.verdict import loop_causes, quantities
 from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.loop_causes import MIN_SYNC_PROBE
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
 Rule = Callable[[Measurement], Verdict | None]
@@ -56,10 +56,10 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
     remarks = list(measurement.findings)
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     if syncs and verdict.passes(measurement):
-        done, line = measurement.sync_probe_fraction, host_causes.name_worst_line(measurement)
+        done, line = measurement.sync_probe_fraction, loop_causes.name_worst_line(measurement)
         message = (
             f"the step was already done at {format_percent(done)} of the requests for a batch: the "
-            f"loop waits for results{line}; {host_causes.describe_exposed(measurement)}"
+            f"loop waits for results{line}; {loop_causes.describe_exposed(measurement)}"
         )
         remarks.append(Finding("forced-sync", message))
     if measurement.compilations and verdict.kind != VerdictKind.RECOMPILING:
@@ -329,7 +329,7 @@ def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
 
 _STALL_RULES: tuple[Rule, ...] = (
     _judge_transfer_bound,
-    host_causes.judge_host_bound,
+    loop_causes.judge_host_bound,
     _judge_contention,
     _judge_unexplained,
 )
@@ -338,7 +338,7 @@ RULES: tuple[Rule, ...] = (
     _judge_recompiling,
     _make_doubt_rule(_explain_no_evidence, "fix what the message names, then measure again"),
     _make_doubt_rule(_explain_too_few_rounds),
-    host_causes.judge_forced_sync,
+    loop_causes.judge_forced_sync,
     _judge_loader_bound,
     _judge_jitter,
     _make_doubt_rule(partial(_explain_undecided_limit, limit=1 + EPSILON)),

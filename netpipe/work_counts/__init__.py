@@ -1,5 +1,6 @@
 """Count the work that a loader and a step do for a batch, exactly and without a clock.
 
-Start with `counting.py`, which counts in two processes and keeps the counts that agree. In each,
-`work_job.py` calls `loader_work.py` and `step_work.py`; `results/work_profile.py` has the kinds.
+Start with `reproducible_counts.py`, which counts in two processes and keeps the counts that agree.
+In each, `work_job.py` calls `loader_work.py` and `step_work.py`; `results/work_profile.py` has the
+kinds.
 """

@@ -8,8 +8,8 @@ from netpipe.device.emulated_names import parse_accelerator
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts.counting import WorkRequest
 from netpipe.work_counts.loader_work import count_loader_work
+from netpipe.work_counts.reproducible_counts import WorkRequest
 from netpipe.work_counts.step_work import count_step_work, describe_backend
 
 

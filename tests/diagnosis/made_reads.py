@@ -18,9 +18,9 @@ from netpipe.diagnosis.experiments.read_scaling import (
     name_limit,
     split_by_size,
 )
-from netpipe.storage import service as storage_service
+from netpipe.storage import emulated_storage
+from netpipe.storage.emulated_storage import Service
 from netpipe.storage.profiles import parse_storage
-from netpipe.storage.service import Service
 
 READ_S = 0.040
 
@@ -73,7 +73,7 @@ def probe(
     Elements that are read again take `cached` of their time.
     """
     service, numbers, starts = Service(parse_storage(settings)), count(), count(1)
-    storage_service._DRAW.seed(3)
+    emulated_storage._DRAW.seed(3)
 
     def read(threads: int, positions: Iterator[int]) -> list[Read]:
         return read_in(service, threads, positions, sizes, 1e3 * next(starts))

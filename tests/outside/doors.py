@@ -19,7 +19,7 @@ from netpipe.results.measurement import Interval
 from netpipe.results.work_profile import parse_work_profile
 from netpipe.resuming import checking
 from netpipe.verdict.document import parse_printed
-from netpipe.work_counts import counting
+from netpipe.work_counts import reproducible_counts
 from tests.diagnosis import examples
 from tests.diagnosis.examples import block, in_rounds, stage_time, turns
 from tests.outside.golden import ROOT, figures
@@ -40,7 +40,7 @@ def replay_sessions(monkeypatch: pytest.MonkeyPatch, recorded: Path) -> None:
     monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: measured)
     monkeypatch.setattr(parent, "run_session", lambda *_, **__: dict(examples.LINT))
     monkeypatch.setattr(diagnose, "run_diagnosis", lambda *_, **__: diagnosed)
-    monkeypatch.setattr(counting, "count_work", lambda *_, **__: PROFILE)
+    monkeypatch.setattr(reproducible_counts, "count_work", lambda *_, **__: PROFILE)
     monkeypatch.setattr(checking, "check_resume", lambda *_, **__: resumed)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from netpipe.storage import service
+from netpipe.storage import emulated_storage
 
 
 @pytest.fixture(autouse=True)
 def _own_storages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start every test without the storages of other tests, and with the same random latencies."""
     monkeypatch.setenv("NETPIPE_STORAGES", "")
-    service.share.cache_clear()
-    service._DRAW.seed(0)
+    emulated_storage.share.cache_clear()
+    emulated_storage._DRAW.seed(0)

@@ -3,8 +3,8 @@
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from netpipe.storage.emulated_storage import Service
 from netpipe.storage.profiles import PRESETS, StorageProfile
-from netpipe.storage.service import Service
 
 
 class Reads(NamedTuple):

@@ -18,8 +18,8 @@ from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.registry import make_factory
 from netpipe.jobs.targets import Target
+from netpipe.storage.emulated_storage import _CACHED_BYTES, share
 from netpipe.storage.loaders import place
-from netpipe.storage.service import _CACHED_BYTES, share
 from netpipe.storage.stand_in import StandIn
 from netpipe.workload.config import Config
 from netpipe.workload.preparation.synthetic import generate

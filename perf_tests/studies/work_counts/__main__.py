@@ -28,7 +28,7 @@ from netpipe.git import git
 from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.jobs.targets import name_targets
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts.counting import WorkRequest, count_work
+from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.proportions import Proportion

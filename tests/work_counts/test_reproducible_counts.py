@@ -11,8 +11,8 @@ from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
 from netpipe.jobs.targets import name_targets
 from netpipe.results.work_profile import WorkProfile
-from netpipe.work_counts import counting
-from netpipe.work_counts.counting import WorkRequest, count_work
+from netpipe.work_counts import reproducible_counts
+from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
 from tests.work_counts import work_targets
 from tests.work_profiles import PROFILE
 
@@ -95,9 +95,11 @@ def test_two_processes_do_not_share_an_accelerator(
         yield running[-1]
         running.pop()
 
-    monkeypatch.setattr(counting, "open_session", open_session)
+    monkeypatch.setattr(reproducible_counts, "open_session", open_session)
     monkeypatch.setattr(
-        counting, "collect_results", lambda sessions: [PROFILE.to_document() for _ in sessions]
+        reproducible_counts,
+        "collect_results",
+        lambda sessions: [PROFILE.to_document() for _ in sessions],
     )
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     if platforms:

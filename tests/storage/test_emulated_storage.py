@@ -15,9 +15,9 @@ import pytest
 
 from netpipe.device.shared_storages import list_shared_storages
 from netpipe.errors import SessionError
-from netpipe.storage import service as service_module
+from netpipe.storage import emulated_storage
+from netpipe.storage.emulated_storage import Service, share
 from netpipe.storage.profiles import parse_storage
-from netpipe.storage.service import Service, share
 from tests.storage.readers import preset, read, storage
 
 # Earlier tests of this process may have imported jax, which warns about every fork.
@@ -170,7 +170,7 @@ def test_threads_share_the_limits() -> None:
         thread.join()
     assert sorted(seen) == [float(turn) for turn in range(1, 801)]
     with one._locked_state():
-        assert not service_module._LOCK.acquire(blocking=False)
+        assert not emulated_storage._LOCK.acquire(blocking=False)
 
 
 def _in_a_fork(run: Callable[[], object]) -> int:
@@ -213,6 +213,6 @@ def test_forked_processes_draw_latencies_of_their_own() -> None:
 def test_a_process_that_is_forked_under_the_lock_goes_on() -> None:
     """A thread that holds the lock during a fork does not leave the child's lock held."""
     one = storage(latency_s=1.0)
-    with service_module._LOCK:
+    with emulated_storage._LOCK:
         child = _in_a_fork(lambda: print(one.request(0, 0.0)))  # noqa: T201  # else it hangs
     assert os.waitpid(child, 0)[1] == 0
