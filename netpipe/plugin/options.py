@@ -41,7 +41,7 @@ _FLAGS: Final = {
     "missing": ("warn", "POLICY", "warn or fail where there is no comparable baseline"),
     "inconclusive": ("warn", "POLICY",
         "warn or fail where a noisy machine leaves the outcome open"),
-    "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
+    "record": ("", "NAME", "write a baseline of the benchmarks that passed with valid verdicts"),
     "sessions": ("10", "N", "fresh processes that a recorded baseline consists of"),
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
     "baselines_at": ("auto", "REF",
