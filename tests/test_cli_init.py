@@ -4,12 +4,18 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netpipe.cli.console import output
 from netpipe.cli.init import FILES, find_candidates
+from netpipe.errors import SessionError
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.measurement import Measurement
 from tests.command import Netpipe
+from tests.measurements import EMULATED, make_measurement
 
 PIPELINE = """
 import grain
@@ -53,6 +59,48 @@ def src_layout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+class Sessions:
+    """Stands in for sessions that measure, and for pytest.
+
+    Attributes:
+        found: What the sessions find, one after the other; the last one again and again.
+        requests: What they were asked for.
+        calls: The commands of pytest, with their folders.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Measurement | Exception] = [make_measurement(device=EMULATED)]
+        self.requests: list[MeasureRequest] = []
+        self.calls: list[tuple[list[str], Path]] = []
+        self.exit_code = 0
+
+    def measure(
+        self, _: object, request: MeasureRequest, place: ProcessEnvironment, __: object
+    ) -> Measurement:
+        """Note the request, and return the next measurement."""
+        assert place.folder
+        assert (place.folder / "perf/conftest.py").exists()
+        self.requests.append(request)
+        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def run_child(self, words: list[str], folder: Path, _: object) -> int:
+        """Note the command of pytest, and return its exit code."""
+        self.calls.append((words[1:], folder))
+        return self.exit_code
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """Replace the sessions and pytest."""
+    made = Sessions()
+    monkeypatch.setattr("netpipe.jobs.parent.run_measurement", made.measure)
+    monkeypatch.setattr(sys.modules[find_candidates.__module__], "run_child", made.run_child)
+    return made
+
+
 def targets(root: Path) -> list[str]:
     """Return the targets of all candidates."""
     return [candidate.target for candidate in find_candidates(root)]
@@ -71,7 +119,10 @@ def test_the_pipeline_is_found_through_functions(
     assert "netpipe_step" not in conftest
     for name in FILES[:2]:
         ast.parse((src_layout / name).read_text())
-    assert 'accelerator="emulated:30ms")\n\n\ndef' in (src_layout / FILES[1]).read_text()
+    test = (src_layout / FILES[1]).read_text()
+    assert "# An example" in test
+    assert 'ACCELERATOR = "emulated:30ms"\n\n# Without a step' in test
+    assert "accelerator=ACCELERATOR)\n\n\ndef" in test
     workflow = (src_layout / FILES[2]).read_text()
     command = next(line for line in workflow.splitlines() if "run: pip" in line).partition(": ")[2]
     assert command.endswith('}" -e .')
@@ -204,19 +255,63 @@ def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
     assert targets(tmp_path) == ["input.py:a"]
 
 
+@pytest.mark.parametrize("code", [0, 4])
 def test_the_suite_is_run_as_pytest_runs_it(
-    src_layout: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, code: int
 ) -> None:
     """The tests run once in the repository's folder, and set the exit code."""
-    calls = []
-
-    def fail(words: list[str], folder: Path, _: object) -> int:
-        calls.append((words[1:], folder))
-        return 4
-
-    monkeypatch.setattr(sys.modules[find_candidates.__module__], "run_child", fail)
+    sessions.exit_code = code
     result = netpipe("init", src_layout)
-    assert result.exit_code == 1
+    assert result.exit_code == bool(code)
     words = ["-P", "-m", "pytest", "perf", "--benchmark-compare", "--netpipe-budget=5"]
-    assert calls == [(words, src_layout)]
+    assert sessions.calls == [(words, src_layout)]
     assert "git add" in result.stdout
+    assert ("change its limits in perf/test_pipeline.py" in result.stdout) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("found", "tried_ms"),
+    [
+        ([{"load_s": 0.012}], [30]),
+        ([{"load_s": 0.0803, "train_s": 0.0803}, {"load_s": 0.0803, "step_s": 0.25}], [30, 250]),
+        ([{"load_s": 0.0401}, {"load_s": 0.055, "step_s": 0.130}], [30, 130, 170]),
+        ([{"load_s": 2.0, "rounds": 1}], [30, 6000]),
+        ([{"train_s": 0.036, "worst_tenth_fraction": 0.9}, {}], [30, 60]),
+        ([{"train_s": 0.036, "worst_tenth_fraction": 0.9}], [30, 60, 120, 240, 480]),
+        ([{"drained": False}], [30]),
+    ],
+    ids=["fast", "slow", "slower later", "very slow", "pauses", "always pauses", "inconclusive"],
+)
+def test_the_first_measurement_gives_the_step(
+    src_layout: Path,
+    netpipe: Netpipe,
+    sessions: Sessions,
+    found: list[dict[str, Any]],
+    tried_ms: list[int],
+) -> None:
+    """The step takes at least 30 ms and three times a batch, and hides pauses where it can."""
+    sessions.found = [make_measurement(device=EMULATED, **values) for values in found]
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 0, result.stderr
+    steps = [request.accelerator for request in sessions.requests]
+    assert steps == [f"emulated:{step}ms" for step in tried_ms[:4]]
+    budgets_s = [request.budget_s for request in sessions.requests]
+    assert budgets_s == [120 if step == 6000 else 5 for step in tried_ms[:4]]
+    assert (" first --netpipe-budget=120" in result.stdout) is (6000 in tried_ms)
+    named = {str(target) for target in sessions.requests[0].targets.values()}
+    assert named == {"perf/conftest.py:batches"}
+    test = (src_layout / FILES[1]).read_text()
+    assert f'ACCELERATOR = "emulated:{tried_ms[-1]}ms"' in test
+    assert "# netpipe init measured a batch in" in test
+    assert "2 cores of Intel Xeon" in test
+
+
+def test_a_pipeline_that_cannot_be_measured_leaves_no_files(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions
+) -> None:
+    """The error is printed, and init can be repeated once it is mended."""
+    sessions.found = [SessionError("the loader failed: KeyError: 'image'")]
+    result = netpipe("init", src_layout)
+    assert (result.exit_code, sessions.calls) == (2, [])
+    assert "KeyError: 'image'" in result.stderr
+    assert not any((src_layout / name).exists() for name in FILES)

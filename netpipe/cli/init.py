@@ -5,17 +5,23 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from math import ceil, isfinite, log10
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
+from netpipe.cli.progress_display import show_progress
 from netpipe.errors import MisuseError
 from netpipe.files.whole_file import refuse_unwritable, write_whole
-from netpipe.jobs.targets import Target
+from netpipe.jobs.targets import Target, name_targets
+from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.units import format_seconds
+from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
 _OTHER_CODE: Final = re.compile(
@@ -24,6 +30,18 @@ _OTHER_CODE: Final = re.compile(
 FILES: Final = (
     "perf/conftest.py", "perf/test_pipeline.py", ".github/workflows/performance.yml"
 )  # fmt: skip
+
+ROLES: Final = {"batches": "loader", "state_and_step": "step"}
+"""The roles of the names in perf/conftest.py."""
+
+_EXAMPLE_MS: Final = 30
+_MIN_BUDGET_S: Final = 5
+_BUDGET_STEPS: Final = 20
+_DEFAULT_BUDGET_S: Final = 20
+# Its first measurement then ends early, and a slower machine still keeps up.
+_STEP_OVER_LOAD: Final = 3.0
+_MIN_STEP_OVER_LOAD: Final = 2.5
+_MAX_TRIALS: Final = 4
 
 
 class Candidate(NamedTuple):
@@ -139,6 +157,43 @@ def _locate(folder: Path, target: Target) -> tuple[str, str, tuple[str, ...]]:
     return module, name, (os.path.relpath(root, folder.resolve()), ".")
 
 
+def _find_step(folder: Path, roles: Iterable[str]) -> tuple[int, str]:
+    """Measure the loader; return the ms of a step that it keeps up with, and their origin."""
+    from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment, run_measurement
+
+    targets = name_targets(**{ROLES[role]: f"perf/conftest.py:{role}" for role in roles})
+    step_ms, place = _EXAMPLE_MS, ProcessEnvironment(folder)
+    for _ in range(_MAX_TRIALS):
+        accelerator = f"emulated:{step_ms}ms"
+        request = MeasureRequest(
+            targets=targets, budget_s=_budget_s(step_ms),
+            accelerator=accelerator, stopping_rule="clear",
+        )  # fmt: skip
+        with show_progress(f"measuring against {accelerator}") as progress:
+            measured = run_measurement(CHILD_COMMAND, request, place, progress)
+        load = measured.load_s_per_batch
+        load_s, host = load.high if isfinite(load.high) else load.median, measured.host
+        if _MIN_STEP_OVER_LOAD * load_s > step_ms / 1e3:
+            step_ms = _round_up(1e3 * _STEP_OVER_LOAD * load_s)
+        elif judge(measured).kind == VerdictKind.JITTER:
+            step_ms *= 2
+        else:
+            break
+    took = f"{format_seconds(load.median)} on {host.cores} cores of {host.cpu}"
+    return step_ms, f"netpipe init measured a batch in {took}"
+
+
+def _budget_s(step_ms: int) -> int:
+    """Return the seconds that rounds of such steps need."""
+    return max(_MIN_BUDGET_S, ceil(_BUDGET_STEPS * step_ms / 1e3))
+
+
+def _round_up(value: float) -> int:
+    """Return a whole number of two significant digits that is not below a value above 10."""
+    unit = 10 ** (int(log10(value)) - 1)
+    return ceil(value / unit) * unit
+
+
 @click.command(epilog="\b\nExample:\n  netpipe init")
 @click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
@@ -162,17 +217,31 @@ def init(folder: Path, loader: Target | None, step: Target | None, no_run: bool)
     templates = Environment(
         loader=PackageLoader("netpipe.cli"), trim_blocks=True, keep_trailing_newline=True
     )
+    step_ms, origin = _EXAMPLE_MS, "An example"
     for name in FILES:
+        if name == FILES[1] and not no_run:
+            try:
+                step_ms, origin = _find_step(folder, targets)
+            except BaseException:
+                (folder / FILES[0]).unlink()  # so that `netpipe init` can be repeated
+                raise
         template = templates.get_template(f"{Path(name).name}.jinja")
-        content = template.render(targets=targets, places=places, folder=folder, python=python)
+        content = template.render(
+            targets=targets, places=places, folder=folder, python=python, step_ms=step_ms,
+            origin=origin,
+        )  # fmt: skip
         write_whole(folder / name, content, "FOLDER")
     # -P: the tests must find the pipeline as they do with plain `pytest`.
     command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
-    code = 0 if no_run else run_child([*command, "--netpipe-budget=5"], folder, {})
+    budget_s = _budget_s(step_ms)
+    code = 0 if no_run else run_child([*command, f"--netpipe-budget={budget_s}"], folder, {})
     at = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
+    if code:
+        advice = f"do what its message says, or change its limits in {FILES[1]}"
+        output.print(f"a test failed: {advice}; a baseline holds the others", soft_wrap=True)
     output.print(f"commit: {at}git add {' '.join(FILES)}", soft_wrap=True)
-    output.print(
-        f"keep a baseline of this machine: {at}pytest perf --netpipe-record first", soft_wrap=True
-    )
+    flag = f" --netpipe-budget={budget_s}" if budget_s > _DEFAULT_BUDGET_S else ""
+    record = f"pytest perf --netpipe-record first{flag}"
+    output.print(f"keep a baseline of this machine: {at}{record}", soft_wrap=True)
     output.print("in CI: set the repository variable NETPIPE to what pip installs netpipe from")
     sys.exit(FAILED if code else 0)
