@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from netpipe.cli.console import output
-from netpipe.cli.init import FILES, find_candidates
+from netpipe.cli.init import FILES
+from netpipe.cli.init_candidates import find_candidates
 from netpipe.errors import SessionError
 from netpipe.jobs.parent import ProcessEnvironment
 from netpipe.measuring.measure_request import MeasureRequest
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
 from tests.command import Netpipe
-from tests.measurements import EMULATED, make_measurement
+from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 PIPELINE = """
 import grain
@@ -66,6 +67,7 @@ class Sessions:
         found: What the sessions find, one after the other; the last one again and again.
         requests: What they were asked for.
         calls: The commands of pytest, with their folders.
+        device: What jax finds.
     """
 
     def __init__(self) -> None:
@@ -73,6 +75,7 @@ class Sessions:
         self.requests: list[MeasureRequest] = []
         self.calls: list[tuple[list[str], Path]] = []
         self.exit_code = 0
+        self.device = CPU
 
     def measure(
         self, _: object, request: MeasureRequest, place: ProcessEnvironment, __: object
@@ -97,7 +100,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
     """Replace the sessions and pytest."""
     made = Sessions()
     monkeypatch.setattr("netpipe.jobs.parent.run_measurement", made.measure)
-    monkeypatch.setattr(sys.modules[find_candidates.__module__], "run_child", made.run_child)
+    monkeypatch.setattr(sys.modules["netpipe.cli.init"], "run_child", made.run_child)
+    monkeypatch.setattr("netpipe.device.detection.find_device", lambda: made.device)
     return made
 
 
@@ -228,6 +232,107 @@ def test_an_existing_file_is_kept(src_layout: Path, netpipe: Netpipe, name: str)
     assert name in result.stderr
     assert (src_layout / name).read_text() == "mine"
     assert sum((src_layout / each).exists() for each in FILES) == 1
+
+
+ITERABLE = """
+class Frames:
+    def __iter__(self):
+        yield 1
+"""
+MAKE = "def make_loader():\n    return {}\n"
+WORDS = """
+def words(n=3):
+    while True:
+        yield "word"
+
+@contextmanager
+def opened():
+    yield 3
+
+def batches():
+    for word in words():
+        yield [word]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"data.py": ITERABLE + MAKE.format("Frames()")}, "data.py:make_loader"),
+        ({"data.py": ITERABLE, "a.py": MAKE.format("data.Frames()")}, "a.py:make_loader"),
+        ({"data.py": MAKE.format("jl.JaxonDataLoader(x, 128)")}, "data.py:make_loader"),
+        ({"data.py": MAKE.format("StreamingDataset(remote)")}, "data.py:make_loader"),
+        ({"feed.py": WORDS}, "feed.py:batches"),
+        ({"feed.py": WORDS, "own.py": PIPELINE.replace("split, *, size, seed=0", "")},
+         "own.py:make_dataset"),
+    ],
+    ids=["iterable", "other file", "by its name", "dataset", "generator", "Grain first"],
+)  # fmt: skip
+def test_loaders_of_any_kind_are_found(
+    tmp_path: Path, netpipe: Netpipe, files: dict[str, str], found: str
+) -> None:
+    """Iterable classes, classes named like a loader and generators count if nothing is Grain's."""
+    write(tmp_path, files)
+    result = netpipe("init", tmp_path, "--no-run")
+    assert result.exit_code == 0, result.stderr
+    assert f"loader: {found}" in result.stdout.splitlines()
+
+
+def test_rejected_functions_are_listed(tmp_path: Path, netpipe: Netpipe) -> None:
+    """Functions that could be called as a loader are named if none seems to be one."""
+    text = "def main(): ...\ndef load(path): ...\ndef rows():\n    return list(map(int, 'ab'))\n"
+    more = "".join(f"def f{n}(): ...\n" for n in range(8))
+    write(tmp_path, {"a.py": text, "b.py": more})
+    result = netpipe("init", tmp_path)
+    assert "found none; no loader by their code: a.py:main, a.py:rows, b.py:f0" in result.stderr
+    assert "b.py:f5. Name it" in result.stderr
+    assert "load," not in result.stderr
+
+
+TRAIN = """
+def start():
+    return init(), jax.jit(train_step)
+
+def train(batches, state, step, every=10):
+    for batch in batches:
+        state, aux = step(state, batch)
+"""
+
+
+@pytest.mark.parametrize(("device", "emulated"), [(CPU, True), (GPU, False)], ids=["cpu", "gpu"])
+def test_the_step_and_the_loop_are_found(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, device: Device, emulated: bool
+) -> None:
+    """They are measured too; where jax finds no accelerator, a clock takes the step's time."""
+    write(src_layout, {"src/shop/train.py": TRAIN})
+    sessions.device = device
+    result = netpipe("init", src_layout)
+    conftest = (src_layout / "perf/conftest.py").read_text()
+    assert "from shop.train import start as state_and_step" in conftest
+    assert "from shop.train import train as loop" in conftest
+    assert "    return state_and_step\n\n\n@pytest.fixture\ndef netpipe_loop():" in conftest
+    assert list(sessions.requests[0].targets) == ["loader", "step", "loop"]
+    assert ("pytestmark" in (src_layout / FILES[1]).read_text()) is emulated
+    assert "step: src/shop/train.py:start" in result.stdout
+    assert "loop: src/shop/train.py:train" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [(TRAIN.partition("def train")[0], "loop"), (TRAIN.replace("_step)", ")"), "step"),
+     ("", "step"), (TRAIN + TRAIN.replace("start", "begin"), "step")],
+    ids=["no loop", "no step", "neither", "two steps"],
+)  # fmt: skip
+def test_an_absent_step_or_loop_is_named(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, text: str, absent: str
+) -> None:
+    """The output says what is not measured without it, and which fixture adds it."""
+    write(src_layout, {"src/shop/train.py": text})
+    result = netpipe("init", src_layout)
+    assert f"{absent}: none found: " in result.stdout
+    assert f"until a fixture netpipe_{absent} returns" in result.stdout
+    assert "netpipe_loop" not in (src_layout / "perf/conftest.py").read_text()
+    assert list(sessions.requests[0].targets) == ["loader", "step"][: 1 + (absent == "loop")]
 
 
 def test_what_is_not_the_projects_own_code_is_no_candidate(tmp_path: Path) -> None:
