@@ -20,7 +20,7 @@ from netpipe.jobs.progress import OnProgress, Progress
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
-LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for a start of the loader"
+LIMIT = "this usually takes 0:32 minutes"
 ROUNDS = "step alone, loading, training"
 REPORTED = (
     Progress("starting a process"),

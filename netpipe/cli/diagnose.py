@@ -47,8 +47,7 @@ def diagnose(
     (request,) = build_requests([accelerator], html, trace, settings)
     asked = DiagnosisRequest(request)
     if not quiet:
-        longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
-        notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
+        notes.print(f"this usually takes {format_minutes(asked.typical_s)} minutes")
     with show_progress("diagnosing", quiet=quiet) as progress:
         found = run_diagnosis(asked, linting.silences, linting.intent, progress)
     if as_json:
