@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import json_option, notes, output, path_type, print_json, target_type
+from netpipe.cli.console import (
+    json_option,
+    notes,
+    output,
+    path_type,
+    print_json,
+    quiet_option,
+    target_type,
+)
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
@@ -66,6 +74,7 @@ if TYPE_CHECKING:
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
     help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
+@quiet_option
 @json_option
 def throughput(
     loader: "Target | None",
@@ -78,6 +87,7 @@ def throughput(
     seconds: float,
     against: "Target | None",
     same_batches: int,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure the speed of a loader without a training step.
@@ -101,9 +111,10 @@ def throughput(
         selected = _combinations_of(str(loader), ours, counts)
     choice = None
     if automatic:
-        choice = _choose_workers(selected[0], memory_budget, seconds)
+        choice = _choose_workers(selected[0], memory_budget, seconds, quiet)
         selected = [selected[0].with_workers(choice.workers)]
-    measured = _measure(selected, str(against) if against else None, rounds, seconds, same_batches)
+    other = str(against) if against else None
+    measured = _measure(selected, other, rounds, seconds, same_batches, quiet)
     _print(replace(measured, choice=choice), as_json)
 
 
@@ -163,7 +174,7 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
 
 
 def _choose_workers(
-    subject: "Subject", memory_budget: str | None, seconds: float
+    subject: "Subject", memory_budget: str | None, seconds: float, quiet: bool
 ) -> "WorkerChoice":
     """Try numbers of workers, each run for at most 1 s, and choose one."""
     from netpipe.device.host import this_host
@@ -172,8 +183,9 @@ def _choose_workers(
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
     subjects = {workers: subject.with_workers(workers) for workers in worker_counts(host.cores)}
-    _announce_trials(subjects.values(), budget_bytes, trial_s)
-    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
+    if not quiet:
+        _announce_trials(subjects.values(), budget_bytes, trial_s)
+    return choose(_try_workers(subjects, budget_bytes, trial_s, quiet), budget_bytes, trial_s)
 
 
 def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s: float) -> None:
@@ -192,7 +204,7 @@ def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s
 
 
 def _try_workers(
-    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float
+    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float, quiet: bool
 ) -> "list[Candidate]":
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.sessions import measure_once
@@ -200,13 +212,13 @@ def _try_workers(
 
     untried = [Candidate(workers, subject.finished_bytes) for workers, subject in subjects.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
-    with show_bar("trials") as progress:
+    with show_bar("trials", quiet=quiet) as progress:
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
                 description = f"trials, round {number}, {candidate.label}"
                 progress(min(next(started_runs), expected_runs), expected_runs, description)
-            else:
+            elif not quiet:
                 reason = f"left out in round {number}: {candidate.reason}"
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
@@ -218,8 +230,9 @@ def _try_workers(
 
 
 def _measure(
-    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
-) -> "Throughput":
+    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int,
+    quiet: bool,
+) -> "Throughput":  # fmt: skip
     from netpipe.throughput.document import Against, Throughput
     from netpipe.throughput.sessions import (
         Subject,
@@ -230,12 +243,14 @@ def _measure(
     )
 
     sessions = rounds * len(selected) * (1 if against is None else 2)
-    notes.print(
-        f"rounds: {rounds}, fresh processes in each: {sessions // rounds}, every one measured for "
-        f"{seconds:g} s of steady state: about {expected_s(sessions, seconds) / 60:.1f} minutes",
-        soft_wrap=True,
-    )
-    with show_bar("measuring") as progress:
+    if not quiet:
+        minutes = expected_s(sessions, seconds) / 60
+        each = (
+            f"fresh processes in each: {sessions // rounds}, every one measured for {seconds:g} s"
+        )
+        line = f"rounds: {rounds}, {each} of steady state: about {minutes:.1f} minutes"
+        notes.print(line, soft_wrap=True)
+    with show_bar("measuring", quiet=quiet) as progress:
 
         def say(done: int, subject: Subject) -> None:
             beside = "" if against is None else f" and {against}"
