@@ -57,8 +57,8 @@ def sort_functions(folder: Path) -> dict[str, list[str]]:
     """Return the functions that look like a step's factory, like a loop, and like neither."""
     found: dict[str, list[str]] = {"state_and_step": [], "loop": [], "other": []}
     for path, tree in _parse_files(folder):
-        for node in tree.body:
-            match isinstance(node, ast.FunctionDef) and [a.arg for a in _list_required(node)]:
+        for node in (each for each in tree.body if isinstance(each, ast.FunctionDef)):
+            match [argument.arg for argument in _list_required(node)]:
                 case []:
                     role = "state_and_step" if _returns_step(node) else "other"
                     found[role].append(f"{path}:{node.name}")

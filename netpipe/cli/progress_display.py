@@ -13,9 +13,7 @@ _LINE_EVERY_S: Final = 30.0
 
 
 @contextmanager
-def show_bar(
-    label: str, *, is_session: bool = False, quiet: bool = False
-) -> Iterator[Callable[..., None]]:
+def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., None]]:
     """Show a bar with a description, the part that is done, and the elapsed time.
 
     For a session, it is the time left where that is known, and the bar is removed at its end.
@@ -39,7 +37,6 @@ def show_bar(
         # A drawing thread would take CPU time from the measured session.
         auto_refresh=not is_session,
         transient=is_session,
-        disable=quiet,
     )
     task = bar.add_task(label, total=None, time="")
 

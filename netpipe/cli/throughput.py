@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -99,6 +100,8 @@ def throughput(
     changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
+    notes.quiet = quiet
+    click.get_current_context().call_on_close(partial(setattr, notes, "quiet", False))
     if same_batches and against is None:
         raise InputError("--same-batches", "option", "go with --against", "no --against")
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
@@ -111,10 +114,9 @@ def throughput(
         selected = _combinations_of(str(loader), ours, counts)
     choice = None
     if automatic:
-        choice = _choose_workers(selected[0], memory_budget, seconds, quiet)
+        choice = _choose_workers(selected[0], memory_budget, seconds)
         selected = [selected[0].with_workers(choice.workers)]
-    other = str(against) if against else None
-    measured = _measure(selected, other, rounds, seconds, same_batches, quiet)
+    measured = _measure(selected, str(against) if against else None, rounds, seconds, same_batches)
     _print(replace(measured, choice=choice), as_json)
 
 
@@ -174,7 +176,7 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
 
 
 def _choose_workers(
-    subject: "Subject", memory_budget: str | None, seconds: float, quiet: bool
+    subject: "Subject", memory_budget: str | None, seconds: float
 ) -> "WorkerChoice":
     """Try numbers of workers, each run for at most 1 s, and choose one."""
     from netpipe.device.host import this_host
@@ -183,9 +185,8 @@ def _choose_workers(
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
     subjects = {workers: subject.with_workers(workers) for workers in worker_counts(host.cores)}
-    if not quiet:
-        _announce_trials(subjects.values(), budget_bytes, trial_s)
-    return choose(_try_workers(subjects, budget_bytes, trial_s, quiet), budget_bytes, trial_s)
+    _announce_trials(subjects.values(), budget_bytes, trial_s)
+    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
 
 def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s: float) -> None:
@@ -204,7 +205,7 @@ def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s
 
 
 def _try_workers(
-    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float, quiet: bool
+    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float
 ) -> "list[Candidate]":
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.sessions import measure_once
@@ -212,13 +213,13 @@ def _try_workers(
 
     untried = [Candidate(workers, subject.finished_bytes) for workers, subject in subjects.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
-    with show_bar("trials", quiet=quiet) as progress:
+    with show_bar("trials") as progress:
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
                 description = f"trials, round {number}, {candidate.label}"
                 progress(min(next(started_runs), expected_runs), expected_runs, description)
-            elif not quiet:
+            else:
                 reason = f"left out in round {number}: {candidate.reason}"
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
@@ -230,9 +231,8 @@ def _try_workers(
 
 
 def _measure(
-    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int,
-    quiet: bool,
-) -> "Throughput":  # fmt: skip
+    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
+) -> "Throughput":
     from netpipe.throughput.document import Against, Throughput
     from netpipe.throughput.sessions import (
         Subject,
@@ -243,14 +243,12 @@ def _measure(
     )
 
     sessions = rounds * len(selected) * (1 if against is None else 2)
-    if not quiet:
-        minutes = expected_s(sessions, seconds) / 60
-        each = (
-            f"fresh processes in each: {sessions // rounds}, every one measured for {seconds:g} s"
-        )
-        line = f"rounds: {rounds}, {each} of steady state: about {minutes:.1f} minutes"
-        notes.print(line, soft_wrap=True)
-    with show_bar("measuring", quiet=quiet) as progress:
+    notes.print(
+        f"rounds: {rounds}, fresh processes in each: {sessions // rounds}, every one measured for "
+        f"{seconds:g} s of steady state: about {expected_s(sessions, seconds) / 60:.1f} minutes",
+        soft_wrap=True,
+    )
+    with show_bar("measuring") as progress:
 
         def say(done: int, subject: Subject) -> None:
             beside = "" if against is None else f" and {against}"
