@@ -4,12 +4,19 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netpipe.cli.console import output
-from netpipe.cli.init import FILES, find_candidates
+from netpipe.cli.init import FILES
+from netpipe.cli.init_candidates import find_candidates
+from netpipe.errors import SessionError
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.measurement import Device, Measurement
 from tests.command import Netpipe
+from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 PIPELINE = """
 import grain
@@ -53,6 +60,51 @@ def src_layout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+class Sessions:
+    """Stands in for sessions that measure, and for pytest.
+
+    Attributes:
+        found: What the sessions find, one after the other; the last one again and again.
+        requests: What they were asked for.
+        calls: The commands of pytest, with their folders.
+        device: What jax finds.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Measurement | Exception] = [make_measurement(device=EMULATED)]
+        self.requests: list[MeasureRequest] = []
+        self.calls: list[tuple[list[str], Path]] = []
+        self.exit_code = 0
+        self.device = CPU
+
+    def measure(
+        self, _: object, request: MeasureRequest, place: ProcessEnvironment, __: object
+    ) -> Measurement:
+        """Note the request, and return the next measurement."""
+        assert place.folder
+        assert (place.folder / "perf/conftest.py").exists()
+        self.requests.append(request)
+        found = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def run_child(self, words: list[str], folder: Path, _: object) -> int:
+        """Note the command of pytest, and return its exit code."""
+        self.calls.append((words[1:], folder))
+        return self.exit_code
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """Replace the sessions and pytest."""
+    made = Sessions()
+    monkeypatch.setattr("netpipe.jobs.parent.run_measurement", made.measure)
+    monkeypatch.setattr(sys.modules["netpipe.cli.init"], "run_child", made.run_child)
+    monkeypatch.setattr("netpipe.device.detection.find_device", lambda: made.device)
+    return made
+
+
 def targets(root: Path) -> list[str]:
     """Return the targets of all candidates."""
     return [candidate.target for candidate in find_candidates(root)]
@@ -71,7 +123,10 @@ def test_the_pipeline_is_found_through_functions(
     assert "netpipe_step" not in conftest
     for name in FILES[:2]:
         ast.parse((src_layout / name).read_text())
-    assert 'accelerator="emulated:30ms")\n\n\ndef' in (src_layout / FILES[1]).read_text()
+    test = (src_layout / FILES[1]).read_text()
+    assert "# An example" in test
+    assert 'ACCELERATOR = "emulated:30ms"\n\n# Without a step' in test
+    assert "accelerator=ACCELERATOR)\n\n\ndef" in test
     workflow = (src_layout / FILES[2]).read_text()
     command = next(line for line in workflow.splitlines() if "run: pip" in line).partition(": ")[2]
     assert command.endswith('}" -e .')
@@ -179,6 +234,107 @@ def test_an_existing_file_is_kept(src_layout: Path, netpipe: Netpipe, name: str)
     assert sum((src_layout / each).exists() for each in FILES) == 1
 
 
+ITERABLE = """
+class Frames:
+    def __iter__(self):
+        yield 1
+"""
+MAKE = "def make_loader():\n    return {}\n"
+WORDS = """
+def words(n=3):
+    while True:
+        yield "word"
+
+@contextmanager
+def opened():
+    yield 3
+
+def batches():
+    for word in words():
+        yield [word]
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"data.py": ITERABLE + MAKE.format("Frames()")}, "data.py:make_loader"),
+        ({"data.py": ITERABLE, "a.py": MAKE.format("data.Frames()")}, "a.py:make_loader"),
+        ({"data.py": MAKE.format("jl.JaxonDataLoader(x, 128)")}, "data.py:make_loader"),
+        ({"data.py": MAKE.format("StreamingDataset(remote)")}, "data.py:make_loader"),
+        ({"feed.py": WORDS}, "feed.py:batches"),
+        ({"feed.py": WORDS, "own.py": PIPELINE.replace("split, *, size, seed=0", "")},
+         "own.py:make_dataset"),
+    ],
+    ids=["iterable", "other file", "by its name", "dataset", "generator", "Grain first"],
+)  # fmt: skip
+def test_loaders_of_any_kind_are_found(
+    tmp_path: Path, netpipe: Netpipe, files: dict[str, str], found: str
+) -> None:
+    """Iterable classes, classes named like a loader and generators count if nothing is Grain's."""
+    write(tmp_path, files)
+    result = netpipe("init", tmp_path, "--no-run")
+    assert result.exit_code == 0, result.stderr
+    assert f"loader: {found}" in result.stdout.splitlines()
+
+
+def test_rejected_functions_are_listed(tmp_path: Path, netpipe: Netpipe) -> None:
+    """Functions that could be called as a loader are named if none seems to be one."""
+    text = "def main(): ...\ndef load(path): ...\ndef rows():\n    return list(map(int, 'ab'))\n"
+    more = "".join(f"def f{n}(): ...\n" for n in range(8))
+    write(tmp_path, {"a.py": text, "b.py": more})
+    result = netpipe("init", tmp_path)
+    assert "found none; no loader by their code: a.py:main, a.py:rows, b.py:f0" in result.stderr
+    assert "b.py:f5. Name it" in result.stderr
+    assert "load," not in result.stderr
+
+
+TRAIN = """
+def start():
+    return init(), jax.jit(train_step)
+
+def train(batches, state, step, every=10):
+    for batch in batches:
+        state, aux = step(state, batch)
+"""
+
+
+@pytest.mark.parametrize(("device", "emulated"), [(CPU, True), (GPU, False)], ids=["cpu", "gpu"])
+def test_the_step_and_the_loop_are_found(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, device: Device, emulated: bool
+) -> None:
+    """They are measured too; where jax finds no accelerator, a clock takes the step's time."""
+    write(src_layout, {"src/shop/train.py": TRAIN})
+    sessions.device = device
+    result = netpipe("init", src_layout)
+    conftest = (src_layout / "perf/conftest.py").read_text()
+    assert "from shop.train import start as state_and_step" in conftest
+    assert "from shop.train import train as loop" in conftest
+    assert "    return state_and_step\n\n\n@pytest.fixture\ndef netpipe_loop():" in conftest
+    assert list(sessions.requests[0].targets) == ["loader", "step", "loop"]
+    assert ("pytestmark" in (src_layout / FILES[1]).read_text()) is emulated
+    assert "step: src/shop/train.py:start" in result.stdout
+    assert "loop: src/shop/train.py:train" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [(TRAIN.partition("def train")[0], "loop"), (TRAIN.replace("_step)", ")"), "step"),
+     ("", "step"), (TRAIN + TRAIN.replace("start", "begin"), "step")],
+    ids=["no loop", "no step", "neither", "two steps"],
+)  # fmt: skip
+def test_an_absent_step_or_loop_is_named(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, text: str, absent: str
+) -> None:
+    """The output says what is not measured without it, and which fixture adds it."""
+    write(src_layout, {"src/shop/train.py": text})
+    result = netpipe("init", src_layout)
+    assert f"{absent}: none found: " in result.stdout
+    assert f"until a fixture netpipe_{absent} returns" in result.stdout
+    assert "netpipe_loop" not in (src_layout / "perf/conftest.py").read_text()
+    assert list(sessions.requests[0].targets) == ["loader", "step"][: 1 + (absent == "loop")]
+
+
 def test_what_is_not_the_projects_own_code_is_no_candidate(tmp_path: Path) -> None:
     """Environments, hidden folders, builds and tests are skipped, and so are damaged files."""
     places = (".tox/a", "env/lib/site-packages/a", "build/a", "tests/a", "b/test_a", "b/conftest")
@@ -204,19 +360,63 @@ def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:
     assert targets(tmp_path) == ["input.py:a"]
 
 
+@pytest.mark.parametrize("code", [0, 4])
 def test_the_suite_is_run_as_pytest_runs_it(
-    src_layout: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions, code: int
 ) -> None:
     """The tests run once in the repository's folder, and set the exit code."""
-    calls = []
-
-    def fail(words: list[str], folder: Path, _: object) -> int:
-        calls.append((words[1:], folder))
-        return 4
-
-    monkeypatch.setattr(sys.modules[find_candidates.__module__], "run_child", fail)
+    sessions.exit_code = code
     result = netpipe("init", src_layout)
-    assert result.exit_code == 1
+    assert result.exit_code == bool(code)
     words = ["-P", "-m", "pytest", "perf", "--benchmark-compare", "--netpipe-budget=5"]
-    assert calls == [(words, src_layout)]
+    assert sessions.calls == [(words, src_layout)]
     assert "git add" in result.stdout
+    assert ("change its limits in perf/test_pipeline.py" in result.stdout) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("found", "tried_ms"),
+    [
+        ([{"load_s": 0.012}], [30]),
+        ([{"load_s": 0.0803, "train_s": 0.0803}, {"load_s": 0.0803, "step_s": 0.25}], [30, 250]),
+        ([{"load_s": 0.0401}, {"load_s": 0.055, "step_s": 0.130}], [30, 130, 170]),
+        ([{"load_s": 2.0, "rounds": 1}], [30, 6000]),
+        ([{"train_s": 0.036, "worst_tenth_fraction": 0.9}, {}], [30, 60]),
+        ([{"train_s": 0.036, "worst_tenth_fraction": 0.9}], [30, 60, 120, 240, 480]),
+        ([{"drained": False}], [30]),
+    ],
+    ids=["fast", "slow", "slower later", "very slow", "pauses", "always pauses", "inconclusive"],
+)
+def test_the_first_measurement_gives_the_step(
+    src_layout: Path,
+    netpipe: Netpipe,
+    sessions: Sessions,
+    found: list[dict[str, Any]],
+    tried_ms: list[int],
+) -> None:
+    """The step takes at least 30 ms and three times a batch, and hides pauses where it can."""
+    sessions.found = [make_measurement(device=EMULATED, **values) for values in found]
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 0, result.stderr
+    steps = [request.accelerator for request in sessions.requests]
+    assert steps == [f"emulated:{step}ms" for step in tried_ms[:4]]
+    budgets_s = [request.budget_s for request in sessions.requests]
+    assert budgets_s == [120 if step == 6000 else 5 for step in tried_ms[:4]]
+    assert (" first --netpipe-budget=120" in result.stdout) is (6000 in tried_ms)
+    named = {str(target) for target in sessions.requests[0].targets.values()}
+    assert named == {"perf/conftest.py:batches"}
+    test = (src_layout / FILES[1]).read_text()
+    assert f'ACCELERATOR = "emulated:{tried_ms[-1]}ms"' in test
+    assert "# netpipe init measured a batch in" in test
+    assert "2 cores of Intel Xeon" in test
+
+
+def test_a_pipeline_that_cannot_be_measured_leaves_no_files(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions
+) -> None:
+    """The error is printed, and init can be repeated once it is mended."""
+    sessions.found = [SessionError("the loader failed: KeyError: 'image'")]
+    result = netpipe("init", src_layout)
+    assert (result.exit_code, sessions.calls) == (2, [])
+    assert "KeyError: 'image'" in result.stderr
+    assert not any((src_layout / name).exists() for name in FILES)

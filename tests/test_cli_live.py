@@ -20,7 +20,7 @@ from netpipe.jobs.progress import OnProgress, Progress
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
-LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for starting the loader"
+LIMIT = "this usually takes 32 s"
 ROUNDS = "step alone, loading, training"
 REPORTED = (
     Progress("starting a process"),

@@ -233,3 +233,18 @@ def test_bad_values_are_refused(
     assert re.search(message, result.stderr)
     assert asked == []
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize("words", [(), ("--workers", "auto"), ("--against", "a:b")])
+def test_quiet_leaves_standard_error_empty(
+    netpipe: Netpipe, asked: Asked, trials: Trials, words: tuple[str, ...]
+) -> None:
+    """--quiet prints the result alone, and needs no terminal for it."""
+    loader = ("--loader", "a:c") if "--against" in words else ()
+    shown = netpipe("throughput", "--rounds", "1", *loader, *words)
+    quiet = netpipe("throughput", "--rounds", "1", *loader, *words, "--quiet")
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+    assert shown.stderr
+    assert quiet.stdout == shown.stdout
+    assert asked
+    assert bool(trials) is ("auto" in words)

@@ -3,11 +3,13 @@
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import jsonschema
 import pytest
@@ -45,30 +47,37 @@ def test_the_scripts_are_executable_bash(script: str) -> None:
     subprocess.run(["bash", "-n", ROOT / script], check=True)
 
 
-def test_every_package_is_listed(pyproject: dict[str, Any]) -> None:
-    """The hand-written list of packages has every package and no tests."""
-    found = {".".join(init.parent.relative_to(ROOT).parts) for init in PACKAGE.rglob("__init__.py")}
-    assert set(pyproject["tool"]["setuptools"]["packages"]) == found
+def test_a_wheel_has_the_whole_package_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Building writes only the wheel, which has every file of the package and no tests."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(PACKAGE, source / "netpipe", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, source)
+    before = list_files(source)
+    build = f"import hatchling.build; print(hatchling.build.build_wheel({str(out)!r}))"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True)
+    assert list_files(source) == before
+    (wheel,) = out.iterdir()
+    with ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
+        (entry_points,) = (n for n in archive.namelist() if n.endswith("/entry_points.txt"))
+        assert "netpipe.pytest_plugin" in archive.read(entry_points).decode()
+    assert shipped == {name for name in before if name.startswith("netpipe/")}
+    assert "netpipe/cli/templates/conftest.py.jinja" in shipped
+
+
+def list_files(folder: Path) -> set[str]:
+    """Return the files below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.name)
-def test_every_schema_is_shipped_and_valid(schema: Path, pyproject: dict[str, Any]) -> None:
-    """A schema is package data, is a JSON Schema, and describes the document it is named after."""
-    patterns = pyproject["tool"]["setuptools"]["package-data"]["netpipe"]
-    assert any(fnmatch(str(schema.relative_to(PACKAGE)), pattern) for pattern in patterns)
+def test_every_schema_is_valid(schema: Path) -> None:
+    """A schema is a JSON Schema, and describes the document it is named after."""
     text = schema.read_text()
     jsonschema.Draft202012Validator.check_schema(json.loads(text))
     name, version, _ = schema.name.split(".")
     assert f'"const": "netpipe.{name}/{version}"' in text
-
-
-def test_every_data_file_is_shipped(pyproject: dict[str, Any]) -> None:
-    """A file of the package that is not Python, such as a template, is package data."""
-    patterns = pyproject["tool"]["setuptools"]["package-data"]["netpipe"]
-    files = [path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix[:3] != ".py"]
-    names = [str(path.relative_to(PACKAGE)) for path in files]
-    assert "cli/templates/conftest.py.jinja" in names
-    assert [n for n in names if not any(fnmatch(n, pattern) for pattern in patterns)] == []
 
 
 def test_there_are_schemas() -> None:
@@ -80,6 +89,6 @@ def test_the_version_is_in_one_place(pyproject: dict[str, Any]) -> None:
     """The package holds the version; the metadata take it from there."""
     assert "version" not in pyproject["project"]
     assert pyproject["project"]["dynamic"] == ["version"]
-    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "netpipe.__version__"}
+    assert pyproject["tool"]["hatch"]["version"] == {"path": "netpipe/__init__.py"}
     written = lines("netpipe/__init__.py", '__version__ = "(.+)"')
     assert written == [importlib.metadata.version("netpipe")]

@@ -160,7 +160,7 @@ class ErrorReportingGroup(click.Group):
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
-    notes.print(f"netpipe: warning: {message}", soft_wrap=True)
+    click.echo(make_loggable(f"netpipe: warning: {message}"), err=True)
 
 
 def bold_first(first: str, rest: str = "") -> Text:

@@ -10,7 +10,7 @@ from netpipe.cli.console import FINE, notes, output, print_json, write_html
 from netpipe.cli.measure import build_requests, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
 from netpipe.jobs.targets import Target, name_targets
-from netpipe.results.units import format_minutes
+from netpipe.results.units import format_seconds
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
@@ -47,8 +47,7 @@ def diagnose(
     (request,) = build_requests([accelerator], html, trace, settings)
     asked = DiagnosisRequest(request)
     if not quiet:
-        longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
-        notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
+        notes.print(f"this usually takes {format_seconds(asked.typical_s)}")
     with show_progress("diagnosing", quiet=quiet) as progress:
         found = run_diagnosis(asked, linting.silences, linting.intent, progress)
     if as_json:

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -36,6 +35,7 @@ from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
 from netpipe.results.fields import Must
 from netpipe.results.measurement import Measurement
+from netpipe.results.units import format_seconds
 from netpipe.storage.profiles import parse_storage
 from netpipe.verdict import decision
 from netpipe.verdict.document import measurement_document, subject_label
@@ -173,11 +173,8 @@ def measure(
     settings["stopping_rule"] = "clear"
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)
     if not quiet:
-        limit_s = sum(request.limit_s for request in requests)
-        notes.print(
-            f"{settings['budget_s']:g} s of rounds, at most {ceil(limit_s / 60)} min in all, with "
-            f"{settings['start_limit_s']:g} s for starting the loader"
-        )
+        typical_s = sum(request.typical_s for request in requests)
+        notes.print(f"this usually takes {format_seconds(typical_s)}")
     measurements: list[Measurement] = []
     try:
         for request in requests:

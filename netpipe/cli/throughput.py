@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -9,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import json_option, notes, output, path_type, print_json, target_type
+from netpipe.cli.console import (
+    json_option,
+    notes,
+    output,
+    path_type,
+    print_json,
+    quiet_option,
+    target_type,
+)
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
@@ -66,6 +75,7 @@ if TYPE_CHECKING:
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
     help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
+@quiet_option
 @json_option
 def throughput(
     loader: "Target | None",
@@ -78,6 +88,7 @@ def throughput(
     seconds: float,
     against: "Target | None",
     same_batches: int,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure the speed of a loader without a training step.
@@ -89,6 +100,8 @@ def throughput(
     is changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
+    notes.quiet = quiet
+    click.get_current_context().call_on_close(partial(setattr, notes, "quiet", False))
     if same_batches and against is None:
         raise InputError("--same-batches", "option", "go with --against", "no --against")
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)

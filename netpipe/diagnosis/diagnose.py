@@ -13,7 +13,7 @@ from netpipe.diagnosis.experiments.turns import max_duration_s
 from netpipe.diagnosis.summary import summarize
 from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
 from netpipe.jobs.progress import OnProgress
-from netpipe.jobs.request import OVERTIME_S
+from netpipe.jobs.request import TYPICAL_START_S
 from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.rules import LOCAL_ONLY
 from netpipe.measuring.measure_request import MeasureRequest
@@ -43,10 +43,9 @@ class DiagnosisRequest:
         return _STEP_BUDGET_FRACTION * self.session.budget_s if self.has_step else 0.0
 
     @property
-    def max_duration_s(self) -> float:
-        """Seconds from the first batches until the end; `start_limit_s` bounds each start."""
-        step_s = self.step_budget_s
-        return step_s + OVERTIME_S * self.has_step + max_duration_s(self.session.budget_s - step_s)
+    def typical_s(self) -> float:
+        """Seconds that all sessions usually take."""
+        return self.session.budget_s + (2 + self.has_step) * TYPICAL_START_S
 
 
 def run_diagnosis(

@@ -18,6 +18,8 @@ START_UP_S: Final = 600.0
 """Seconds to load the model, and to compile and warm up its step: minutes on a GPU."""
 START_LIMIT_S: Final = 600.0
 """Default seconds until the first batch must arrive."""
+TYPICAL_START_S: Final = 12.0
+"""Seconds before the rounds of a usual session: imports, the loader's start, the step's warm-up."""
 FAREWELL_S: Final = 5.0
 """Seconds from a written result to the end of the process."""
 
@@ -89,6 +91,11 @@ class SessionRequest:
     def result_key(self) -> str:
         """The key of the result in the document that the session writes."""
         return self.kind
+
+    @property
+    def typical_s(self) -> float:
+        """Seconds that the session usually takes."""
+        return self.budget_s + TYPICAL_START_S
 
     @property
     def limit_s(self) -> float:

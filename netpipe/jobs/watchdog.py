@@ -210,7 +210,9 @@ class Watchdog(Watch):
         for wait in self._waits.copy().values():
             waited_s = self._clock() - wait.since_s
             if wait.start and waited_s > _SLOW_START_S:
-                phase = f"{wait.start}, at most {self._request.start_limit_s:g} s"
+                limit_s, phase = self._request.start_limit_s, wait.start
+                if waited_s > limit_s / 2:
+                    phase += f", at most {limit_s:g} s"
                 self._progress.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
 
     def _hang(self, wait: _Wait, limit_s: float) -> Alarm:

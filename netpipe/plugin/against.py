@@ -90,7 +90,9 @@ class Against:
 
         def run_next() -> Duet:
             both = f"{self.commit.label} and this version"
-            self.report_progress(f"duet {len(duets) + 1} of {MIN_DUETS} to {MAX_DUETS}: {both}")
+            number = len(duets) + 1
+            of = f"of {MIN_DUETS}" if number <= MIN_DUETS else f"of at most {MAX_DUETS}, to be sure"
+            self.report_progress(f"duet {number} {of}{limit.remark}: {both}")
             return limit.run(timed, partial(self._run_duet, command))
 
         try:

@@ -165,8 +165,8 @@ class Measurer:
 
     def _measure_once(self, subject: Subject, description: str) -> Measurement:
         """Measure in the time that the sessions of this subject have left."""
-        self.report_progress(f"measuring {description}")
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
+        self.report_progress(f"measuring {description}{limit.remark}")
         measure = partial(self.jobs.measure, subject.command, progress=self._follow())
         return limit.run(self.request(subject), measure)
 

@@ -41,7 +41,7 @@ _FLAGS: Final = {
     "missing": ("warn", "POLICY", "warn or fail if there is no comparable baseline"),
     "inconclusive": ("warn", "POLICY",
         "warn or fail if a noisy machine leaves the outcome open"),
-    "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
+    "record": ("", "NAME", "write a baseline of the benchmarks that passed with valid verdicts"),
     "sessions": ("10", "N", "fresh processes to record for a baseline"),
     "baselines": ("baselines", "DIR", "folder of the baselines, from the root folder"),
     "baselines_at": ("auto", "REF",

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import pytest
 
@@ -38,6 +37,10 @@ from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
 from netpipe.verdict.document import measurement_document
+
+_UNKNOWN_DEVICE: Final = (
+    "the step must name its device: give it an attribute `device`, such as 'cpu'"
+)
 
 
 def write_outputs(run: Run, session: pytest.Session) -> None:
@@ -68,16 +71,17 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
 
 
 def _record_baselines(run: Run, session: pytest.Session) -> None:
-    """Write one baseline for each device key, if every test passed and every verdict was good."""
-    if reason := _why_not_recorded(run, int(session.exitstatus)):
-        raise NetpipeError(f"no baseline was recorded: {reason}")
+    """Write one baseline for each device key, of the tests that passed with good verdicts."""
+    obstacles = _find_obstacles(run, session)
     root, name = run.options.baselines, run.options.record
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
     for test, sessions in run.measurer.recorded.items():
-        devices[sessions[0].device.key][test] = sessions
+        if test not in obstacles:
+            devices[sessions[0].device.key][test] = sessions
     for test, profile in run.measurer.recorded_work.items():
-        work[work_key(profile.versions)][test] = profile
+        if test not in obstacles:
+            work[work_key(profile.versions)][test] = profile
     savers: list[tuple[str, Callable[[], Path]]] = []
     for key, benchmarks in devices.items():
         folder = root / key
@@ -95,26 +99,41 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
             written.append(f"recorded {write()}")
         except InputError as error:
             refused.append(f"no {kind} was recorded: {error}")
-    note = "; ".join([*refused, *written])
+    if not savers and not obstacles:
+        refused.append("no baseline was recorded: no benchmark ran")
+    refused += (f"not recorded: {test}: {why}" for test, why in obstacles.items())
+    run.gate.notes += (
+        f"{line}: look at the verdicts above, then commit this unchanged" for line in written
+    )
     if refused:
-        raise NetpipeError(note)
-    run.gate.notes.append(f"{note}: look at the verdicts above, then commit this unchanged")
+        raise NetpipeError("\n".join(refused))
 
 
-def _why_not_recorded(run: Run, exitstatus: int) -> str:
-    if exitstatus == pytest.ExitCode.INTERRUPTED:
-        return "the run was interrupted"
-    if exitstatus != pytest.ExitCode.OK:
-        return "a test failed"
-    if not run.measurer.recorded and not run.measurer.recorded_work:
-        return "no benchmark ran"
-    for session in chain.from_iterable(run.measurer.sessions.values()):
-        verdict = judge(session)
-        if session.device.platform == "unknown":
-            return "the step must name its device: give it an attribute `device`, such as 'cpu'"
-        if not verdict.passes(session):
-            return f"a session on {session.device.key} was {verdict.message}"
-    return ""
+def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
+    """Return by test why its results cannot be a baseline, and the way out.
+
+    Raises:
+        NetpipeError: The run was interrupted, or failed without a failed test.
+    """
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    stats, status = reporter.stats if reporter else {}, session.exitstatus
+    failed = [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())]
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise NetpipeError("no baseline was recorded: the run was interrupted")
+    if status != pytest.ExitCode.OK and not failed:
+        raise NetpipeError("no baseline was recorded: the run failed")
+    timed = filter(run.selection.timed.__contains__, failed)
+    obstacles = dict.fromkeys(timed, "it failed; do what its message says, and record again")
+    for test, sessions in run.measurer.recorded.items():
+        for measured in sessions:
+            verdict = judge(measured)
+            if measured.device.platform == "unknown":
+                obstacles.setdefault(test, _UNKNOWN_DEVICE)
+            elif not verdict.passes(measured):
+                key, message = measured.device.key, verdict.message
+                why = f"a session on {key} was {message}; next: {verdict.next}"
+                obstacles.setdefault(test, why)
+    return obstacles
 
 
 def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterator[str]:

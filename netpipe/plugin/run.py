@@ -3,15 +3,13 @@
 import signal
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
 
 from netpipe.device.emulated_names import parse_accelerator
-from netpipe.plugin.against import MAX_DUET_SESSIONS
 from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import Options
-from netpipe.plugin.sessions import limit_s
 from netpipe.results.measurement import Device
+from netpipe.results.units import format_seconds
 
 
 @dataclass
@@ -53,13 +51,11 @@ class Run:
         self.ended_by = number
         return None if self.is_finishing else KeyboardInterrupt(signal.Signals(number).name)
 
-    def report_limit(self) -> None:
-        """Tell the user how long the timed tests may take."""
-        request = self.options.request
-        duets_s = limit_s(request, MAX_DUET_SESSIONS) if self.options.against else 0.0
-        all_s = self.measurer.sessions_limit_s + duets_s
+    def report_duration(self) -> None:
+        """Tell the user how long the timed tests usually take."""
+        sessions = self.options.sessions if self.options.record else 1
+        typical = format_seconds(sessions * self.options.request.typical_s)
         self.measurer.report_progress(
-            f"timed tests: {len(self.selection.timed)}; a session measures for "
-            f"{request.budget_s:g} s; all sessions of one loader and step end within "
-            f"{ceil(all_s / 60)} min, of which the first batch may take {request.start_limit_s:g} s"
+            f"timed tests: {len(self.selection.timed)}; each loader and step is measured in "
+            f"{sessions} session{'s' * (sessions > 1)}, which usually takes {typical}"
         )

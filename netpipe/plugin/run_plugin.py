@@ -157,7 +157,7 @@ def _take_over_comparison(run: Run, session: pytest.Session) -> None:
     compare, timed = session.config.stash[_COMPARE], run.selection.timed
     if timed:
         other_plugins.refuse_other_comparisons(session.config, compare)
-        run.report_limit()
+        run.report_duration()
     is_plain = not timed or any(
         requests(item, "benchmark") and not is_timed(item) for item in session.items
     )

@@ -55,6 +55,12 @@ class TimeLimit:
     _spent_s: float = 0.0
     _longest_s: float = 0.0
 
+    @property
+    def remark(self) -> str:
+        """The time left, once half of it is over; "" before that."""
+        left_s = self.limit_s - self._spent_s
+        return f"; at most {left_s / 60:.0f} min are left" if 2 * left_s <= self.limit_s else ""
+
     def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
         """Run a session, or several at once: `measure` gets the request limited to the time left.
 

@@ -61,23 +61,24 @@ def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
 
 
 def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
-    """Yield the rates and, for a decided verdict, the workers and cores that keep the step fed."""
+    """Yield the rates and, for a decided verdict, needless workers and the cores needed."""
     yield "; ".join(
         f"{label}: {median} ({note})" if median else f"{label}: not known: {note}"
         for label, (median, note) in describe_rates(measurement).items()
     )
-    if verdict.kind != VerdictKind.INCONCLUSIVE:
-        yield sizing_line(measurement)
+    if verdict.kind != VerdictKind.INCONCLUSIVE and (sizes := list(_describe_sizes(measurement))):
+        yield "; ".join(sizes)
 
 
-def sizing_line(measurement: Measurement) -> str:
-    """Return the workers and cores that keep the step fed, and those that the host has."""
-    line = f"workers needed: {workers_needed(measurement)} (has {measurement.loader_processes})"
+def _describe_sizes(measurement: Measurement) -> Iterator[str]:
+    workers, has = workers_needed(measurement), measurement.loader_processes
+    # `Verdict.next` advises more workers where they are missing.
+    if workers is not None and workers < has:
+        yield f"workers needed: {workers} (has {has})"
     needed, usable = cores_needed(measurement), measurement.host.cores
-    if needed is None:
-        return line
-    beyond = "more than this host has: " if needed > usable else "has "
-    return f"{line}; cores needed: {format_number(needed, 2)} ({beyond}{usable})"
+    if needed is not None:
+        beyond = "more than this host has: " if needed > usable else "has "
+        yield f"cores needed: {format_number(needed, 2)} ({beyond}{usable})"
 
 
 def trace_line(measurement: Measurement) -> str:

@@ -22,6 +22,7 @@ from netpipe.verdict import loop_causes, quantities
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.loop_causes import MIN_SYNC_PROBE
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
+from netpipe.verdict.worker_sizing import advise_workers
 
 Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
@@ -191,7 +192,8 @@ def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
         f"loading a batch takes {format_seconds(load_s)}, "
         f"the step {format_seconds(step_s)}{hidden}",
         (),
-        "make loading faster or give it more workers; netpipe diagnose says which",
+        " or ".join(filter(None, ("make loading faster", advise_workers(measurement))))
+        + "; netpipe diagnose finds the change",
     )
 
 

@@ -17,8 +17,8 @@ class PrintedMeasurement(TypedDict, total=False):
     #: `emulated` says whether the step only takes time, without computing.
     device: Annotated[Device, Must(properties={"emulated": {"type": "boolean"}})]
     verdict: Verdict  #: Why training waits. Absent in a session's result and in a baseline.
-    #: Worker processes that would keep the step fed at 80% use; null if the verdict is
-    #: inconclusive. Present only with a verdict.
+    #: Worker processes that would keep the step fed at 80% use; null if they are more than the
+    #: host's cores, or if the verdict is inconclusive. Present only with a verdict.
     workers_needed: PositiveCount | None
     #: Cores that loading keeps busy at one batch a step; null if not measured, or if the verdict
     #: is inconclusive. Present only with a verdict.

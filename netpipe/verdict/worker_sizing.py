@@ -9,10 +9,12 @@ from netpipe.results.measurement import Measurement
 _MAX_WORKER_USE = 0.8
 # If the cores are busy for a smaller fraction of their time, workers wait for something else.
 _CORES_SATURATED_ABOVE = 0.8
+# The plugin's findings on a verdict that a second session did not confirm.
+_DOUBTS = ("verdict-not-confirmed", "not-repeated")
 
 
-def workers_needed(measurement: Measurement) -> int:
-    """Return the number of worker processes that a loader needs to keep up with the step.
+def workers_needed(measurement: Measurement) -> int | None:
+    """Return how many workers keep up with the step; None if they are more than the cores.
 
     By Little's law, the number of batches in progress is the rate, 1 / S0, times the time for which
     one batch occupies a worker. That time is L x workers, including waits for storage. If there are
@@ -24,7 +26,18 @@ def workers_needed(measurement: Measurement) -> int:
     occupied_s = workers * load_s
     if cpu_s is not None and workers > cores and cpu_s / load_s >= _CORES_SATURATED_ABOVE * cores:
         occupied_s = cpu_s
-    return enough_workers(occupied_s, measurement.step_s.median)
+    needed = enough_workers(occupied_s, measurement.step_s.median)
+    return needed if needed <= cores else None
+
+
+def advise_workers(measurement: Measurement) -> str:
+    """Return which numbers of workers a slow loader should try; "" if that is not clear."""
+    has, needed = measurement.loader_processes, workers_needed(measurement)
+    numbers = [str(needed)] if needed is not None and needed > has else []
+    numbers += ["fewer"] * (has > 1) + ["none"] * (has > 0)
+    if not numbers or any(finding.name in _DOUBTS for finding in measurement.findings):
+        return ""
+    return f"try another number of workers, {' or '.join(numbers)} (has {has})"
 
 
 def enough_workers(occupied_s: float, step_s: float) -> int:

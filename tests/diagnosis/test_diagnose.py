@@ -63,7 +63,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     assert request.budget_s == 140.0  # the longest that the session may take, for its own limit
     assert (request.targets, request.wanted_s) == (targets, 60.0)
     assert (request.step_s, request.load_s) == (None, None)
-    assert asked.max_duration_s == 140.0
+    assert asked.typical_s == 60.0 + 2 * 12.0
     lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
@@ -90,7 +90,7 @@ def test_a_step_has_a_third_of_the_budget(
     assert sent["load_s"] == [load_s.median, load_s.low, load_s.high, load_s.n]
     assert sent["step_s"] == 0.03
     assert sent["wanted_s"] == pytest.approx(40.0)
-    assert asked.max_duration_s == pytest.approx(20.0 + 10.0 + 100.0)
+    assert asked.typical_s == 60.0 + 3 * 12.0
     assert set(request.targets) == {"loader", "step"} & set(targets)
 
 

@@ -35,7 +35,7 @@ def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
 
 
 def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
-    """The table has tokens/s and MFU; lines below say why one is unknown, and workers needed."""
+    """The table has tokens/s and MFU; lines below say why one is unknown."""
     not_known = {"mfu": "no peak is known for cpu-testing-4"}
     project.sessions = [
         replace(recorded(), tokens_per_s=median_interval([52345.0] * 6), not_known=not_known)
@@ -47,7 +47,7 @@ def test_each_accelerator_has_its_rates_and_needs(project: Project) -> None:
         "cpu-testing-4: tokens/s: 52.3 k (52.3 k to 52.3 k); "
         "MFU: not known: no peak is known for cpu-testing-4",
     )
-    line_with(result, "cpu-testing-4: workers needed: 1 (has 0)")
+    result.stdout.no_fnmatch_line("*workers needed*")
 
 
 def test_a_marker_chooses_the_accelerator(project: Project) -> None:

@@ -10,6 +10,14 @@ from tests.plugin.project import LOAD_TIME, Project, line_with
 from tests.plugin.recorded import costly, loader_bound, recorded
 
 UNKNOWN = Device("unknown-x1", "unknown", "unknown")
+BENCHMARK = "test_perf.py::test_load_time"
+EMULATED = """
+    import pytest
+
+    @pytest.mark.netpipe(accelerator="emulated:7ms")
+    def test_emulated(netpipe_benchmark):
+        netpipe_benchmark("load_s_per_batch")
+"""
 FAILING = """
     def test_failing():
         raise ValueError("not today")
@@ -62,12 +70,12 @@ def test_other_tools_read_a_baseline(project: Project, command: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sessions", "reason"),
     [
-        (LOAD_TIME + FAILING, [recorded()], "test failed"),
+        (LOAD_TIME + "        assert 0", [recorded()], f"{BENCHMARK}: it failed; do what"),
         (LOAD_TIME, [recorded(), loader_bound()], "cpu-testing-4 was loader-bound"),
         ("def test_measured(netpipe_measurement): pass", [recorded()], "no benchmark"),
         (LOAD_TIME, [recorded(device=UNKNOWN)], "the step must name its device"),
     ],
-    ids=["failing test", "unhealthy verdict", "no benchmark", "unknown device"],
+    ids=["failing benchmark", "unhealthy verdict", "no benchmark", "unknown device"],
 )
 def test_a_run_that_cannot_be_a_baseline_records_nothing(
     project: Project, text: str, sessions: list[Measurement], reason: str
@@ -77,7 +85,39 @@ def test_a_run_that_cannot_be_a_baseline_records_nothing(
     project.sessions = sessions
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", str(len(sessions)))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no baseline", reason)
+    line_with(result, "recorded: ", reason)
+    assert project.baselines == []
+
+
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        (FAILING, ""),
+        (FAILING.replace("()", "(netpipe_lint)"), "test_failing: it failed; do what its message"),
+        (EMULATED, "test_emulated: a session on cpu-testing-4 was loader-bound: loading a batch"),
+    ],
+    ids=["another test", "an expectation", "another verdict"],
+)
+def test_what_is_valid_is_recorded_without_the_rest(
+    project: Project, text: str, left_out: str
+) -> None:
+    """Benchmarks that passed are recorded; the run fails, and names the rest with a way out."""
+    project.has(LOAD_TIME + text)
+    project.sessions = [recorded(), loader_bound()]
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line_with(result, "recorded ", "0001_first.json", "commit this unchanged")
+    document = project.read_json("baselines/cpu-testing-4/0001_first.json")
+    assert [each["fullname"] for each in document["benchmarks"]] == [BENCHMARK]
+    assert [*document["netpipe"]["benchmarks"]] == [BENCHMARK]
+    if left_out:
+        line_with(result, f"not recorded: test_perf.py::{left_out}")
+
+
+def test_without_reports_a_failed_run_records_nothing(project: Project) -> None:
+    """Without pytest's terminal reporter, it is not known which tests failed."""
+    project.has(LOAD_TIME + FAILING)
+    project.run("--netpipe-record", "first", "--netpipe-sessions", "1", "-p", "no:terminal")
     assert project.baselines == []
 
 

@@ -69,7 +69,7 @@ def test_a_note_during_a_run_is_printable(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A progress message may contain the user's target."""
-    monkeypatch.setattr(Run, "report_limit", lambda run: run.measurer.report_progress(HOSTILE))
+    monkeypatch.setattr(Run, "report_duration", lambda run: run.measurer.report_progress(HOSTILE))
     result = project.run()
     assert "netpipe: a�]0;title�b" in str(result.stdout)
     assert not forged(result.outlines)

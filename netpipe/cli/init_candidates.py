@@ -1,0 +1,132 @@
+"""Finds the functions of a repository that make its pipeline, step and loop, by syntax alone."""
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
+_LOADER_CLASS: Final = re.compile(r"[A-Z]\w*(Loader|Dataset|Pipeline|Iterator)")
+_YIELD: Final = "yield"
+_OTHER_CODE: Final = re.compile(
+    r"\..*|build|dist|node_modules|perf|site-packages|tests?|test_.*|conftest\.py"
+)
+
+
+class Candidate(NamedTuple):
+    """A top-level name that makes a pipeline, why it cannot be a loader, and the names it uses."""
+
+    target: str
+    name: str
+    obstacle: str
+    uses: set[str]
+
+
+def find_candidates(folder: Path) -> list[Candidate]:
+    """Return the names in a repository's Python files that make pipelines.
+
+    Other iterables and generators count only if nothing is made by Grain or a `DataLoader`.
+    """
+    trees = dict(_parse_files(folder))
+    iterables = {_YIELD}.union(*map(_list_iterables, trees.values()))
+    return _follow(trees, _MAKERS) or _follow(trees, iterables)
+
+
+def _follow(trees: dict[str, ast.Module], names: set[str]) -> list[Candidate]:
+    makers, found = set[str](), list[Candidate]()
+    # A function that returns the result of a maker is a maker too.
+    while not names <= makers:
+        makers |= names
+        found = [each for path in trees for each in _list_candidates(path, trees[path], makers)]
+        names = {each.name for each in found}
+    return found
+
+
+def _list_iterables(tree: ast.Module) -> set[str]:
+    """Return the classes with an `__iter__`, and the names that end as those of loaders do."""
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    iterable = {
+        node.name for node in classes if "__iter__" in {getattr(b, "name", "") for b in node.body}
+    }
+    return iterable | set(filter(_LOADER_CLASS.fullmatch, _list_names(tree)))
+
+
+def sort_functions(folder: Path) -> dict[str, list[str]]:
+    """Return the functions that look like a step's factory, like a loop, and like neither."""
+    found: dict[str, list[str]] = {"state_and_step": [], "loop": [], "other": []}
+    for path, tree in _parse_files(folder):
+        for node in (each for each in tree.body if isinstance(each, ast.FunctionDef)):
+            match [argument.arg for argument in _list_required(node)]:
+                case []:
+                    role = "state_and_step" if _returns_step(node) else "other"
+                    found[role].append(f"{path}:{node.name}")
+                case [_, state, step] if "state" in state and "step" in step:
+                    found["loop"].append(f"{path}:{node.name}")
+    return found
+
+
+def _returns_step(function: ast.FunctionDef) -> bool:
+    """Return whether a function returns a pair whose second part is named a step."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Return(value=ast.Tuple(elts=[_, second])):
+                return any("step" in name for name in _list_names(second))
+    return False
+
+
+def _parse_files(folder: Path) -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        place = path.relative_to(folder)
+        if not any(map(_OTHER_CODE.fullmatch, place.parts)):
+            with suppress(OSError, SyntaxError, ValueError):  # Python could not import it either.
+                yield str(place), ast.parse(path.read_bytes())
+
+
+def _list_candidates(path: str, tree: ast.Module, makers: set[str]) -> Iterator[Candidate]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) if _makes_pipeline(node, makers):
+                yield Candidate(f"{path}:{name}", name, find_obstacle(node), _list_names(node))
+            case ast.Assign(targets=[ast.Name(name)], value=value) if makers & _list_names(value):
+                obstacle = "is made on import: move it into a function that returns it"
+                yield Candidate(f"{path}:{name}", name, obstacle, set())
+
+
+def _list_names(node: ast.AST) -> set[str]:
+    found = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in ast.walk(node))
+    return {name for name in found if name}
+
+
+def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
+    """Return whether a function returns the results of these names, or yields and uses them."""
+    made, results = set(makers), set[str]()
+    # Twice: inner blocks come last, and outer ones may use their names.
+    for node in [*ast.walk(function)] * 2:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(name)], value=ast.AST() as value)
+                | ast.AnnAssign(target=ast.Name(name), value=ast.AST() as value)
+            ) if made & _list_names(value):
+                made.add(name)
+            case ast.Return(value=ast.AST() as value):
+                results |= _list_names(value)
+            # A decorator such as `contextmanager` makes something else of a generator.
+            case ast.Yield() | ast.YieldFrom() if not function.decorator_list:
+                results |= {_YIELD, *_list_names(function)}
+    return bool(made & results)
+
+
+def _list_required(function: ast.FunctionDef) -> list[ast.arg]:
+    """Return the arguments that a call must give."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    needed = positional[: len(positional) - len(given.defaults)]
+    return needed + [a for a, default in zip(given.kwonlyargs, given.kw_defaults) if not default]  # noqa: B905
+
+
+def find_obstacle(function: ast.FunctionDef) -> str:
+    """Return why a function cannot be called without arguments; "" if it can."""
+    names = ", ".join(argument.arg for argument in _list_required(function))
+    return names and f"needs {names}: write a function without arguments that calls it"
