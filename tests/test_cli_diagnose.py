@@ -62,10 +62,10 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
 
 
 @pytest.mark.usefixtures("asked")
-def test_the_longest_time_is_printed_first(netpipe: Netpipe) -> None:
-    """Twice the budget and 20 s are printed on standard error, unless --quiet is given."""
+def test_the_usual_time_is_printed_first(netpipe: Netpipe) -> None:
+    """The budget and two starts are printed on standard error, unless --quiet is given."""
     said = netpipe("diagnose", "--loader", "a:b", "--budget", "60").stderr
-    assert "at most 2:20" in said
+    assert "usually takes 1:24 minutes" in said
     assert netpipe("diagnose", "--loader", "a:b", "--quiet").stderr == ""
 
 
