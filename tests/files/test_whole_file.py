@@ -267,3 +267,14 @@ def test_an_unwritable_folder_is_named(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=rf"{path}: --trace .*folder"):
         writable_folder(tmp_path / path, "--trace")
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    """The check changes no file and creates none."""
+    path = tmp_path / "page.html"
+    refuse_unwritable(path, "--html")
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old", encoding="utf-8")
+    refuse_unwritable(path, "--html")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -21,7 +21,7 @@ from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_amount
 from tests.reporting import examples
-from tests.reporting.examples import findings, near
+from tests.reporting.examples import HOSTILE, findings, near
 from tests.reporting.parsed import parsed
 
 UNBOUNDED = Interval(0.01, -inf, inf, 2)
@@ -77,3 +77,11 @@ def test_times_of_nothing_are_drawn() -> None:
     idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
     assert draw_stage_bars(idle, None)
     assert draw_sparkline([0.0], 0.0, Tone.GOOD)
+
+
+def test_a_hostile_name_is_a_name() -> None:
+    """A hostile name is escaped in a drawing."""
+    found = draw_stage_bars(
+        findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None
+    )
+    assert not parsed(inline_svg(found, "a-", "title")).named("img")

@@ -135,3 +135,21 @@ def test_a_host_with_too_few_cores_is_named() -> None:
     unknown = replace(enough, rounds=replace(enough.rounds, load_cpu_s_per_batch=()))
     assert last_line(unknown) == "workers needed: 1 (has 2)"
     assert "needed" not in last_line(replace(unknown, loader_processes=1))
+
+
+def test_a_narrow_table_keeps_the_verdict() -> None:
+    """In a narrow terminal the device takes two lines, and the verdict is not cut."""
+    device = replace(EMULATED, key="emulated-h100-sxm-80gb-x8-25gb-s")
+    stream = StringIO()
+    table = verdict_table([make_measurement(device=device, load_s=0.060, train_s=0.060)])
+    Console(file=stream, width=110).print(table)
+    assert "loader-bound" in stream.getvalue()
+    assert "(derived)" in stream.getvalue()
+    assert "60 ms" in stream.getvalue()
+
+
+def test_a_narrow_terminal_wraps_only_the_device() -> None:
+    """The row of the README's machine fits into 100 columns."""
+    tokens_per_s, mfu = median_interval([52345.0]), median_interval([0.15])
+    table = verdict_table([make_measurement(device=CPU, tokens_per_s=tokens_per_s, mfu=mfu)])
+    assert Console(width=200).measure(table).maximum <= 100

@@ -324,3 +324,9 @@ def test_what_travels_to_a_worker_is_small(prepared: Path) -> None:
     """The recipe itself is a few kilobytes: no row is captured."""
     pickled = cloudpickle.dumps(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
     assert len(pickled) < 50_000
+
+
+def test_parquet_gives_batches(parquet: Path) -> None:
+    """A folder of parquet measurements is a pipeline's data as it is."""
+    (batch,) = _take(parquet, IN_PROCESS, 1)
+    assert batch["inputs_segmentation"].sum() > 0

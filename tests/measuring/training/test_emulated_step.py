@@ -342,3 +342,29 @@ def test_protocols_find_nothing(state: EmulatedState, aux: OnlyLoss) -> None:
     assert not hasattr(state, "params")
     assert getattr(aux, "loss", None) is None
     assert np.asarray(state, dtype=object).shape == ()
+
+
+def test_the_runtime_bounds_how_many_are_in_flight() -> None:
+    """Dispatching runs ahead as far as the runtime allows a real device."""
+    step, state = started(0.01)
+    losses = []
+    for _ in range(80):
+        state, aux = step(state, BATCH)
+        losses.append(aux["loss"])
+    assert sum(not loss.is_ready() for loss in losses) <= 40
+    jax.block_until_ready(losses)
+
+
+def test_steps_are_done_in_order_and_one_at_a_time() -> None:
+    """Three steps take three step times and end in order."""
+    step, state = started()
+    begun_ns = time.monotonic_ns()
+    losses = []
+    for _ in range(3):
+        state, aux = step(state, BATCH)
+        losses.append(aux["loss"])
+    assert not losses[2].is_ready()
+    losses[1].block_until_ready()
+    assert losses[0].is_ready()
+    losses[2].block_until_ready()
+    assert time.monotonic_ns() - begun_ns >= 3 * STEP_S * 1e9

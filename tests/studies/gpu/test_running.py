@@ -143,3 +143,10 @@ def test_a_command_runs_in_the_checkout(tmp_path: Path, monkeypatch: pytest.Monk
     output, log = tmp_path / "output", tmp_path / "log"
     assert run_command([sys.executable, "-P", "-c", program], output, log, 300.0, "cpu") == 0
     assert (output.read_text(), log.read_text()) == ("cpu\n", "log")
+
+
+def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its exit code is kept."""
+    outcomes = Commands(codes={"b": 3}).outcomes(tmp_path)
+    assert names(outcomes) == [DONE, FAILED, DONE]
+    assert (outcomes[1].exit_code, outcomes[1].why) == (3, "exit code 3")

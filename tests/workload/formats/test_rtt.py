@@ -34,3 +34,9 @@ def test_every_code_comes_back() -> None:
     decoded_ms = decode_rtt(codes.astype(np.uint16))
     # Half a microsecond above, so that the division by 1000 cannot fall below the step.
     np.testing.assert_array_equal(encode_rtt(decoded_ms + 0.0005), codes)
+
+
+def test_extremes() -> None:
+    """Nothing is shorter than 1 us or longer than the largest code; a failure has code 0."""
+    codes = encode_rtt(np.array([0.0, -0.0, 1e-30, 3e38, 1.7e308, -1.0]))
+    assert codes.tolist() == [1, 1, 1, 0xFFFF, 0xFFFF, FAILED]

@@ -23,6 +23,7 @@ from netpipe.workload.trainer.network_config import NetworkConfig
 from netpipe.workload.trainer.state_log import (
     StateLog,
     count_stages,
+    make_table,
     name_bottleneck,
 )
 from tests.fakes import FakeClock
@@ -308,3 +309,18 @@ def test_nothing_is_told_or_timed_without_debug_mode(
         assert batches._log is None
         assert "ExecutionStats" not in type(batches._batches.iterator._stats).__name__  # type: ignore[union-attr]
     assert capfd.readouterr().err.count("netpipe") == 1  # the line at the start
+
+
+def test_each_stage_has_its_line() -> None:
+    """Mean and elements are of the period; Grain has the others only since the start."""
+    now, before = summarize(200, 1, 30, 59), summarize(100, 1, 30, 59)
+    stages = count_stages(now, before, 3.1)
+    heading, *lines = [" ".join(line.split()) for line in make_table(stages)]
+    assert heading == "of wait min ms mean ms max ms elements stage"
+    assert lines == [
+        "3.2% 0.50 1.00 9.00 100 Map of widen",
+        "0.0% 0.50 0.00 9.00 100 Interleave",
+        "95.2% 0.50 59.00 9.00 100 Map of pack in workers",
+        "1.6% 0.50 1.00 9.00 100 Source of Rows in workers",
+    ]
+    assert list(make_table(count_stages(now, now, 3.1))) == []
