@@ -1,4 +1,8 @@
-"""Signals that end a process: as exceptions, so that it cleans up, and when its parent ends."""
+"""Signals that end a process.
+
+They become exceptions, so that the process cleans up. A process can have one sent to it when its
+parent ends.
+"""
 
 import ctypes
 import signal

@@ -126,7 +126,7 @@ class ErrorReportingGroup(click.Group):
     """Prints each warning and error as one line, and exits with 2 after an error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command line; a system error, such as a full disk, is one line too."""
+        """Run the command line; report a system error, such as a full disk, as one line too."""
         try:
             return super().main(*args, **extra)
         except OSError as error:

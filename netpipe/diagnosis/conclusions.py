@@ -80,7 +80,7 @@ def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
 def _compare(
     turns: SideBlocks, name: str, before: str, what: str, before_s: Interval | None = None
 ) -> Intervention:
-    """Return the effect of an intervention; `before_s` replaces the time of the side before."""
+    """Return the effect of an intervention; `before_s` replaces the time of the side `before`."""
     if not turns.has(name, before):
         why = turns.why_missing(name, before)
         return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")

@@ -173,12 +173,12 @@ class ReadsInFlight:
 
 @dataclass(frozen=True)
 class Reads:
-    """How reads that wait scale.
+    """How the time of a read changes with the reads in flight, if reads wait.
 
     Attributes:
-        in_flight: Reads that the unmodified loader has at the same time, in all processes.
+        in_flight: Reads that the unmodified loader has in flight, in all processes.
         bytes_per_read: None if the wait is not in the source; a read is then an element.
-        limit: The resource that limits the most reads in flight; "" if that is not clear.
+        limit: The resource that limits reading with the most reads in flight; "" if not clear.
     """
 
     in_flight: PositiveCount

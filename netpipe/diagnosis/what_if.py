@@ -124,7 +124,7 @@ def list_changes(
 
 
 def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
-    """Yield other numbers of reads in flight, and larger records."""
+    """Yield changes to the number of reads in flight and to the size of records."""
     model = loader.model
     if model.reads is None:
         return

@@ -46,5 +46,5 @@ class DuetRequest(MeasureRequest):
 
     @property
     def duet_s(self) -> float:
-        """Seconds of one duet; several are needed, so each gets half a budget."""
+        """Seconds of one duet; several are needed, so each gets half the budget."""
         return 0.5 * self.budget_s

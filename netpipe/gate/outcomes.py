@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def worse_ratio(self) -> float | None:
-        """The factor by which it is worse, above 1 is worse; for a share, 1 plus the difference."""
+        """The change as a factor, above 1 if it is worse; for a share, 1 plus the difference."""
         if self.worse is None or not isfinite(self.worse.median):
             return None
         metric = METRICS.get(self.metric)  # None for a count of work
@@ -94,5 +94,5 @@ class Comparison:
 
     @property
     def open_reason(self) -> str:
-        """The reason of the first open metric; "" if none is open."""
+        """The `reason` of the first open metric; "" if none is open."""
         return next((metric.reason for metric in self.metrics if metric.is_open), "")

@@ -189,7 +189,7 @@ def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> 
 
 
 def _find_origins(rises: Mapping[str, float], now: WorkProfile, then: WorkProfile) -> list[str]:
-    """Return the functions that cause a rise of calls, the one with the most calls below it first.
+    """Return the functions that cause a rise in calls, the one with the most calls below it first.
 
     A cause is called more often per call of its caller. The functions below a cause are called more
     often only because of it.

@@ -237,7 +237,7 @@ def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
 def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
     if attribute in ("_map_fn", "_filter_fn"):
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
-    if attribute == "_source":  # a list would be the user's data
+    if attribute == "_source":  # only its name: a list would be the user's data
         return {"source": qualified_name(value)}
     if values := _read_grain_fields(value):
         public = (name for name in values if not name.startswith("_"))

@@ -42,7 +42,7 @@ def observe_source(source: Any, observe: Observe) -> ObservedSource:
 
 @contextmanager
 def observed_sources(dataset: Any, observe: Observe) -> Iterator[None]:
-    """Pass each read of a pipeline's sources through a function until the exit.
+    """Pass each read of a pipeline's sources through a function within the context.
 
     A loader may return the same dataset each time, so its sources are restored.
     """

@@ -144,7 +144,7 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
     for dot in re.finditer(r"\.|$", name):
         part = name[: dot.start()]
         spec = None
-        # An import hook may refuse the module, or it was made by hand.
+        # An import hook may refuse the module, or a module made by hand may have no spec.
         with suppress(ImportError, ValueError):
             spec = find_spec(part)
         if spec is None:

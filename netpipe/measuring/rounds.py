@@ -190,7 +190,7 @@ class RoundRunner:
                 self._estimates = self._estimate()
 
     def _estimate(self) -> Estimates:
-        """Update the pauses by the last round, and return the estimates from all rounds."""
+        """Update the pauses from the last round, and return the estimates from all rounds."""
         estimates = self.log.since(find_warm_round(self.log.loads) or 0).estimates()
         last, burst_s = self.log.loads[-1], estimates.burst * estimates.typical_load_s
         for waits_s in (last.pulled.gaps_s, last.train.waits_s):
@@ -214,7 +214,10 @@ class RoundRunner:
 
     @property
     def _round_s(self) -> float:
-        """Seconds of a round without whole cycles; short at first, so a clear case ends early."""
+        """Planned seconds of a round; whole cycles of a loader that pauses may make it longer.
+
+        Rounds are short at first, so that a clear case ends early.
+        """
         is_short = len(self.log.loads) < MIN_ROUNDS or self.pauses.cycle > 1
         return (self._hoped_s if is_short else self._budget_s) / _PLANNED_ROUNDS
 

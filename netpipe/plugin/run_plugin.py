@@ -204,7 +204,7 @@ def _recording_command(config: pytest.Config) -> str:
 
 
 def _open(config: pytest.Config, context: AbstractContextManager[_T]) -> _T:
-    """Enter a context until the end of the run."""
+    """Enter a context, and leave it at the end of the run."""
     opened = ExitStack()
     config.add_cleanup(opened.close)
     return opened.enter_context(context)

@@ -8,7 +8,7 @@ from netpipe.results.units import format_metric
 
 
 def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
-    """Return one row for each figure of two baselines."""
+    """Return a table with one row for each figure of two baselines."""
     table = new_table(title, "figure", "before", "after", "after / before", no_wrap=True)
     for name, change in difference.figures.items():
         ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"

@@ -77,7 +77,7 @@ def render_page(
 def inline_svg(svg: str, prefix: str, title: str) -> str:
     """Return an SVG document as an element of an HTML page, each of its ids with a prefix.
 
-    The title is for screen readers; a title of the document's own takes precedence.
+    The title is for screen readers; the document's own title, if it has one, takes precedence.
     """
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):

@@ -84,7 +84,7 @@ class WorkProfile(Document):
     fingerprint: str = ""  #: Names the data and the configuration; only equal ones are compared.
     #: The versions and the platform that the step was compiled with; empty without a step.
     step_backend: str = ""
-    #: The reproducible counts per batch, by kind and part: a function, a stage or an array; a kind
+    #: The reproducible counts per batch, by kind and part (a function, a stage or an array); a kind
     #: without parts has one part with an empty name.
     counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: The calls of each function per batch, by the function that calls it.

@@ -50,7 +50,7 @@ class Restored:
     difference: _Difference
     state_bytes: PositiveCount  #: Size of the state's pickle.
     save_s: Amount  #: Seconds to get the state.
-    #: Seconds from making the loader to its first batch; None: none came.
+    #: Seconds from making the loader to its first batch; None if there was none.
     first_batch_s: Amount | None
     restores: Count = 0  #: Restores before the state was saved, each of the state before it.
 

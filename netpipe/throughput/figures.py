@@ -23,7 +23,7 @@ def describe_arrays(batch: object) -> dict[str, str]:
     """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
     described = {}
     for name, leaf in name_leaves(batch):
-        # torch's types have the names of NumPy's.
+        # torch's types have the same names as NumPy's.
         dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
         shape = ",".join(map(str, getattr(leaf, "shape", ())))
         described[name or "the batch"] = f"{dtype}[{shape}]"

@@ -44,7 +44,7 @@ class Subject(Protocol):
 
     @property
     def finished_bytes(self) -> int:
-        """Approximate bytes of its batches that wait; 0 if only a trial shows them."""
+        """Approximate bytes of its finished batches that wait; 0 if only a trial can show them."""
 
     def with_workers(self, workers: int) -> "Subject":
         """Return the same with another number of workers."""

@@ -140,7 +140,7 @@ def sequences_of_batches(
     position: Position | None = None,
     source: RowSource | None = None,
 ) -> grain.MapDataset:
-    """Return a dataset of the sequences of each batch; raise an InputError for too few data."""
+    """Return a dataset of the sequences of each batch; raise an InputError for too little data."""
     source = source or open_rows(data, config)
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     position = position or first_position(config)

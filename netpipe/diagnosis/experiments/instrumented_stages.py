@@ -68,7 +68,7 @@ class Timing:
 
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of numbered datasets until the exit."""
+    """Time the calls of numbered datasets within the context."""
     timing = Timing()
     with observed(numbered, timing.call):
         yield timing

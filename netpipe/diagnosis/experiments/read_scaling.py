@@ -113,10 +113,10 @@ class ReadScaling:
         return source_s / number, size / number, number / len(reads)
 
     def larger_records_factor(self, times: int) -> float | None:
-        """Return the factor on the waiting if records had `times` the size.
+        """Return the factor by which waiting would change if records were `times` as large.
 
-        Fewer reads wait for the latency, which is the time of a read that does not grow with its
-        size (Theil-Sen's slope). None if larger records do not help.
+        Fewer reads wait for the latency, which is the part of a read's time that does not grow with
+        its size (by the Theil-Sen slope). None if larger records do not help.
         """
         if self.limit not in (LATENCY, THROTTLING):
             return None

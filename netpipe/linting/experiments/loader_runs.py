@@ -65,7 +65,7 @@ def read_batches(loader: LoaderFactory, max_batches: float, limit_s: float, cloc
                     break
             else:
                 whole = True
-            # Not in a finally: killing workers that hang makes the reading raise.
+            # Not in a `finally` block: killing workers that hang makes reading raise an error.
             is_closing = True
 
     try:

@@ -50,8 +50,8 @@ class Trial:
     #: CPU seconds of a batch of the unchanged pipeline, all processes.
     before_cpu_s_per_batch: Amount | None = None
     after_cpu_s_per_batch: Amount | None = None  #: The same with the change.
-    #: Before over after, over the rounds: above 1 is faster. None: there were too few rounds for an
-    #: interval.
+    #: Before divided by after, over the rounds; above 1 is faster. None if there were too few
+    #: rounds for an interval.
     ratio: Annotated[Interval | None, TrialRatio | None] = None
 
     @property

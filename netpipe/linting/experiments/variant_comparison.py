@@ -101,7 +101,7 @@ def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple
 
 
 def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
-    """Time a loader from the call that makes it, to the end of its data or of the block."""
+    """Time a loader from the call that makes it to the end of its data or of the block."""
     counts: list[int] = []
     waits_s: list[float] = []
     ended = False

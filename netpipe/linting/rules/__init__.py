@@ -12,7 +12,7 @@ from netpipe.linting.rules.finding import Rule
 
 
 class RegisteredRule(NamedTuple):
-    """A line of the table; `local_only`: the rule does not hold where reading waits."""
+    """A line of the table; with `local_only`, the rule does not hold where reading waits."""
 
     find: Rule
     local_only: bool = False

@@ -177,7 +177,7 @@ def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
 
 
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report workers that read with threads. A warning: remote storage may need them."""
+    """Report workers that read with threads, as a warning: remote storage may need them."""
     for pool, readers in find_in_workers(pipeline.graph, _buffer_size):
         yield Problem(
             "warning",
@@ -192,8 +192,8 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
 def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
     """Report threads that read single elements in the training process.
 
-    A warning: remote storage may need them. Threads that read whole batches read ahead, at no
-    measurable cost.
+    It is a warning, because remote storage may need them. Threads that read whole batches read
+    ahead, at no measurable cost.
     """
     graph = pipeline.graph
     if readers := find_element_readers(graph):
@@ -213,7 +213,7 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report few reads at a time where reading waits. A warning: a server may allow no more."""
+    """Report few reads at a time where reading waits, as a warning: a server may allow no more."""
     graph, readers = pipeline.graph, pipeline.graph.of_kind("ToIter", "Elastic")
     count = sum(_count_reads(graph, reader) for reader in readers)
     if pipeline.reads.wait and 0 < count < _MIN_READS_IN_FLIGHT:

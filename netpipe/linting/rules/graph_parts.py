@@ -32,7 +32,7 @@ def changes_elements(node: Node) -> bool:
 
 
 def is_batch(node: Node) -> bool:
-    """Whether a node makes batches of several elements; a user's `batch_fn` may do so for one."""
+    """Whether a node makes batches of several elements; at size 1, only a user's `batch_fn` can."""
     is_single = node.parameters.get("batch_size") == 1
     return node.kind in BATCHES and (not is_single or _has_own_function(node))
 

@@ -87,7 +87,7 @@ def _propose_workers(pipeline: Pipeline) -> str:
 
 
 def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report more workers than cores. A warning: workers that wait for storage need no core."""
+    """Report more workers than cores, as a warning: workers that wait for storage need no core."""
     graph, cores = pipeline.graph, pipeline.cores
     started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
@@ -106,7 +106,7 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report functions in the workers that call jax. A warning: a light call may be intended."""
+    """Report functions in the workers that call jax, as a warning: a light call may be intended."""
 
     def is_offending(node: Node) -> bool:
         # Other rules report unpicklable objects and device_put.

@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The times in which the loop waits or calls the step, and the device works or is idle."""
+    """The times when the loop waits or calls the step, and when the device works or is idle."""
 
     waiting: tuple[Span, ...]
     calling: tuple[Span, ...]

@@ -82,7 +82,7 @@ class InvalidValuesError(InputError):
 class MeasurementColumns:
     """Some rows of measurements in a file, from `first_row` on.
 
-    Errors name the place `where` they are. `kept` holds the numbers of the rows that remain after
+    Errors name `where` as their place. `kept` holds the numbers of the rows that remain after
     dropping some, int64 (rows,); None if all remain.
     """
 

@@ -119,7 +119,8 @@ def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Me
     rtt_code = np.concatenate([row.rtt_code.take(indices) for row, indices in both])
     pairs = np.array([len(row.pair_source) for row in rows])
     sources = np.array([len(row.source) for row in rows])
-    # The tables of all rows are concatenated, so numbers are shifted by the rows before their own.
+    # The tables of all rows are concatenated, so a row's numbers are shifted by the sizes of the
+    # tables before its own.
     source_of_pair = np.concatenate([row.pair_source for row in rows]) + np.repeat(
         np.cumsum(sources) - sources, pairs
     )

@@ -31,7 +31,7 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
 
 
 def decode_rtt(code: NDArray[np.uint16] | np.uint16) -> NDArray[np.float64]:
-    """Return the milliseconds of codes above 0, float64 like `code`."""
+    """Return codes above 0 as milliseconds, float64 with the shape of `code`."""
     wide = np.asarray(code, np.float64)
     exponent = np.floor(wide / (1 << _MANTISSA_BITS))
     return np.ldexp(wide % (1 << _MANTISSA_BITS), exponent.astype(np.int64)) / 1000.0

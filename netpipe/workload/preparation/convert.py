@@ -1,4 +1,4 @@
-"""Folders of the inherited layout 0, rewritten as prepared folders."""
+"""Converts folders of the inherited layout 0 to prepared folders."""
 
 from pathlib import Path
 

@@ -150,10 +150,11 @@ def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple
 
 
 def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
-    """Return where each section is cut into pieces of about `limit` measurements together.
+    """Return where to cut each section into pieces.
 
-    The cuts are at sampled measurements. A measurement with the probe and time of a cut belongs to
-    the piece before it if its section is earlier than that of the sample.
+    Each piece has about `limit` measurements, all sections together. The cuts are at sampled
+    measurements. A measurement with the probe and time of a cut belongs to the piece before it if
+    its section is earlier than that of the sample.
     """
     every = min(_SAMPLED_EVERY, max(1, limit // 4))
     sampled = [_keys(section)[:, every - 1 :: every] for section in sections]

@@ -70,8 +70,8 @@ def split_rows(
 ) -> NDArray[np.bool_]:
     """Return which rows are for evaluation, bool (rows,); all rows of a probe are in one split.
 
-    Row by row, `probes` are the probes and `files` the indices in `paths`, int64 (rows,). An
-    `EvalChoice` decides if `find_eval_files` returned None.
+    For each row, `probes` holds its probe, and `files` the index of its file in `paths`; both are
+    int64 (rows,). An `EvalChoice` decides if `find_eval_files` returned None.
 
     Raises:
         InputError: A probe is in files of both splits, or there are fewer than two probes.

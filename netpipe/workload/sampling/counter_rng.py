@@ -14,7 +14,10 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hash integers, or int64 arrays that broadcast, in order into uint64 keys, at least (1,)."""
+    """Hash integers or int64 arrays, in order, into uint64 keys.
+
+    The arrays broadcast; the keys have the resulting shape, or (1,) for integers alone.
+    """
     key = np.zeros(1, np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:

@@ -36,8 +36,8 @@ def sequences_of(
 ) -> Sequences:
     """Lay the concatenated contexts out in sequences of `room` tokens.
 
-    `segments` is at least 1; with `segment_tokens`, as in `Sequences`, it says which contexts are
-    in which sequence.
+    Every count in `segments` is at least 1. As in `Sequences`, `segments` and `segment_tokens` say
+    which contexts are in which sequence.
     """
     ends = np.cumsum(segment_tokens)[np.cumsum(segments) - 1]
     out = np.full((len(segments), room), vocabulary.PADDING, np.int16)

@@ -101,7 +101,7 @@ class StateLog:
         """Read Grain's counts if each worker has sent new ones; Grain would wait for them."""
         iterator = self._iterator()
         if iterator and all(queue.qsize() for queue in _find_queues(iterator._stats)):  # noqa: SLF001
-            with suppress(RuntimeError):  # Grain adds nodes of workers in a thread of its own.
+            with suppress(RuntimeError):  # Grain may be adding workers' nodes in its own thread.
                 self._summary = get_execution_summary(iterator)
 
     def _describe(self, now: tuple[float, int, float], awaiting_s: float) -> Iterator[str]:
