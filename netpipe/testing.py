@@ -198,8 +198,14 @@ def expect_complete_epoch(
 
 
 def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:
-    # Some array libraries give equal numbers different hashes.
-    return [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
+    try:
+        # Some array libraries give equal numbers different hashes.
+        names = [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
+        hash(tuple(names))
+    except TypeError as error:
+        constraint = "key must return one hashable name for each row of a batch"
+        raise MisuseError(f"{constraint}; found: {error}") from error
+    return names
 
 
 def _digest_rows(batch: Any) -> Iterable[bytes]:

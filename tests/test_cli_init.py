@@ -335,6 +335,44 @@ def test_an_absent_step_or_loop_is_named(
     assert list(sessions.requests[0].targets) == ["loader", "step"][: 1 + (absent == "loop")]
 
 
+def test_functions_that_only_look_alike_are_not_run(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions
+) -> None:
+    """A function that saves has the arguments of a loop, and a number of steps is no step."""
+    text = """
+def init():
+    return params, num_steps
+
+def save_checkpoint(folder, state, step):
+    write(folder, state, step)
+"""
+    write(src_layout, {"src/shop/train.py": text})
+    result = netpipe("init", src_layout)
+    assert "loop: none found" in result.stdout
+    assert "step: none found" in result.stdout
+    assert list(sessions.requests[0].targets) == ["loader"]
+
+
+def test_a_step_that_was_found_but_fails_is_not_used(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions
+) -> None:
+    """The loader is then measured alone; a step that the user named remains an error."""
+    write(src_layout, {"src/shop/train.py": TRAIN})
+    failure = SessionError("the step failed: TypeError: no params")
+    sessions.found = [failure, make_measurement(device=EMULATED)]
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 0
+    assert "not used, because measuring with it failed: src/shop/train.py:start" in result.stdout
+    assert "no params" in result.stdout
+    assert [list(each.targets) for each in sessions.requests][1:] == [["loader"]]
+    assert "netpipe_step" not in (src_layout / "perf/conftest.py").read_text()
+    for name in FILES:
+        (src_layout / name).unlink()
+    sessions.found = [failure]
+    step, loop = "src/shop/train.py:start", "src/shop/train.py:train"
+    assert netpipe("init", src_layout, "--step", step, "--loop", loop).exit_code == 2
+
+
 def test_what_is_not_the_projects_own_code_is_no_candidate(tmp_path: Path) -> None:
     """Environments, hidden folders, builds and tests are skipped, and so are damaged files."""
     places = (".tox/a", "env/lib/site-packages/a", "build/a", "tests/a", "b/test_a", "b/conftest")

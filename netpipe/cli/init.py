@@ -15,7 +15,7 @@ import click
 from netpipe.cli.console import FAILED, PathType, output, run_child, target_type
 from netpipe.cli.init_candidates import find_candidates, find_obstacle, sort_functions
 from netpipe.cli.progress_display import show_progress
-from netpipe.errors import MisuseError
+from netpipe.errors import MisuseError, NetpipeError
 from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
@@ -146,15 +146,29 @@ def init(
     folder: Path, loader: Target | None, step: Target | None, loop: Target | None, no_run: bool
 ) -> None:
     """Write performance tests for the pipeline of the repository in FOLDER, and run them once."""
-    from jinja2 import Environment, PackageLoader
-
-    from netpipe.device import detection
-
     for name in FILES:
         if (folder / name).exists():
             raise MisuseError(f"{folder / name}: must not exist yet; found a file, which is kept")
     chosen = {"batches": loader or _choose(folder)}
-    chosen |= _choose_others(folder, {"state_and_step": step, "loop": loop})
+    others = _choose_others(folder, {"state_and_step": step, "loop": loop})
+    try:
+        code = _write_tests(folder, chosen | others, no_run=no_run)
+    except NetpipeError as error:
+        named = {name: target for name, target in others.items() if target in (step, loop)}
+        if named == others:
+            raise
+        guessed = ", ".join(str(others[name]) for name in others if name not in named)
+        output.print(f"not used, because measuring with it failed: {guessed}: {error}")
+        code = _write_tests(folder, chosen | named, no_run=no_run)
+    sys.exit(FAILED if code else 0)
+
+
+def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> int:
+    """Write the tests of the chosen functions, and run them; return pytest's exit code."""
+    from jinja2 import Environment, PackageLoader
+
+    from netpipe.device import detection
+
     targets = {name: _locate(folder, target, name) for name, target in chosen.items()}
     has_step = "state_and_step" in chosen
     on_device = has_step and (no_run or not detection.find_device().shares_host_cores)
@@ -174,15 +188,16 @@ def init(
             except BaseException:
                 (folder / FILES[0]).unlink()  # so that `netpipe init` can be repeated
                 raise
+        budget_s = _budget_s(step_ms)
+        flag = f" --netpipe-budget={budget_s}" if budget_s > _DEFAULT_BUDGET_S else ""
         template = templates.get_template(f"{Path(name).name}.jinja")
         content = template.render(
             targets=targets, places=places, folder=folder, python=python, step_ms=step_ms,
-            origin=origin, on_device=on_device,
+            origin=origin, on_device=on_device, flag=flag,
         )  # fmt: skip
         write_whole(folder / name, content, "FOLDER")
     # -P: the tests must find the pipeline as they do with plain `pytest`.
     command = [sys.executable, "-P", "-m", "pytest", "perf", "--benchmark-compare"]
-    budget_s = _budget_s(step_ms)
     code = 0 if no_run else run_child([*command, f"--netpipe-budget={budget_s}"], folder, {})
     at = "" if folder == Path() else f"cd {shlex.quote(str(folder))} && "
     if code:
@@ -192,8 +207,7 @@ def init(
         found = chosen.get(name) or f"none found: {_ABSENT[name]}"
         output.print(f"{role}: {found}", soft_wrap=True)
     output.print(f"commit: {at}git add {' '.join(FILES)}", soft_wrap=True)
-    flag = f" --netpipe-budget={budget_s}" if budget_s > _DEFAULT_BUDGET_S else ""
     record = f"pytest perf --netpipe-record first{flag}"
     output.print(f"keep a baseline of this machine: {at}{record}", soft_wrap=True)
     output.print("in CI: set the repository variable NETPIPE to the pip requirement of netpipe")
-    sys.exit(FAILED if code else 0)
+    return code

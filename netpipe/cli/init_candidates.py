@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
 _LOADER_CLASS: Final = re.compile(r"[A-Z]\w*(Loader|Dataset|Pipeline|Iterator)")
+_STEP: Final = re.compile(r"(^|_)step(_fn)?$|Step$")
 _YIELD: Final = "yield"
 _OTHER_CODE: Final = re.compile(
     r"\..*|build|dist|node_modules|perf|site-packages|tests?|test_.*|conftest\.py"
@@ -62,9 +63,16 @@ def sort_functions(folder: Path) -> dict[str, list[str]]:
                 case []:
                     role = "state_and_step" if _returns_step(node) else "other"
                     found[role].append(f"{path}:{node.name}")
-                case [_, state, step] if "state" in state and "step" in step:
-                    found["loop"].append(f"{path}:{node.name}")
+                case [batches, state, step] if "state" in state and "step" in step:
+                    # A function that saves or logs has such arguments too.
+                    if _iterates(node, batches):
+                        found["loop"].append(f"{path}:{node.name}")
     return found
+
+
+def _iterates(function: ast.FunctionDef, name: str) -> bool:
+    loops = (node for node in ast.walk(function) if isinstance(node, ast.For))
+    return any(name in _list_names(loop.iter) for loop in loops)
 
 
 def _returns_step(function: ast.FunctionDef) -> bool:
@@ -72,7 +80,7 @@ def _returns_step(function: ast.FunctionDef) -> bool:
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.Tuple(elts=[_, second])):
-                return any("step" in name for name in _list_names(second))
+                return any(map(_STEP.search, _list_names(second)))
     return False
 
 

@@ -105,25 +105,23 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
-    least, what = (1, "readings") if metric in ONCE else (_MIN_SLICES, "slices")
-    if metric in ONCE and not any(
-        metric.name in duet.base.keys() & duet.now.keys() for duet in duets
-    ):
-        difference = difference or "not every session has it"
-    if difference:
-        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
-        return mark_if_not_comparable(unjudged, difference, "")
     everything = [
         list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=False))
         for duet in duets
     ]
+    if metric in ONCE and not any(everything):
+        difference = difference or "not every session has it"
+    if difference:
+        unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
+        return mark_if_not_comparable(unjudged, difference, "")
+    least = 1 if metric in ONCE else _MIN_SLICES
     slices = [each for each in everything if len(each) >= least]
     if not slices:
         most = max(map(len, everything))
         epoch, way_out = duets[-1].epoch_batches, "give a larger budget"
         if epoch is not None:
             way_out = f"an epoch of {epoch} batches is too short: let the loader go on (repeat)"
-        reason = f"{metric.name}: only {most} {what} fitted into a duet; {way_out}"
+        reason = f"{metric.name}: only {most} slices fitted into a duet; {way_out}"
         is_open = len(duets) < MIN_DUETS
         return Comparison(Outcome.INCONCLUSIVE, metric.name, 0.0, None, reason, is_open=is_open)
     shares_cores = duets[-1].shares_cores

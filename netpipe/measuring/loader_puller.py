@@ -190,7 +190,7 @@ class Puller:
 
         An ended thread counts with its last reading.
         """
-        if self.processes.pids:
+        if self.processes.worker_pids:
             return self.processes.children_cpu_s()
         for thread, used_s in self._thread_cpu_s.items():
             self._thread_cpu_s[thread] = max(used_s, thread_cpu_s(thread))

@@ -55,7 +55,8 @@ class Run:
         """Tell the user how long the timed tests usually take."""
         sessions = self.options.sessions if self.options.record else 1
         typical = format_seconds(sessions * self.options.request.typical_s)
+        duets = ", without its duets" if self.measurer.against else ""
         self.measurer.report_progress(
             f"timed tests: {len(self.selection.timed)}; each loader and step is measured in "
-            f"{sessions} session{'s' * (sessions > 1)}, which usually takes {typical}"
+            f"{sessions} session{'s' * (sessions > 1)}, which usually takes {typical}{duets}"
         )

@@ -13,6 +13,7 @@ from netpipe.jobs import parent
 from netpipe.jobs.progress import Progress
 from netpipe.jobs.request import OVERTIME_S, SessionRequest
 from netpipe.results.measurement import Device, Measurement
+from netpipe.results.units import format_seconds
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, check_resume
 from netpipe.work_counts.reproducible_counts import count_work
@@ -59,7 +60,7 @@ class TimeLimit:
     def remark(self) -> str:
         """The time left, once half of it is over; "" before that."""
         left_s = self.limit_s - self._spent_s
-        return f"; at most {left_s / 60:.0f} min are left" if 2 * left_s <= self.limit_s else ""
+        return f"; at most {format_seconds(left_s)} are left" if 2 * left_s <= self.limit_s else ""
 
     def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
         """Run a session, or several at once: `measure` gets the request limited to the time left.

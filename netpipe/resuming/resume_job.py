@@ -37,7 +37,10 @@ def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> di
         loader = give_workers(factory, request.workers)() if run["takes_workers"] else factory()
         holder, save, restore = _find_state(loader)
         if request.restored is not None:
+            asked_s = clock()
             let_buffers_fill()
+            started_s += clock() - asked_s
+            watch.note_wait(clock(), starts=True)
             restore(pickle.loads((states / str(first)).read_bytes()))
         iterator = iter(holder)
         closing.callback(close_with_timeout, getattr(iterator, "close", lambda: None))

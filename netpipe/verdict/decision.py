@@ -148,14 +148,6 @@ def _explain_undecided_stall(measurement: Measurement) -> str | None:
     return f"R is {ratio} of the larger of L and S0, on both sides of a limit"
 
 
-def _explain_undecided_sync(measurement: Measurement) -> str | None:
-    exposed_time = quantities.exposed_time(measurement)
-    if exposed_time is None or not exposed_time[0].low <= EPSILON < exposed_time[0].median:
-        return None
-    ratio = format_ratio_interval(exposed_time[0])
-    return f"after a sync the device idles {ratio} of R, on both sides of a limit"
-
-
 def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | None:
     load, ratio = measurement.load_s_per_batch, quantities.load_over_step(measurement)
     if not ratio.low < limit < ratio.high:
@@ -353,7 +345,7 @@ RULES: tuple[Rule, ...] = (
     _judge_jitter,
     _make_doubt_rule(partial(_explain_undecided_limit, limit=1 + EPSILON)),
     _judge_stall,
-    _make_doubt_rule(_explain_undecided_sync),
+    _make_doubt_rule(loop_causes.explain_undecided_sync),
     _judge_likely_contention,
     _make_doubt_rule(_explain_undecided_health),
     _judge_at_risk,

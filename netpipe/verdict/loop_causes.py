@@ -50,6 +50,18 @@ def judge_forced_sync(measurement: Measurement) -> Verdict | None:
     return _judge_slowed_work(measurement) or _make_forced_sync(measurement, probe)
 
 
+def explain_undecided_sync(measurement: Measurement) -> str | None:
+    """Return why a sync may or may not cost more than the limit; None if that is clear."""
+    exposed_time, probe = quantities.exposed_time(measurement), quantities.excess_probe(measurement)
+    syncs = probe > MIN_SYNC_PROBE and measurement.sync_probe_idle_fraction <= _MAX_IDLE_PROBE
+    if exposed_time is None or not syncs:
+        return None
+    if not exposed_time[0].low <= EPSILON < exposed_time[0].median:
+        return None
+    ratio = format_ratio_interval(exposed_time[0])
+    return f"after a sync the device idles {ratio} of R, on both sides of a limit"
+
+
 def _sync_explains_stall(measurement: Measurement, probe: float) -> bool:
     # After a sync the device idles for the time that would have overlapped: the shorter of loading
     # and computing, the loop's own work, and waking up to dispatch the next step.

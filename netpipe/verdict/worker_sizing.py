@@ -34,10 +34,10 @@ def advise_workers(measurement: Measurement) -> str:
     """Return which numbers of workers a slow loader should try; "" if that is not clear."""
     has, needed = measurement.loader_processes, workers_needed(measurement)
     numbers = [str(needed)] if needed is not None and needed > has else []
-    numbers += ["fewer"] * (has > 1) + ["none"] * (has > 0)
+    numbers += [f"fewer than {has}"] * (has > 1) + ["none"] * (has > 0)
     if not numbers or any(finding.name in _DOUBTS for finding in measurement.findings):
         return ""
-    return f"try another number of workers, {' or '.join(numbers)} (has {has})"
+    return f"try another number of workers: {' or '.join(numbers)} (has {has})"
 
 
 def enough_workers(occupied_s: float, step_s: float) -> int:

@@ -309,9 +309,9 @@ def test_duets_end_with_their_time(
     result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
     result.assert_outcomes(skipped=1)
     assert [request.limit_s for request in versioned.requests] == [815.0, 815.0, 815.0]
-    line_with(result, "timed tests: 1", "1 session, which usually takes 32 s")
+    line_with(result, "timed tests: 1", "1 session, which usually takes 32 s, without its duets")
     line_with(result, "duet 1 of 2: HEAD")
-    line_with(result, "duet 2 of 2; at most 11 min are left: HEAD")
+    line_with(result, "duet 2 of 2; at most 675 s are left: HEAD")
     line_with(result, "INCONCLUSIVE against HEAD", "1 duet", "1400", "2075 s")
 
 

@@ -1,9 +1,10 @@
 """Tests of exact resume and of complete epochs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -200,6 +201,13 @@ def test_an_epoch_without_elements_is_a_misuse(shards: list[list[object]]) -> No
     """An expectation that no loader can miss proves nothing."""
     with pytest.raises(MisuseError, match="elements must be at least 1; found 0"):
         expect_complete_epoch(shards, 0)
+
+
+@pytest.mark.parametrize("key", [lambda _: 3, lambda _: [[1, 2]]], ids=["number", "rows"])
+def test_a_key_that_names_no_rows_is_a_misuse(key: Callable[[Any], Any]) -> None:
+    """A key must return one hashable name for each row."""
+    with pytest.raises(MisuseError, match="key must return one hashable name"):
+        expect_complete_epoch([[{"id": np.arange(2)}]], elements=2, key=key)
 
 
 def test_no_shard_is_not_an_epoch() -> None:

@@ -31,7 +31,7 @@ def test_each_session_has_what_is_left() -> None:
     assert limit.remark == ""
     clock.sleep(1000.0)  # time of other tests does not count
     limit.run(REQUEST, measure)
-    assert limit.remark == "; at most 2 min are left"
+    assert limit.remark == "; at most 100 s are left"
     with pytest.raises(OutOfTimeError, match=r"400 .*500 s"):
         limit.run(REQUEST, measure)
     assert given_s == [500.0, 300.0]

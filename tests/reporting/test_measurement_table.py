@@ -114,7 +114,7 @@ def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]
     assert document["verdict"]["kind"] == "inconclusive"
     assert (document["workers_needed"], document["cores_needed"]) == (None, None)
     print_verdicts([measurement])
-    assert "try another number of workers, 2 (has 0)" in capsys.readouterr().out
+    assert "try another number of workers: 2 (has 0)" in capsys.readouterr().out
     print_verdicts([open_])
     printed = capsys.readouterr().out
     assert "inconclusive" in printed

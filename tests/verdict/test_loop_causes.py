@@ -104,6 +104,14 @@ def test_a_sync_that_exposes_the_loader_is_a_verdict() -> None:
         # R shows no stall, but a sync may cost more than the limit.
         ({"step_s": 0.078, "exposed_s": spread(0.0030, 0.0082, 0.0085)}, "inconclusive"),
         ({"step_s": 0.078, "exposed_s": spread(0.0030, 0.0035, 0.0085)}, "healthy"),
+        (
+            {
+                "step_s": 0.078,
+                "exposed_s": spread(0.0030, 0.0082, 0.0085),
+                "sync_probe_idle_fraction": 0.3,
+            },
+            "healthy",
+        ),
         # Without a sync, or with a probe that always sees one, nothing is blamed.
         ({"sync_probe_fraction": 0.02}, "inconclusive"),
         ({"sync_probe_idle_fraction": 0.3}, "inconclusive"),

@@ -71,11 +71,11 @@ def test_workers_by_littles_law(occupied_s: float, step_s: float, workers: int) 
 @pytest.mark.parametrize(
     ("load_s", "has", "cores", "advised"),
     [
-        (0.050, 0, 4, "or try another number of workers, 3 (has 0)"),
-        (0.050, 1, 4, "or try another number of workers, 3 or none (has 1)"),
-        (0.060, 1, 3, "or try another number of workers, 3 or none (has 1)"),
-        (0.060, 1, 2, "or try another number of workers, none (has 1)"),
-        (0.0803, 2, 2, "or try another number of workers, fewer or none (has 2)"),
+        (0.050, 0, 4, "or try another number of workers: 3 (has 0)"),
+        (0.050, 1, 4, "or try another number of workers: 3 or none (has 1)"),
+        (0.060, 1, 3, "or try another number of workers: 3 or none (has 1)"),
+        (0.060, 1, 2, "or try another number of workers: none (has 1)"),
+        (0.0803, 2, 2, "or try another number of workers: fewer than 2 or none (has 2)"),
         (0.0803, 0, 2, "make loading faster; netpipe diagnose"),
     ],
 )

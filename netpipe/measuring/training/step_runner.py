@@ -208,7 +208,7 @@ class StepRunner:
         if name is None and arrays:
             return arrays[0].sharding.device_set
         kind = name if isinstance(name, str) else "unknown"
-        platform = kind if kind in ("cpu", "unknown") else "gpu"
+        platform = kind if kind in ("cpu", "unknown") else "tpu" if "tpu" in kind.lower() else "gpu"
         return [SimpleNamespace(platform=platform, device_kind=kind)]
 
     def _read_attribute(self, name: str) -> Any:
