@@ -157,7 +157,7 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     found = document(result, "diagnosis.1.json")
     largest, stages = found["stages"][0], {one["name"]: one for one in found["stages"]}
     assert found["sentence"].startswith("Loads ")
-    assert f"Stage {largest['name']} holds" in found["sentence"]
+    assert f"Stage {largest['name']} takes" in found["sentence"]
     assert found["bottleneck"]["stage"] == largest["name"]
     assert (found["lane"], found["workers"], found["threads"]) == ("rebuilt", 0, 0)
     assert stages.keys() >= {"Source", "Batch", "ToIter"}

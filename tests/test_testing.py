@@ -108,7 +108,8 @@ def test_a_device_of_its_own_must_not_wait(
     ("changed", "error"),
     [
         ({"train_s": 0.060}, None),
-        ({"train_s": spread(0.0305, 0.036, 0.060)}, None),
+        ({"train_s": spread(0.0305, 0.036, 0.060), "shadow_s": 0.036}, None),
+        ({"train_s": spread(0.0305, 0.036, 0.060)}, InconclusiveError),
         ({"load_s": 0.040, "train_s": 0.040}, PipelineTooSlowError),
         ({"load_s": 0.040, "train_s": 0.070}, PipelineTooSlowError),
         ({"train_s": 0.038, "sync_probe_fraction": 1.0}, PipelineTooSlowError),

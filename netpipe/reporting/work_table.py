@@ -10,6 +10,7 @@ def work_table(profile: WorkProfile) -> Table:
     rows = [
         {"kind": Cell(name), "part": Cell(part), "per batch": Figure(KINDS[name].format(count))}
         for name in profile.counts
+        if profile.counts[name]
         for part, count in (("", profile.total(name)), *profile.largest_parts(name))
     ]
     caption = (
@@ -23,6 +24,10 @@ def work_notes(profile: WorkProfile) -> list[Note]:
     notes = [Note(name, shape) for name, shape in profile.arrays.items()]
     notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
     for name, parts in profile.dropped.items():
-        ranges = ", ".join(f"{part} ({low:g} to {high:g})" for part, (low, high) in parts.items())
+        write = KINDS[name].format
+        ranges = ", ".join(
+            f"{part or 'all'} ({write(low)} to {write(high)})"
+            for part, (low, high) in parts.items()
+        )
         notes.append(Note(name, f"differs between processes, dropped: {ranges}"))
     return notes

@@ -9,7 +9,7 @@ import pytest
 def test_workers_import_nothing_heavy() -> None:
     """Other imports would cost each worker memory, and delay the first batch."""
     program = (
-        "import sys; before = set(sys.modules); import netpipe.jobs.child;"
+        "import sys, typing; before = set(sys.modules); import netpipe.jobs.child;"
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -157,7 +157,7 @@ def test_an_index_removes_nothing_outside_its_folder(ours: Path, name: str) -> N
 
 def test_what_is_read_is_not_replaced(tmp_path: Path) -> None:
     """Sources inside the output folder are refused, since replacing it would remove them."""
-    with pytest.raises(InputError, match=r"not hold.*0\.parquet"):
+    with pytest.raises(InputError, match=r"not contain the sources.*0\.parquet"):
         whole_folder(tmp_path, [tmp_path / "parquet" / "0.parquet"]).__enter__()
 
 

@@ -102,7 +102,8 @@ def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
     run_processes(2, many, killed, workers=1, killed_at=2)
     shutil.copytree(killed, alone)
     resumed = by_step(run_processes(2, many, killed, workers=0))
-    assert min(resumed) in (2, 3)  # Killed before or after the state of the step was kept.
+    # Killed after the state of step 1 was kept; a busy machine may let more steps end.
+    assert 2 <= min(resumed) < STEPS
     assert resumed == {number: steps[number] for number in resumed}
     by_one = by_step(run_processes(1, many, alone, workers=0))
     assert {number: sorted(rows) for number, (_, rows) in by_one.items()} == {
