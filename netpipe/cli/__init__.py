@@ -25,8 +25,8 @@ from netpipe.signals import signals_as_errors
 )
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
-    """Tell whether training waits for its data, and why."""
-    # A signal then ends child processes and removes unfinished files.
+    """Find out whether training waits for its data, and why."""
+    # With this, a signal also ends child processes and removes unfinished files.
     click.get_current_context().with_resource(signals_as_errors())
 
 

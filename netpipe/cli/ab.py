@@ -52,8 +52,8 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     with temporary_folder("ab") as folder, opened as version:
         # The user's file may hold an earlier run, which must not decide this exit code.
         results_file = folder / "run.json"
-        # In the checkout of HEAD, HEAD~1 names another commit. pytest gets the hash, and the typed
-        # ref only for its messages.
+        # In the checkout of HEAD, HEAD~1 names another commit, so pytest gets the hash. The
+        # typed ref is only for its messages.
         ref, variables = (commit.sha, {TYPED_VARIABLE: base}) if head else (base, {})
         flags = [f"--netpipe-against={ref}", f"--netpipe-json={results_file}"]
         code = _run_pytest([*arguments, *flags], version, variables)
@@ -68,7 +68,7 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
 
 
 def _split_words(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return HEAD, "" if it is not given, and the arguments of pytest."""
+    """Return HEAD ("" if it is not given) and the arguments for pytest."""
     has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
     head, arguments = (words[0], words[1:]) if has_head else ("", words)
     return head, arguments if any(map(_is_path, arguments)) else ("perf_tests", *arguments)
@@ -91,7 +91,7 @@ def _run_pytest(
 
 
 def _choose_exit_code(code: int, results_file: Path) -> int:
-    """Return the command's exit code; unlike pytest, it has one for INCONCLUSIVE."""
+    """Return the exit code of the command, which has one for INCONCLUSIVE, unlike pytest."""
     # pytest's 0 and 1 mean the same here; any other code means a run without a result.
     if code not in (FINE, FAILED):
         return MISUSE

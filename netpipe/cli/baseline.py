@@ -1,4 +1,4 @@
-"""`netpipe devices` and `doctor`: this machine; `netpipe baseline`: its accepted results."""
+"""`netpipe devices`, `doctor` and `baseline`: describe a machine, manage its baselines."""
 
 import sys
 from collections.abc import Iterable
@@ -103,8 +103,8 @@ def baseline() -> None:
 def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
 
-    It holds the benchmarks that passed with valid verdicts. Further arguments go to pytest: the
-    folder of the performance tests (default: perf_tests), and flags.
+    The baseline holds the benchmarks that passed with valid verdicts. Further arguments go to
+    pytest: the folder of the performance tests (default: perf_tests), and flags.
     """
     positional = [word for word in words if not word.startswith("-")]
     command = [sys.executable, "-m", "pytest", *(() if positional else ("perf_tests",)), *words]

@@ -1,4 +1,4 @@
-"""Shared by all commands: consoles, options, exit codes, printing of results and errors."""
+"""Consoles, options, exit codes, and the printing of results and errors, for all commands."""
 
 import json
 import os
@@ -32,7 +32,7 @@ FAILED: Final = 1
 MISUSE: Final = 2
 INCONCLUSIVE: Final = 3
 
-# The extra "workload" of pyproject.toml installs them.
+# The extra "workload" in pyproject.toml installs these packages.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
 
@@ -46,13 +46,13 @@ class PrintableConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Render anything, including bars that are redrawn."""
+        """Render anything as printable text, including bars that are redrawn."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else make_printable(text), style, control)
 
 
 class PathType(click.Path):
-    """A path; an impossible one is a usage error before the command does anything."""
+    """A path parameter; an impossible path is a usage error before the command does anything."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -64,7 +64,7 @@ class PathType(click.Path):
 
 
 class PlaceType(PathType):
-    """A path, or the URI of a file or a folder, which stays text."""
+    """A path, or the URI of a file or a folder, which is kept as text."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -74,14 +74,14 @@ class PlaceType(PathType):
 
 
 class TargetType(click.types.StringParamType):
-    """A target; an invalid one is an error before a process is started."""
+    """A target parameter; an invalid target is an error before any process is started."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the target."""
         return Target.parse(str(super().convert(value, param, ctx)))
 
 
-# A closed stream is None, and the next opened file would get its number.
+# A closed stream is None, and the next opened file would get its file descriptor.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
         setattr(sys, _name, _open_null(_mode))
@@ -105,7 +105,7 @@ quiet_option = click.option(
 
 
 def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:
-    """Return an option in seconds; its parameter is the flag's name with `_s`."""
+    """Return an option in seconds; its parameter is named like the flag, plus `_s`."""
     name = f"{flag.removeprefix('--').replace('-', '_')}_s"
     return click.option(
         flag, name, type=float, metavar="S", default=default, show_default=True, help=text
@@ -118,7 +118,7 @@ batch_limit_option = seconds_option(
 
 
 def start_limit_option(text: str) -> Callable[[FC], FC]:
-    """Return the option for the limit of a loader's start."""
+    """Return the option that limits the time of a loader's start."""
     return seconds_option("--start-limit", START_LIMIT_S, text)
 
 
@@ -136,12 +136,12 @@ class ErrorReportingGroup(click.Group):
                 click.echo(message, err=True)
             try:
                 sys.stdout.flush()
-            except OSError:  # Flushing fails again at exit, with a traceback.
+            except OSError:  # Flushing would fail again at exit, with a traceback.
                 sys.stdout = _open_null("w")
             sys.exit(MISUSE)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
+        """Run a command; report warnings and netpipe's own errors as one line each."""
         try:
             with warnings.catch_warnings(action="default", category=UserWarning):
                 warnings.showwarning = _print_warning
@@ -174,7 +174,7 @@ def print_json(document: object) -> None:
 
 
 def command_line() -> str:
-    """Return the command that the user typed; pages show it."""
+    """Return the command that the user typed, to be shown on pages."""
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
@@ -186,7 +186,7 @@ def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) ->
     with subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=follow) as child:
         try:
             return child.wait()
-        except KeyboardInterrupt:  # The terminal interrupted the child too, and it cleans up.
+        except KeyboardInterrupt:  # The terminal interrupted the child too; let it clean up.
             child.wait()
             raise
         except SystemExit:  # A signal may have reached only this process.
@@ -195,7 +195,7 @@ def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) ->
 
 
 def write_html(document: Mapping[str, Any], path: Path | None) -> None:
-    """Write the page of a document, if a path is given."""
+    """Write a document as an HTML page if a path is given."""
     if path is None:
         return
     from netpipe.reporting.rendering import render_page

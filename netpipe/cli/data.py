@@ -125,7 +125,7 @@ def prepare(
 
 
 def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner | None":
-    """Return the runner on Ray, if chosen; refuse the options of the other runner."""
+    """Return the Ray runner, or None for the local one; refuse options of the other runner."""
     option, value = ("--workers", workers) if runner == "ray" else ("--address", address)
     if value is not None:
         other = "local" if runner == "ray" else "ray"
@@ -172,7 +172,7 @@ def _format_extent(part: Mapping[str, Any]) -> str:
 
 
 def _print_summary(out: Path | str, index: "Index") -> None:
-    """Print the size of each split, and the command that measures with the new data."""
+    """Print the size of each split, and the command to measure with the new data."""
     for name in ("train", "eval"):
         split = index.split(name)
         notes.print(

@@ -35,7 +35,7 @@ def diagnose(
 ) -> None:
     """Find the slow stage of a loader, the resource that limits it, and a fix.
 
-    One fix is tried in the same run. Without a step and an accelerator the loader is
+    One fix is tried in the same run. If neither a step nor an accelerator is given, the loader is
     diagnosed alone. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     """Judge hosts that train together, from one measurement on each host.
 
-    RESULT is a host's JSON document from measure or --netpipe-json; its name is the host's. Each
-    step waits for the slowest host, so one host that waits fails all.
+    RESULT is a host's JSON document from measure or --netpipe-json; the file's name stands for the
+    host. Each step waits for the slowest host, so one host that waits fails all.
     """
     from netpipe.reporting.rendering import read_document
 

@@ -34,7 +34,7 @@ _EXAMPLE_MS: Final = 30
 _MIN_BUDGET_S: Final = 5
 _BUDGET_STEPS: Final = 20
 _DEFAULT_BUDGET_S: Final = 20
-# Its first measurement then ends early, and a slower machine still keeps up.
+# With this ratio the first measurement ends early, and a slower machine still keeps up.
 _STEP_OVER_LOAD: Final = 3.0
 _MIN_STEP_OVER_LOAD: Final = 2.5
 _MAX_TRIALS: Final = 4
@@ -48,7 +48,7 @@ _ABSENT: Final = {
 
 
 def _choose(folder: Path) -> Target:
-    """Return the only candidate for a loader that is not part of another, or ask."""
+    """Return the only candidate for a loader that no other one uses, or else ask the user."""
     found = find_candidates(folder)
     usable = [each for each in found if not each.obstacle]
     parts = {name for each in usable for name in each.uses - {each.name}}
@@ -68,12 +68,12 @@ def _choose(folder: Path) -> Target:
 
 
 def _choose_others(folder: Path, named: dict[str, Target | None]) -> dict[str, Target]:
-    """Return the step and the loop: those named, else the only ones that are found."""
+    """Return the step and the loop by role: the named one, or else the only one found."""
     found, chosen = sort_functions(folder), dict[str, Target]()
     for name, target in named.items():
         if target:
             chosen[name] = target
-        # A loop reads what its step returns.
+        # A loop uses the results of its step, so it needs one.
         elif len(found[name]) == 1 and (chosen or name != "loop"):
             chosen[name] = Target.parse(found[name][0])
     return chosen
@@ -90,7 +90,7 @@ def _locate(folder: Path, target: Target, role: str) -> tuple[str, str, tuple[st
     path = (folder / where).resolve()
     if not path.is_file():
         raise MisuseError(f"{folder / where}: file must exist; found none")
-    with suppress(SyntaxError, ValueError):  # The import gives a better message.
+    with suppress(SyntaxError, ValueError):  # The later import gives a better message.
         for node in ast.parse(path.read_bytes()).body:
             match node:
                 case ast.FunctionDef(name=found) if found == name and role != "loop":
@@ -106,7 +106,7 @@ def _locate(folder: Path, target: Target, role: str) -> tuple[str, str, tuple[st
 
 
 def _find_step(folder: Path, roles: Iterable[str]) -> tuple[int, str]:
-    """Measure the loader; return the ms of a step that it keeps up with, and their origin."""
+    """Measure the loader; return a step time in ms that it keeps up with, and its origin."""
     from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment, run_measurement
 
     targets = name_targets(**{ROLES[role]: f"perf/conftest.py:{role}" for role in roles})
@@ -132,7 +132,7 @@ def _find_step(folder: Path, roles: Iterable[str]) -> tuple[int, str]:
 
 
 def _budget_s(step_ms: int) -> int:
-    """Return the seconds that rounds of such steps need."""
+    """Return the budget for rounds of steps of this length, in seconds."""
     return max(_MIN_BUDGET_S, ceil(_BUDGET_STEPS * step_ms / 1e3))
 
 
@@ -140,7 +140,7 @@ def _budget_s(step_ms: int) -> int:
 @click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
 @click.option("--step", type=target_type, help="Makes (state, step) (default: the one in FOLDER).")
-@click.option("--loop", type=target_type, help="Trains (default: one of batches, state and step).")
+@click.option("--loop", type=target_type, help="Trains (default: the one in FOLDER).")
 @click.option("--no-run", is_flag=True, help="Write the files without running them.")
 def init(
     folder: Path, loader: Target | None, step: Target | None, loop: Target | None, no_run: bool

@@ -17,7 +17,7 @@ _OTHER_CODE: Final = re.compile(
 
 
 class Candidate(NamedTuple):
-    """A top-level name that makes a pipeline, why it cannot be a loader, and the names it uses."""
+    """A top-level name that makes a pipeline, any obstacle to using it, and the names it uses."""
 
     target: str
     name: str
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 def find_candidates(folder: Path) -> list[Candidate]:
     """Return the names in a repository's Python files that make pipelines.
 
-    Other iterables and generators count only if nothing is made by Grain or a `DataLoader`.
+    Other iterables and generators count only if no candidate uses Grain or a `DataLoader`.
     """
     trees = dict(_parse_files(folder))
     iterables = {_YIELD}.union(*map(_list_iterables, trees.values()))
@@ -46,7 +46,7 @@ def _follow(trees: dict[str, ast.Module], names: set[str]) -> list[Candidate]:
 
 
 def _list_iterables(tree: ast.Module) -> set[str]:
-    """Return the classes with an `__iter__`, and the names that end as those of loaders do."""
+    """Return the names of classes with an `__iter__`, and names that end like those of loaders."""
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     iterable = {
         node.name for node in classes if "__iter__" in {getattr(b, "name", "") for b in node.body}
@@ -55,7 +55,7 @@ def _list_iterables(tree: ast.Module) -> set[str]:
 
 
 def sort_functions(folder: Path) -> dict[str, list[str]]:
-    """Return the functions that look like a step's factory, like a loop, and like neither."""
+    """Return the functions by role: those like a step's factory, like a loop, and others."""
     found: dict[str, list[str]] = {"state_and_step": [], "loop": [], "other": []}
     for path, tree in _parse_files(folder):
         for node in (each for each in tree.body if isinstance(each, ast.FunctionDef)):
@@ -76,7 +76,7 @@ def _iterates(function: ast.FunctionDef, name: str) -> bool:
 
 
 def _returns_step(function: ast.FunctionDef) -> bool:
-    """Return whether a function returns a pair whose second part is named a step."""
+    """Return whether a function returns a pair whose second part has "step" in its name."""
     for node in ast.walk(function):
         match node:
             case ast.Return(value=ast.Tuple(elts=[_, second])):
@@ -108,9 +108,9 @@ def _list_names(node: ast.AST) -> set[str]:
 
 
 def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
-    """Return whether a function returns the results of these names, or yields and uses them."""
+    """Return whether a function returns the result of a maker, or is a generator that uses one."""
     made, results = set(makers), set[str]()
-    # Twice: inner blocks come last, and outer ones may use their names.
+    # Walk twice: inner blocks come last, but outer blocks may use their names.
     for node in [*ast.walk(function)] * 2:
         match node:
             case (
@@ -120,14 +120,14 @@ def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
                 made.add(name)
             case ast.Return(value=ast.AST() as value):
                 results |= _list_names(value)
-            # A decorator such as `contextmanager` makes something else of a generator.
+            # A decorator such as `contextmanager` turns a generator into something else.
             case ast.Yield() | ast.YieldFrom() if not function.decorator_list:
                 results |= {_YIELD, *_list_names(function)}
     return bool(made & results)
 
 
 def _list_required(function: ast.FunctionDef) -> list[ast.arg]:
-    """Return the arguments that a call must give."""
+    """Return the parameters without defaults, which a call must pass."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     needed = positional[: len(positional) - len(given.defaults)]

@@ -95,7 +95,7 @@ _LIMIT_OPTIONS: Final = (
 def measure_options(
     budget_s: float, budget_help: str, of_maxtext: str = "loader"
 ) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds the options; --maxtext uses the loader named `of_maxtext`."""
+    """Return a decorator that adds options; --maxtext uses the loader named `of_maxtext`."""
     budget = seconds_option("--budget", budget_s, budget_help)
 
     def decorate(command: _Command) -> _Command:
@@ -127,7 +127,7 @@ def measure_options(
 def build_requests(
     accelerators: Sequence[str], html: Path | None, trace: Path | None, settings: Mapping[str, Any]
 ) -> list[MeasureRequest]:
-    """Return a request for each accelerator, with all further settings of a `MeasureRequest`.
+    """Return a request for each accelerator; `settings` are its other fields.
 
     Raises:
         InputError: The page or the trace cannot be written.
@@ -142,7 +142,7 @@ class Measurements(TypedDict):
     """The document of `netpipe measure --json` for several accelerators."""
 
     schema: Literal["netpipe.measurements/1"]
-    #: One for each accelerator, in the given order, with its verdict.
+    #: One measurement for each accelerator, in the given order, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
 
 
@@ -182,7 +182,7 @@ def measure(
             with show_progress(label, quiet=quiet) as progress:
                 measurements.append(run_measurement(CHILD_COMMAND, request, progress=progress))
     finally:
-        # After a failure, the measurements before it are still reported.
+        # After a failure, the earlier measurements are still reported.
         if measurements:
             document = _report(measurements, as_json=as_json, listed=len(requests) > 1)
             write_html(document, html)
@@ -191,7 +191,7 @@ def measure(
 
 
 def _report(measurements: list[Measurement], *, as_json: bool, listed: bool) -> dict[str, Any]:
-    """Print the measurements; return the document of their page."""
+    """Print the measurements; return the document for their HTML page."""
     documents = [
         measurement_document(measured, decision.judge(measured)) for measured in measurements
     ]
@@ -221,7 +221,7 @@ def print_verdicts(measurements: list[Measurement]) -> None:
 
 
 def exit_code(measurement: Measurement) -> int:
-    """Return the exit code of a command for its measurement."""
+    """Return a command's exit code from the verdict of its measurement."""
     verdict = decision.judge(measurement)
     if verdict.kind == VerdictKind.INCONCLUSIVE:
         return INCONCLUSIVE

@@ -14,7 +14,7 @@ _LINE_EVERY_S: Final = 30.0
 
 @contextmanager
 def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., None]]:
-    """Show a bar with a description, the part that is done, and the elapsed time.
+    """Show a bar with a description, the fraction that is done, and the elapsed time.
 
     For a session, show the time left if it is known, and remove the bar at the end.
 
@@ -24,7 +24,7 @@ def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., 
     from rich import progress
     from rich.table import Column
 
-    # On a narrow terminal the description is cut, not the time.
+    # On a narrow terminal, the description is cut off, not the time.
     column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     left = progress.TextColumn("{task.fields[time]}")
     bar = progress.Progress(
@@ -56,7 +56,7 @@ def show_bar(label: str, *, is_session: bool = False) -> Iterator[Callable[..., 
 def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
     """Show the phase, its rows per second, and the time left.
 
-    Without a terminal, print a line when a phase starts, and one now and then.
+    Without a terminal, print a line when a phase starts, and then at most one every 30 s.
 
     Yields:
         A function that takes the number of rows done, the total, and the phase.
@@ -91,7 +91,7 @@ def _can_draw() -> bool:
 
 @contextmanager
 def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
-    """Show the progress of a session on standard error; yields the callback of `run_session`."""
+    """Show the progress of a session on standard error; yield the callback for it."""
     if quiet:
         yield None
     elif _can_draw():

@@ -1,4 +1,4 @@
-"""`netpipe report`: one HTML page from results."""
+"""`netpipe report`: make one HTML page from results."""
 
 from pathlib import Path
 

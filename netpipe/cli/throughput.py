@@ -1,4 +1,4 @@
-"""`netpipe throughput`: the speed of a loader alone, by workers, and beside another one."""
+"""`netpipe throughput`: the speed of a loader alone, by workers, and compared with another."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -145,11 +145,11 @@ def _combinations_of(
 
 
 def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
-    """Return the comma-separated numbers of an option; an empty list if it is not given."""
+    """Return an option's comma-separated numbers; an empty list if the option is not given."""
     try:
         numbers = [] if text is None else [int(word) for word in text.split(",")]
     except ValueError:
-        # Refused below with the message for a number that is too small.
+        # This is refused below, with the message for a number that is too small.
         numbers = [minimum - 1]
     if any(number < minimum for number in numbers):
         constraint = f"be whole numbers of at least {minimum}, with commas between them"
@@ -178,7 +178,7 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
 def _choose_workers(
     subject: "Subject", memory_budget: str | None, seconds: float
 ) -> "WorkerChoice":
-    """Try numbers of workers, each run for at most 1 s, and choose one."""
+    """Try several numbers of workers, in runs of at most 1 s each, and return the choice."""
     from netpipe.device.host import this_host
     from netpipe.throughput.worker_choice import choose, parse_budget, worker_counts
 

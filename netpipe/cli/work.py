@@ -1,4 +1,4 @@
-"""`netpipe work` and `netpipe resume`: the work of a loader for a batch, and its restarts."""
+"""`netpipe work` and `netpipe resume`: count a loader's work per batch, check its restarts."""
 
 import sys
 from collections.abc import Sequence
@@ -117,23 +117,23 @@ def _compare(
 
 
 class ComparedWork(TypedDict):
-    """A kind of work against the other version."""
+    """One kind of work, compared with the other version."""
 
     kind: str
     outcome: Literal["PASS", "REGRESSED", "IMPROVED", "INCONCLUSIVE", "NOT_COMPARED"]
     now: float  #: Per batch, over the parts that were compared.
     then: float | None
-    #: Factor by which it rose; null if there was none before, or it cannot be compared.
+    #: Factor by which the work rose; null if there was none before, or it cannot be compared.
     worse_ratio: float | None
     reason: str  #: The figures, and the causes of a regression, the most important first.
 
 
 class PrintedWork(TypedDict, total=False):
-    """The fields beside a profile that `netpipe work --json` prints."""
+    """The fields that `netpipe work --json` prints in addition to a profile."""
 
     loader: str  #: The target.
-    against: str | None  #: The other version as the user named it; null without one.
-    comparisons: list[ComparedWork]  #: Each kind of work against the other version.
+    against: str | None  #: The other version, as the user named it; null without one.
+    comparisons: list[ComparedWork]  #: Each kind of work, compared with the other version.
 
 
 def _choose_exit_code(compared: Sequence[Comparison]) -> int:

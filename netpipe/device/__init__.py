@@ -1,4 +1,4 @@
-"""The accelerator and its host: how they are found, named, watched and emulated.
+"""Find, name, watch and emulate the accelerator and its host.
 
-Start with `detection.py`. A new GPU model is a row of the table in `accelerators.py`.
+Start with `detection.py`. To add a GPU model, add a row to the table in `accelerators.py`.
 """

@@ -1,4 +1,4 @@
-"""The table of accelerators, and the key and peak of a device that jax names."""
+"""The table of accelerators, and functions for the key and the peak of a device."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9.+]+")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One model of the table below.
+    """One row of the table below, for one model.
 
     Attributes:
         key: Its device key without a count.
@@ -32,12 +32,12 @@ class Accelerator:
 
     @property
     def family(self) -> str:
-        """The model, without form and memory."""
+        """The name of the model, without its form and memory."""
         return self.key.partition("-")[0]
 
 
-# Names are matched whole, so an unlisted card never gets the peak of a listed one. The name of a
-# family means its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
+# Whole names are matched, so an unlisted card never gets the peak of a listed one. The name of a
+# family stands for its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
 # `flop_utils.py`, marin. tests/test_gpu_models.py lists the other files that name these models.
 ACCELERATORS: Final = (
     Accelerator("t4", "Tesla T4", 65e12, "cuda12"),
@@ -67,7 +67,7 @@ TOX_DEVICES: Final = (
 
 
 def device_key(platform: str, kind: str, count: int) -> str:
-    """Name the baselines of a device: `<model>-<form>-<memory>-<MIG profile>-x<count>`.
+    """Return the key of a device: `<model>-<form>-<memory>-<MIG profile>-x<count>`.
 
     The key is in lower case, without the parts that do not apply: "a100-sxm-80gb-x1",
     "cpu-intel-xeon-2". A name that cannot be parsed becomes a slug, never the key of a similar
@@ -76,7 +76,7 @@ def device_key(platform: str, kind: str, count: int) -> str:
     Args:
         platform: jax's name of the platform: "cpu", "gpu", "tpu".
         kind: jax's `device_kind`; for a CPU its model name, because jax calls every CPU "cpu".
-        count: The number of devices in use; for a CPU, of usable cores.
+        count: The number of devices in use; for a CPU, the number of usable cores.
     """
     if platform == "cpu":
         return f"cpu-{_slug(_CPU_NOISE.sub(' ', kind.lower()))}-{count}"
@@ -84,7 +84,7 @@ def device_key(platform: str, kind: str, count: int) -> str:
 
 
 def peak_flops(kind: str) -> float | None:
-    """Return the dense peak of one device in FLOP/s; None for a CPU, a MIG slice or if unknown."""
+    """Return the dense peak of one device in FLOP/s; None if unknown, as for a CPU or MIG slice."""
     key = _name(kind)
     return next((model.peak_flops for model in ACCELERATORS if model.key == key), None)
 
@@ -93,7 +93,7 @@ def peak_flops_of_name(name: str) -> float | None:
     """Return the dense peak in FLOP/s of an accelerator that a user names; None if unknown.
 
     The name is a key without a count, "h100-pcie", or its beginning up to a hyphen, "a100". A
-    beginning means the SXM variant unless it names another form.
+    beginning stands for the SXM variant unless it names another form.
     """
     models = (model for model in ACCELERATORS if f"{model.key}-".startswith(f"{name}-"))
     return next((model.peak_flops for model in models), None)
@@ -105,7 +105,7 @@ def names_with_peak() -> tuple[str, ...]:
 
 
 def matches(key: str, wanted: str) -> bool:
-    """Return whether a device key is the wanted one, or a variant of the wanted family.
+    """Return whether a device key is the wanted key, or a variant of the wanted family.
 
     A family is the beginning of a key up to a hyphen: "a100" and "a100-sxm" both match
     "a100-sxm-80gb-x1", "b200" does not match "gb200-x1". A MIG slice matches only if the wanted key
@@ -146,7 +146,7 @@ def _join_parts(model: str, words: list[str]) -> str:
         elif _MIG_PROFILE.fullmatch(word):
             mig_profile = word
         elif word == "hbm3" and model == "h100":
-            # "NVIDIA H100 80GB HBM3" is the SXM card; the names of PCIe and NVL cards say so.
+            # "NVIDIA H100 80GB HBM3" is the SXM card; PCIe and NVL cards are named as such.
             form = form or "sxm"
         elif word != "mig":
             return ""

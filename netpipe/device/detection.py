@@ -1,4 +1,4 @@
-"""Find the device of this machine, require a certain one, and report it for `netpipe devices`."""
+"""Find this machine's device, require a specific one, and report it for `netpipe devices`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from netpipe.errors import HarnessError, MisuseError
 from netpipe.results.fields import Count, PositiveAmount
 from netpipe.results.measurement import Device, Host, HostClass
 
-# The Linux driver writes these files; reading them needs neither NVML nor CUDA.
+# The Linux driver provides these files; reading them requires neither NVML nor CUDA.
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _RESTRICTING_VARIABLES: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
 
@@ -42,8 +42,8 @@ class WrongDeviceError(MisuseError):
 def local_device(used: Sequence[Any] = ()) -> Device:
     """Describe the devices in use, which have a `platform` and a `device_kind`.
 
-    By default these are all local devices of the first device's kind, without those that
-    CUDA_VISIBLE_DEVICES hides; finding them initialises jax's backend.
+    By default these are all local devices of the first device's kind, except those hidden by
+    CUDA_VISIBLE_DEVICES; finding them initialises jax's backend.
     """
     if not used:
         import jax
@@ -61,8 +61,8 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
     Raises:
         NoDeviceError: The child failed, took too long, or printed something else.
     """
-    # By default jax takes three quarters of the accelerator's memory, which fails if another
-    # process holds it.
+    # By default jax preallocates three quarters of the accelerator's memory, which fails if another
+    # process uses it.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
         child = subprocess.run(
@@ -100,7 +100,7 @@ def require_device(device: Device, wanted: str) -> None:
 
 
 def _explain_unused_gpus(device: Device) -> str:
-    """Name the GPUs that the NVIDIA driver lists but jax does not use; "" if there are none."""
+    """Explain which GPUs the NVIDIA driver lists but jax does not use; "" if there are none."""
     files = _DRIVER.glob("gpus/*/information") if device.platform == "cpu" else ()
     lines = "\n".join(file.read_text(encoding="utf-8") for file in files)
     gpus = re.findall(r"^Model[ \t]*:[ \t]*(.*\S)", lines, re.MULTILINE)

@@ -17,7 +17,7 @@ _SPEC: Final = re.compile(
     r"|((?P<count>[1-9]\d{0,8})x)?(?P<name>[a-z][a-z\d-]*))"
     r"(@(?P<rate>\d{1,9}(\.\d+)?(MB|GB)/s))?"
 )
-_MAX_STEP_S: Final = 1e9  # nanoseconds have 64 bits
+_MAX_STEP_S: Final = 1e9  # times in nanoseconds are stored in 64 bits
 _QUANTITY: Final = re.compile(r"([\d.]+)(\D+)")
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "MB/s": 1e6, "GB/s": 1e9}
 _NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
@@ -28,9 +28,9 @@ class EmulatedAccelerator:
     """An accelerator whose steps take time but compute nothing.
 
     Attributes:
-        key: `emulated-h100-x8-25gb-s`.
+        key: Its device key, such as `emulated-h100-x8-25gb-s`.
         set_step_s: The time of every step in seconds; None if it is derived from the step's FLOPs.
-        peak_flops: FLOP/s of all devices together; 0 if the name gives the time of a step.
+        peak_flops: FLOP/s of all devices together; 0 if the name states the time of a step.
     """
 
     name: str
@@ -41,9 +41,9 @@ class EmulatedAccelerator:
     copy_bytes_per_s: float = inf
 
     def derive_step_s(self, flops: Flops, mfu: float) -> tuple[float, str]:
-        """Return the seconds per step, and a text with the name and the figures behind them.
+        """Return the seconds per step, and a text with the name and the figures used.
 
-        The time is the one in the name, or FLOPs / (peak x MFU).
+        The time is taken from the name, or is FLOPs / (peak x MFU).
 
         Args:
             flops: FLOPs of a step on the host's whole batch; counted only when needed.
@@ -81,7 +81,7 @@ def count_flops(flops: Flops) -> float | None:
 
 
 def parse_accelerator(text: str) -> EmulatedAccelerator | None:
-    """Parse an accelerator, None for `auto`; raise a MisuseError if its name is unknown."""
+    """Return the named accelerator, None for `auto`; raise a MisuseError for an unknown name."""
     if text == "auto":
         return None
     match = _SPEC.fullmatch(text)
@@ -110,7 +110,7 @@ def accelerator_label(text: str) -> str:
 
 
 def _from_match(match: re.Match[str]) -> EmulatedAccelerator | None:
-    """Return None for an unknown model, or a time or bandwidth of 0."""
+    """Return the accelerator of a match; None for an unknown model, or a time or bandwidth of 0."""
     name, count, time, rate = match.group("name", "count", "time", "rate")
     peak = peak_flops_of_name(name) if name else 0.0
     set_step_s, copy_bytes_per_s = _quantity(time), _quantity(rate)
@@ -129,6 +129,6 @@ def _from_match(match: re.Match[str]) -> EmulatedAccelerator | None:
 
 
 def _quantity(text: str | None) -> float | None:
-    """Convert a number with a unit to seconds or bytes per second; None for None."""
+    """Convert a number with a unit to seconds or bytes per second; return None for None."""
     match = _QUANTITY.fullmatch(text or "")
     return float(match[1]) * _UNITS[match[2]] if match else None

@@ -1,7 +1,7 @@
 """The health of the measured NVIDIA GPUs, from NVML: clock, temperature, and other processes.
 
 NVML comes with the driver; an extra installs its binding `pynvml`. If the library, a permission or
-an answer is missing, the health is unknown. This is not an error.
+an answer is missing, the health is unknown, which is not an error.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ _HARMFUL = {
 }
 _SM_CLOCK = 1
 _GPU_SENSOR = 0
-# The newest name comes first: older drivers lack it, and newer drivers will drop the old one.
+# The newest name comes first: older drivers lack it, and future drivers will drop the old one.
 _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
 _REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
@@ -51,7 +51,7 @@ class GpuWatch:
 
     @classmethod
     def open(cls, devices: Sequence[jax.Device]) -> Self | None:
-        """Find the cards of some jax devices.
+        """Return a watch on the cards of some jax devices.
 
         NVML numbers cards in the order of the PCI bus. CUDA numbers only the visible cards, by
         default the fastest first. A card is therefore found by its UUID: jax has CUDA's number of a
@@ -81,15 +81,15 @@ class GpuWatch:
         reasons = {why for bit, why in _HARMFUL.items() if any(mask & bit for mask in masks)}
         self._throttled_rounds += bool(reasons)
         self._reasons |= reasons
-        # Processes that draw a display are always present, so only compute processes are listed.
+        # Processes that draw on a display are always present, so only compute processes are listed.
         for processes in self._answers(self._used, ["nvmlDeviceGetComputeRunningProcesses"]):
             self._foreign_pids |= _find_foreign({process.pid for process in processes})
 
     def health(self) -> GpuHealth | None:
         """Return the health recorded so far; None if NVML gave no answer.
 
-        It holds the lowest clock and the highest temperature of all cards. A quantity that no card
-        reports has no entries.
+        It holds the lowest clock and the highest temperature of all cards in each round. A quantity
+        that no card reports has no entries.
         """
         if not self._has_answer:
             return None
@@ -107,7 +107,7 @@ class GpuWatch:
             self._opened.close()
 
     def _answers(self, handles: Sequence[Any], names: Sequence[str], *arguments: int) -> list[Any]:
-        """Query each handle with the first function that answers; omit those without an answer."""
+        """Return each handle's answer from the first function that gives one; omit the others."""
         answers = []
         for handle in handles:
             for name in names:
@@ -119,7 +119,7 @@ class GpuWatch:
 
 
 def _find_card(nvml: Any, uuid: UUID) -> tuple[Any, Any]:
-    """Return the handle that jax computes on, which may be a MIG instance, and the card's handle.
+    """Return the handle of jax's device, which may be a MIG instance, and the card's handle.
 
     The first handle lists the processes; the second has the clock and the temperature.
     """
@@ -148,10 +148,10 @@ def _cuda_uuid(device: jax.Device) -> UUID:
 
 
 def _find_foreign(listed: set[int]) -> set[int]:
-    """Return the processes on a card that are not known to belong to this one.
+    """Return the processes on a card that are not known to be related to this process.
 
-    This process uses the card too. A list without it comes from another PID namespace, outside
-    this container, so its PIDs mean nothing here. Processes that have ended are not returned,
+    This process uses the card too. A list without its PID comes from another PID namespace, outside
+    this container, so the PIDs mean nothing here. Processes that have ended are not returned,
     because they may have been children.
     """
     with suppress(psutil.Error):

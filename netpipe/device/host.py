@@ -20,14 +20,14 @@ _MEMORY_TOLERANCE_FRACTION: Final = 0.10
 
 
 def host_class(host: Host) -> str:
-    """Name a host's class, with memory in whole GiB; `host_difference` compares two classes."""
+    """Return a host's class as text, memory in whole GiB; `host_difference` compares classes."""
     where = "container" if host.container else "no container"
     cpu = f"{host.cpu} ({host.cpu_model})" if host.cpu_model else host.cpu
     return f"{cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
 
 
 def host_difference(now: Host, then: Host) -> str:
-    """Return how two hosts differ in class; "" for hosts of one class.
+    """Return how two hosts differ in class; "" for hosts of the same class.
 
     Absolute times are compared only between hosts of one class. Memory may differ by a tenth,
     because firmware and kernel reserve varying amounts.
@@ -47,18 +47,18 @@ def host_difference(now: Host, then: Host) -> str:
 
 
 def this_host(root: Path = Path("/")) -> Host:
-    """Describe the host of this process, from the kernel's files under a folder.
+    """Return a description of this process's host, from the kernel's files under `root`.
 
     The cores are those that the process may use: the number in its CPU affinity, or the quota of
     its cgroup if that is lower, rounded down but at least 1. The memory is the machine's, or the
     cgroup's limit if that is lower.
 
     Raises:
-        InputError: `proc/meminfo` does not give the size of the memory.
+        InputError: `proc/meminfo` does not state the size of the memory.
     """
     text = read_text(root / "proc/cpuinfo")
     cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
-    # An ARM processor has no model name.
+    # ARM processors have no model name.
     arm = [cpuinfo[name] for name in ("CPU implementer", "CPU part") if name in cpuinfo]
     return Host(
         cpu=cpuinfo.get("model name") or " ".join([machine(), *arm]),
@@ -78,7 +78,7 @@ def is_same_machine(host: Host, other: Host) -> bool:
 def _machine(root: Path) -> str:
     """Return a digest that identifies a machine; "" if it cannot be identified.
 
-    Virtual machines and containers have none: they may move to other hardware or neighbours.
+    Virtual machines and containers get no digest: their hardware or neighbours may change.
     """
     if " hypervisor" in read_text(root / "proc/cpuinfo") or _in_container(root):
         return ""
@@ -120,8 +120,8 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders of this process's cgroup and all its ancestors, which may limit it.
 
     A container without a cgroup namespace sees its path on the host, but its limits are at the top
-    of the mount, so every ancestor is tried. cgroups(7) describes the lines of `proc/self/cgroup`;
-    version 2 names no controllers.
+    of the mount, so every ancestor is tried. cgroups(7) describes the lines of `proc/self/cgroup`,
+    which name no controllers in version 2.
     """
     for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -141,7 +141,7 @@ def _in_container(root: Path) -> bool:
 
 
 def read_text(path: Path) -> str:
-    """Read a kernel file; "" if it is absent or may not be read."""
+    """Return the text of a kernel file; "" if it is absent or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

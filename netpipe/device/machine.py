@@ -18,7 +18,7 @@ _SMI: Final = (
 )  # fmt: skip
 _MIB: Final = 2**20
 
-# A worker has pipes and two files per finished array; this allows 17 batches of 8 arrays.
+# A worker needs pipes and two files per finished array: enough for 17 batches of 8 arrays.
 _FILES_PER_WORKER: Final = 8 + 2 * 8 * 17
 
 
@@ -32,7 +32,7 @@ class Counters(NamedTuple):
 
 
 def read_counters(root: Path = Path("/")) -> Counters:
-    """Read the kernel's counters from the files under a folder."""
+    """Return the kernel's counters, read from the files under `root`."""
     ticks = list(map(int, read_text(root / "proc/stat").partition("\n")[0].split()[1:9]))
     user, nice, system, idle, waiting, irq, softirq, stolen = ticks or [0] * 8
     stats = "\n".join(read_text(folder / "cpu.stat") for folder in cgroup_folders(root, "cpu"))
@@ -81,7 +81,7 @@ class Doctor(TypedDict):
 
 
 def describe_machine(root: Path = Path("/"), smi: Sequence[str] = _SMI) -> dict[str, Any]:
-    """Return `machine` of `netpipe.doctor/1`; null means not known, or not limited."""
+    """Return the `machine` part of `netpipe.doctor/1`; None means not known, or not limited."""
     total, *limits = memory_limits(root)
     kib = dict(re.findall(r"(?m)^(Swap\w+):\s+(\d+) kB$", read_text(root / "proc/meminfo")))
     cpus, shm = root / "sys/devices/system/cpu", root / "dev/shm"
@@ -120,7 +120,7 @@ def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:
 def find_disturbances(
     machine: dict[str, Any], before: Counters, after: Counters
 ) -> list[tuple[str, str]]:
-    """Return the disturbances with remedies; this process must idle between the two counts."""
+    """Return disturbances and their remedies; this process must be idle between the readings."""
     spent = Counters(*(now - then for now, then in zip(after, before, strict=True)))
     busy, stolen = (ticks / max(1, spent.ticks) for ticks in (spent.busy, spent.stolen))
     cpus, quota = machine["affinity_cpus"], machine["quota_cores"] or machine["affinity_cpus"]

@@ -1,4 +1,4 @@
-"""Concludes the effect of each intervention, and what limits the loader. Arithmetic only."""
+"""Derives the effect of each intervention, and the limit of the loader. Arithmetic only."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -27,7 +27,7 @@ _MIN_PROCESS_SPEEDUP: Final = 1.25
 _FREE_CORE_SPEEDUP: Final = 2.0
 # A second thread that gains less than this fraction of a second process's gain waits for the GIL.
 _MIN_THREAD_GAIN_FRACTION: Final = 0.5
-# CPU time of a batch beside another process over that alone; more means that they share caches.
+# Ratio of a batch's CPU time beside another process to that alone; above this, they share caches.
 _MAX_CPU_INFLATION: Final = 1.3
 _MIN_TINY_PAYLOAD_SPEEDUP: Final = 1.10
 _MIN_READ_BYTES_PER_BATCH: Final = 4096
@@ -80,7 +80,7 @@ def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
 def _compare(
     turns: SideBlocks, name: str, before: str, what: str, before_s: Interval | None = None
 ) -> Intervention:
-    """Return the effect of an intervention; `before_s` replaces the time of the side `before`."""
+    """Return the effect of an intervention; `before_s` overrides the measured time of `before`."""
     if not turns.has(name, before):
         why = turns.why_missing(name, before)
         return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")
@@ -96,7 +96,7 @@ def _compare(
 def verify(change: Change, turns: SideBlocks, load_s: Interval) -> Verification:
     """Return the effect of a change, measured in turns with the unmodified loader.
 
-    Only the measured speedup counts, so a machine that has slowed down since does not matter.
+    The measured speedup is applied to `load_s`, so a machine that has slowed down does not matter.
     """
     speedup = turns.speedup(change.name, Side.UNMODIFIED)
     measured_s = divide(load_s.median, speedup)
@@ -110,7 +110,7 @@ def verify(change: Change, turns: SideBlocks, load_s: Interval) -> Verification:
 def list_stages(
     evidence: Evidence, loader: MeasuredLoader, interventions: Sequence[Intervention]
 ) -> tuple[Stage, ...]:
-    """Return the stages, scaled to the single-thread run, the largest first."""
+    """Return the stages, the largest first, with times scaled to the single-thread run."""
     total_s = sum(cost.wall_s for cost, _ in loader.model.stages)
     without_s = {effect.name: effect.after_s_per_batch for effect in interventions}
     pairs = zip(evidence.times, loader.model.stages, strict=True)
@@ -134,7 +134,7 @@ def list_stages(
 def find_bottleneck(
     loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
 ) -> Bottleneck:
-    """Find the stage, or the payload, that costs the loader the most time, and its resource."""
+    """Return the stage or transfer that takes the most loading time, and the limiting resource."""
     gains = [loader.gain_fraction(index) for index in range(len(evidence.times))]
     sending_fraction = _find_sending_fraction(evidence.variants)
     if sending_fraction > max(gains, default=0.0):
@@ -144,7 +144,7 @@ def find_bottleneck(
         return Bottleneck(next(iter(senders), None), "process-transfer", sending_fraction, why)
     if not gains:
         return Bottleneck(None, "unknown", 0.0, "no stage was seen")
-    # The first of equals is the one with the most time.
+    # On a tie, `max` returns the first stage, which takes the most time.
     index = max(range(len(gains)), key=lambda index: round(gains[index], 3))
     stage, total_s = evidence.times[index], sum(time.s_per_batch for time in evidence.times)
     fraction = stage.s_per_batch / total_s if total_s else 0.0
@@ -157,7 +157,7 @@ def find_bottleneck(
 
 
 def _find_sending_fraction(variants: SideBlocks) -> float:
-    """Return the fraction of the load time for sending the payload; 0 if there is no clear one."""
+    """Return the fraction of the load time that is spent on sending the payload; 0 if not clear."""
     if not variants.has(Side.TINY_PAYLOAD):
         return 0.0
     speedup = variants.speedup(Side.TINY_PAYLOAD, Side.UNMODIFIED)
@@ -167,7 +167,7 @@ def _find_sending_fraction(variants: SideBlocks) -> float:
 
 
 def describe_reads(model: LoaderModel) -> Reads | None:
-    """Return how reads scale, if that was measured."""
+    """Return how reads scale; None if that was not measured."""
     if model.reads is None:
         return None
     read_s, read_bytes, reads_per_element = model.reads.count_source_reads()
@@ -181,7 +181,7 @@ def describe_reads(model: LoaderModel) -> Reads | None:
 
 
 def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tuple[str, str]:
-    """Return the resource that limits the loader's reads as they are, and why."""
+    """Return the resource that limits the loader's current reads, and why."""
     least, *_, most = reads.levels
     kind = "elements" if reads.bytes_per_read is None else "reads"
     why = (
@@ -189,7 +189,7 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
         f"{format_seconds(least.s_per_read)} each, {most.in_flight} take "
         f"{format_seconds(most.s_per_read)}"
     )
-    # A map that waits may wait for a lock or another service.
+    # A waiting map may be waiting for a lock or another service.
     if reads.bytes_per_read is None:
         return "waiting", f"{why}, and it has {reads.in_flight}"
     if scaling.more_reads_help(reads.in_flight):
@@ -211,7 +211,7 @@ def _find_resource(
     wall_over_cpu = log_interval([block.s_per_batch / block.cpu_s_per_batch for block in alone])
     if not clear_factor(wall_over_cpu):
         return None
-    # The kernel does not report reads of workers; the single-thread run reads in this process.
+    # The kernel does not report reads by workers; the single-thread run reads in this process.
     read = max(
         median(block.read_bytes_per_batch for block in blocks)
         for blocks in (alone, evidence.variants.blocks[Side.UNMODIFIED])
@@ -227,7 +227,7 @@ def _find_resource(
 
 
 def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
-    """Compare a second thread with a second process; return what clearly limits them, and why."""
+    """Return the resource that limits a second thread or process, and why; None if not clear."""
     if not scaling.has(Side.TWO_THREADS, Side.TWO_PROCESSES):
         return None
     threads = scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD)
@@ -249,7 +249,7 @@ def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tup
 def _find_saturated_resource(
     scaling: SideBlocks, processes: Interval, why: str
 ) -> tuple[str, str] | None:
-    """Return the resource that keeps a second process from helping, memory or CPU, and why."""
+    """Return the resource, memory or CPU, that keeps a second process from helping, and why."""
     pairs = zip(scaling.blocks[Side.TWO_PROCESSES], scaling.blocks[Side.SINGLE_THREAD], strict=True)
     inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]

@@ -1,13 +1,13 @@
 """A model of what limits a loader, built from measured times. Arithmetic only.
 
-A batch takes time of the workers, of the training process, and of the cores that both share. The
-slowest of them bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational
+A batch takes time in the workers, in the training process, and on the cores that both share. The
+slowest of these bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational
 Analysis of Queueing Network Models, 1978). Processes that compute at the same time slow each other
-by the contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning,
+down by the contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning,
 2007).
 
-The model says which resource limits, and whether a change would help. Its times are not shown: one
-in twenty was off by a factor of two (perf_tests/studies/diagnosis).
+The model predicts which resource limits the loader, and whether a change would help. Its times are
+not reported, because one in twenty was off by a factor of two (perf_tests/studies/diagnosis).
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class Evidence:
     """The measurements of a loader, from which all conclusions are drawn.
 
     Attributes:
-        is_rebuilt: Whether the single-thread run has no workers and no threads; otherwise it is
-            the unmodified loader.
+        is_rebuilt: Whether the loader was rebuilt without workers and threads for the single-thread
+            run; if not, that run is the unmodified loader.
         times: The stages, the largest first.
         scaling: The single-thread run in turns with its variants.
         variants: The unmodified loader in turns with its variants.
-        load_s: Seconds per batch of the unmodified loader, as every report states it.
-        reads: How its reads scale; None if they do not wait, or were not measured.
+        load_s: Seconds per batch of the unmodified loader, as stated in every report.
+        reads: How the loader's reads scale; None if they do not wait, or were not measured.
     """
 
     graph: Graph
@@ -56,8 +56,8 @@ class Evidence:
 class StageCost:
     """Seconds per batch of one or several stages, in one thread.
 
-    Reader threads can share `threaded_wall_s` of the wall time, including `waiting_s` without CPU
-    use.
+    `threaded_wall_s` is the part of the wall time that reader threads can share; `waiting_s` is the
+    part of that time without CPU use.
     """
 
     wall_s: float = 0.0
@@ -69,7 +69,7 @@ class StageCost:
         return StageCost(*map(add, astuple(self), astuple(other)))
 
     def with_waiting(self, factor: float) -> "StageCost":
-        """Return the cost with scaled waiting."""
+        """Return the cost with its waiting time multiplied by `factor`."""
         less_s = self.waiting_s * (1 - factor)
         return StageCost(
             self.wall_s - less_s,
@@ -80,7 +80,7 @@ class StageCost:
 
     @property
     def working_fraction(self) -> float:
-        """Fraction of the wall time that is computing; near 0: it waits."""
+        """Fraction of the wall time spent computing; near 0, the stages mostly wait."""
         return min(1.0, self.cpu_s / self.wall_s) if self.wall_s else 1.0
 
 
@@ -89,13 +89,13 @@ class LoaderModel:
     """A loader as the model sees it; all times are seconds per batch.
 
     Attributes:
-        stages: The cost of each stage, and whether it moves to the workers if there are any.
-        send_s: CPU seconds of a worker for sending a batch.
-        receive_s: CPU seconds of the training process for receiving it; without workers, the CPU
-            seconds that reader threads cost besides the stages.
-        gil_fraction: Fraction of the CPU time under Python's lock; 1: threads do not help.
-        contention: Fraction by which each further computing process slows the others.
-        reads: How the storage answers more reads in flight; None: as fast as single ones.
+        stages: The cost of each stage, and whether it runs in the workers if there are any.
+        send_s: CPU seconds that a worker takes to send a batch.
+        receive_s: CPU seconds that the training process takes to receive a batch; without workers,
+            the CPU seconds that reader threads add to the stages.
+        gil_fraction: Fraction of the CPU time that holds Python's lock; at 1, threads do not help.
+        contention: Fraction by which each further computing process slows the others down.
+        reads: How reads slow down with more of them in flight; None if they do not.
     """
 
     stages: tuple[tuple[StageCost, bool], ...]
@@ -110,17 +110,17 @@ class LoaderModel:
 
     @property
     def reads_in_flight(self) -> int:
-        """Reads at the same time, in all processes."""
+        """The number of reads in flight in all processes together."""
         return max(1, self.workers) * max(1, self.threads)
 
     @property
     def worker_cost(self) -> StageCost:
-        """The work of a worker for a batch."""
+        """The cost of a batch in a worker."""
         return _sum_costs(self.stages, in_workers=True) + StageCost(self.send_s, self.send_s)
 
     @property
     def trainer_cost(self) -> StageCost:
-        """The work of the training process for a batch."""
+        """The cost of a batch in the training process."""
         staying = _sum_costs(self.stages, in_workers=False)
         if self.workers:
             return staying + StageCost(self.receive_s, self.receive_s)
@@ -128,7 +128,7 @@ class LoaderModel:
         return staying + _sum_costs(self.stages, in_workers=True) + threads
 
     def bounds_s(self) -> dict[str, float]:
-        """Return the least seconds per batch that each resource allows, by its name."""
+        """Return the fewest seconds per batch that each resource allows, by resource name."""
         bounds = {"trainer": self._process_s(self.trainer_cost)}
         cpu_s = self.trainer_cost.cpu_s
         if self.workers:
@@ -139,7 +139,7 @@ class LoaderModel:
         return bounds
 
     def s_per_batch(self) -> float:
-        """Return the seconds per batch that all resources together allow."""
+        """Return the fewest seconds per batch that all resources allow."""
         return max(_MIN_S_PER_BATCH, *self.bounds_s().values())
 
     def limiting_resource(self) -> str:
@@ -147,7 +147,7 @@ class LoaderModel:
         return max(self.bounds_s().items(), key=itemgetter(1))[0]
 
     def _process_s(self, cost: StageCost) -> float:
-        """Return the seconds in one process, whose threads share the work and Python's lock."""
+        """Return a process's seconds per batch; its threads share the work and Python's lock."""
         if self.reads:
             cost = cost.with_waiting(self.reads.growth_at(self.reads_in_flight))
         if not self.threads:
@@ -159,7 +159,7 @@ class LoaderModel:
         )
 
     def _slowdown(self, cost: StageCost) -> float:
-        """Return the factor by which workers that compute at the same time slow each other."""
+        """Return the factor by which workers that compute at the same time slow each other down."""
         if not cost.wall_s:
             return 1.0
         others = min(self.workers, self.cores) - 1
@@ -171,7 +171,7 @@ def _sum_costs(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) ->
 
 
 def remove_stage(model: LoaderModel, index: int) -> LoaderModel:
-    """Return the loader with one stage that takes no time."""
+    """Return the model of the loader with a stage that takes no time."""
     stages = list(model.stages)
     stages[index] = (StageCost(), stages[index][1])
     return replace(model, stages=tuple(stages))
@@ -189,7 +189,7 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         threads=count_threads(evidence.graph),
         reads=evidence.reads,
         cores=evidence.cores,
-        # Threads that wait say nothing about the lock: assume that Python code computes.
+        # Waiting threads reveal nothing about the lock, so assume that all computing holds it.
         gil_fraction=1.0 if evidence.reads else _estimate_gil_fraction(evidence.scaling),
         contention=_estimate_contention(evidence.scaling, total.working_fraction),
     )
@@ -215,7 +215,7 @@ def _estimate_contention(scaling: SideBlocks, working_fraction: float) -> float:
     if not scaling.has(Side.TWO_PROCESSES):
         return 0.0
     slowdown = 2 / scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD).median - 1
-    # A process slows another one only while it computes.
+    # A process slows another one down only while it computes.
     return _clip(slowdown / max(_MIN_WORKING_FRACTION, working_fraction))
 
 
@@ -232,7 +232,7 @@ def _median_cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
-    """Scale the stages to add up to the single-thread run, which was not instrumented."""
+    """Return stage costs that add up to the single-thread run, which was not instrumented."""
     times, blocks = evidence.times, evidence.scaling.blocks[Side.SINGLE_THREAD]
     wall_s = sum(time.s_per_batch for time in times)
     cpu_s = sum(time.cpu_s_per_batch for time in times)

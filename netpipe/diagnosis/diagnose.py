@@ -1,4 +1,4 @@
-"""Runs the sessions of `netpipe diagnose`: a measurement, lint and an investigation."""
+"""Runs the sessions of `netpipe diagnose`: measurement, lint and investigation."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
@@ -22,7 +22,7 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
-# For measuring the loader with its step, if there is one.
+# Fraction of the budget for measuring the loader with its step, if it has one.
 _STEP_BUDGET_FRACTION: Final = 1 / 3
 
 
@@ -44,7 +44,7 @@ class DiagnosisRequest:
 
     @property
     def typical_s(self) -> float:
-        """Seconds that all sessions usually take."""
+        """Seconds that all sessions usually take together."""
         return self.session.budget_s + (2 + self.has_step) * TYPICAL_START_S
 
 
@@ -56,7 +56,7 @@ def run_diagnosis(
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
-    `silences` gives the reason for each silenced lint rule.
+    `silences` maps each silenced lint rule to the reason.
 
     Raises:
         MisuseError: The loader, the step or the loop is unsuitable.
@@ -112,7 +112,7 @@ def compose_diagnosis(
 
 
 def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Silence findings that do not hold where reading waits, which lint does not measure."""
+    """Silence the findings that do not hold if reading waits; this lint did not measure reading."""
     needless = [finding for finding in lint["findings"] if finding["rule"] in LOCAL_ONLY]
     kept = [finding for finding in lint["findings"] if finding not in needless]
     reason = "reading was measured to wait"
@@ -121,10 +121,10 @@ def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return the needs of each accelerator with known peak FLOPs, slowest first."""
+    """Return the needs of each accelerator with known peak FLOPs, the slowest first."""
     if flops_per_step is None:
         return ()
-    # A batch occupies a worker for the stages that run in workers; without workers, for all.
+    # A batch occupies a worker for the stages that run in workers; without workers, for all stages.
     stages = [stage for stage in findings.stages if stage.section == "workers"] or findings.stages
     load_s = findings.load_s_per_batch.median
     occupied_s = max(sum(stage.s_per_batch for stage in stages), findings.workers * load_s)

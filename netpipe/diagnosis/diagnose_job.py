@@ -1,4 +1,4 @@
-"""The job of a session that diagnoses."""
+"""The job of an investigation session."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,11 +17,11 @@ from netpipe.jobs.watchdog import Watchdog
 def investigate(
     request: InvestigationRequest, factories: Factories, _: ExitStack
 ) -> dict[str, Any]:
-    """Investigate a loader; return the document of the result."""
-    # To the watchdog the whole session is start-up; the investigation keeps its own budget.
+    """Investigate a loader; return its findings and the FLOPs of a step as JSON values."""
+    # The watchdog treats the whole session as start-up; the investigation keeps its own budget.
     with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
         start_up = observe_start(factories, watch)
-        # It imports grain, which is part of the start if loader() imports it.
+        # Imported late: this imports grain, which is part of the start if loader() imports it.
         from netpipe.diagnosis.investigation import Investigation
 
         cores, clock = this_host().cores, MonotonicClock()

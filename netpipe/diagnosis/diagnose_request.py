@@ -1,4 +1,4 @@
-"""The request of a session that diagnoses."""
+"""The request of an investigation session."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from netpipe.jobs.request import SessionRequest
 
 @dataclass(frozen=True)
 class InvestigationRequest(SessionRequest):
-    """The settings of one investigation; its `budget_s` is the longest that it may take.
+    """The settings of one investigation, which may take at most `budget_s`.
 
     Attributes:
-        load_s: The fields of the load time that was measured with the step.
+        load_s: The load time measured with the step, as the fields of an `Interval`.
     """
 
     kind: str = "diagnose"

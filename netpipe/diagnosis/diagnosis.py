@@ -61,18 +61,18 @@ Bounded = Annotated[
 class Stage:
     """One stage of a loader, measured in the single-thread run."""
 
-    #: As lint names the node; the functions of a loader that is not Grain's, the outermost first.
+    #: The node's name in lint; for a non-Grain loader, its functions, the outermost first.
     name: Text
-    node: int | None  #: Its id in the graph of lint; None if there is none.
-    function: str  #: The user's function in it.
+    node: int | None  #: Node id in the lint graph; None if there is none.
+    function: str  #: The user's function in the stage.
     made_at: str  #: file:line; empty if not known.
-    #: Where it runs in the unmodified loader.
+    #: Where the stage runs in the unmodified loader.
     section: Annotated[str, Literal["workers", "threads", "trainer"]]
-    #: Wall seconds, without those of the stages that it reads from; cpu_s_per_batch likewise.
+    #: Wall seconds, excluding the stages that it reads from; cpu_s_per_batch likewise.
     s_per_batch: Amount
     cpu_s_per_batch: Amount
-    fraction: Amount  #: Its share of the single-thread time; near 1: it takes almost all of it.
-    #: How it was measured: timing of every call, or sampling of stacks.
+    fraction: Amount  #: Share of the single-thread time; near 1, the stage takes almost all.
+    #: How the stage was measured: by timing every call, or by sampling stacks.
     by: Annotated[str, Literal["timing", "sampling"]]
     #: The single-thread time when the stage returns its earlier results; None if not measured.
     without_s_per_batch: Bounded | None = None
@@ -80,7 +80,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change of the loader, measured in turns with the unmodified loader."""
+    """A change to the loader, measured in turns with the run that it changes."""
 
     name: Annotated[
         str,
@@ -92,8 +92,8 @@ class Intervention:
     what: Text
     before_s_per_batch: Bounded | None
     after_s_per_batch: Bounded | None
-    #: The rate of batches with the change over the rate without; above 1: it helps. None if it
-    #: was not made.
+    #: Batches per second with the change over those without; above 1, the change helps. None if
+    #: the change was not made.
     speedup: Bounded | None
     says: str
 
@@ -109,7 +109,7 @@ class Intervention:
 
 
 def clear_factor(ratio: Interval) -> float:
-    """Return the bound of a ratio nearest to 1, inverted below 1; 0 if there is no clear effect."""
+    """Return the bound of a ratio that is nearer to 1, inverted below 1; 0 without clear effect."""
     bound = ratio.low if ratio.median > 1 else 1 / ratio.high
     return bound if bound > 1 + MIN_EFFECT_FRACTION else 0.0
 
@@ -118,9 +118,9 @@ def clear_factor(ratio: Interval) -> float:
 class Bottleneck:
     """The stage and the resource that limit the loader."""
 
-    stage: str | None  #: Its name; None if no stage limits.
-    #: gil: it computes with Python's lock held. waiting: it neither computes nor reads from a local
-    #: disk.
+    stage: str | None  #: Name of the stage; None if no stage limits the loader.
+    #: gil: the stage computes while holding Python's lock. waiting: it neither computes nor reads
+    #: from a local disk.
     resource: Annotated[str, Literal[*RESOURCES]]
     fraction: Amount  #: Share of the loading time.
     why: str  #: The figures that show it.
@@ -128,27 +128,27 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Whether a change would help, by a model of the loader."""
+    """Whether a change would help, according to a model of the loader."""
 
     change: Text  #: In words that can follow "with": "3 workers".
     kind: Annotated[
         str,
         Literal["no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"],
     ]
-    #: The load time with it; unclear: within 5% of today's by the model.
+    #: The load time after the change; unclear: the model predicts a change below 5%.
     expected: Annotated[str, Literal["faster", "slower", "unclear"]]
 
 
 @dataclass(frozen=True)
 class Need:
-    """The needs of an accelerator from this host; its step time is derived from its peak."""
+    """The needs of an accelerator fed by this host; the step time is derived from its peak."""
 
     accelerator: Text
     step_s: PositiveAmount
     batches_per_s: PositiveAmount
     workers: PositiveCount
     cores: Amount
-    headroom: Amount  #: With the loader as it is.
+    headroom: Amount  #: Headroom of the unmodified loader.
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class ReadsInFlight:
-    """The time of reads with a number of them in flight, in this process alone."""
+    """The time of a read with `in_flight` reads in flight, all in this process."""
 
     in_flight: PositiveCount
     s_per_read: Amount
@@ -173,7 +173,7 @@ class ReadsInFlight:
 
 @dataclass(frozen=True)
 class Reads:
-    """How the time of a read changes with the reads in flight, if reads wait.
+    """How the time of a read changes with the number of reads in flight, if reads wait.
 
     Attributes:
         in_flight: Reads that the unmodified loader has in flight, in all processes.
@@ -200,29 +200,29 @@ class Untried:
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of the session that investigates a loader."""
+    """The findings of an investigation session."""
 
     load_s_per_batch: Bounded  #: Wall seconds of a batch of the unmodified loader, pulled flat out.
-    load_cpu_s_per_batch: Bounded  #: CPU seconds of it, all processes.
-    #: How the single-thread run was made: rebuilt, without workers and threads, or as-it-is, the
+    load_cpu_s_per_batch: Bounded  #: CPU seconds of such a batch, all processes.
+    #: How the single-thread run was made. rebuilt: without workers and threads; as-it-is: the
     #: unmodified loader.
     lane: Annotated[str, Literal["rebuilt", "as-it-is"]]
     lane_s_per_batch: Bounded  #: Wall seconds of a batch of the single-thread run.
-    lane_cpu_s_per_batch: Bounded  #: CPU seconds of it.
+    lane_cpu_s_per_batch: Bounded  #: CPU seconds of such a batch.
     workers: Count  #: Worker processes of the loader.
     threads: Count  #: Reader threads of each of its processes.
-    stages: tuple[Stage, ...]  #: Times in the single-thread run, the slowest first.
+    stages: tuple[Stage, ...]  #: Stages of the single-thread run, the slowest first.
     bottleneck: Bottleneck
-    #: Changes of the loader, those with the clearest effect first.
+    #: Changes to the loader, the clearest effect first.
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]  #: Changes, and whether they would help.
-    #: The change that was tried in the same run; None if none could be.
+    #: The change that was tried in the same run; None if none was tried.
     verified: Verification | None
     unverified: str  #: Why no change was tried; empty if one was.
     elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.
     remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were skipped, and why.
     reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
-    #: The stand-ins that the loader read from, whose times are derived; empty for none.
+    #: The stand-ins that the loader read from; its times are then derived. Empty if none.
     storage: MayBeAbsent[str] = ""
     #: Seconds of each part of the first start and of the import.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
@@ -239,7 +239,7 @@ class Findings:
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:
-    """Read the findings in a document, which may have other fields."""
+    """Return the findings in a document, which may have further fields."""
     names = (field.name for field in fields(Findings) if field.name in document)
     return converter().structure({name: document[name] for name in names}, Findings)
 
@@ -255,7 +255,7 @@ class Diagnosis(Document):
     #: The needs of each accelerator with a known peak; empty if the FLOPs of a step are not
     #: known.
     needs: tuple[Need, ...]
-    measurement: Measurement | None  #: The loader with its step; None without one.
+    measurement: Measurement | None  #: The loader with its step; None without a step.
     lint: Annotated[Mapping[str, Any], LintReport]
     host: Host
     versions: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Makes every measurement and conclusion about a loader, in one session."""
+"""Runs every measurement of a loader and draws the conclusions, in one session."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -67,7 +67,7 @@ from netpipe.results.measurement import Interval
 
 _MIN_WORKERS_START_S: Final = 1.0
 _VARIANTS_BUDGET_FRACTION: Final = 0.32
-# Trying a change needs the rest of the time.
+# The rest of the time is for trying a change.
 _VARIANTS_END_FRACTION: Final = 0.85
 _TRIAL_BUDGET_FRACTION: Final = 0.25
 _ROUNDS: Final = 4
@@ -93,7 +93,7 @@ class Investigation:
         self._reads_wait = False
 
     def run(self) -> Findings:
-        """Measure and conclude everything.
+        """Run all measurements, and return the findings.
 
         Raises:
             SessionError: The loader failed.
@@ -148,7 +148,7 @@ class Investigation:
     def _run_single_thread(self, unmodified: FirstLook) -> tuple[SingleThreadRun, Measured]:
         """Return the single-thread run, and its measurements.
 
-        The run is the unmodified loader if that cannot be rebuilt to run in one thread.
+        The unmodified loader is used if it cannot be rebuilt to run in one thread.
         """
         run = SingleThreadRun(
             loader=self.loader,
@@ -177,7 +177,7 @@ class Investigation:
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
-        # If reads wait, cores and workers do not limit, and the time is for trying other reads.
+        # If reads wait, cores and workers are not the limit: save the time for trying other reads.
         if not self._reads_wait:
             if self._graph.nodes and count_workers(self._graph):
                 variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
@@ -219,7 +219,7 @@ class Investigation:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)
 
     def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
-        """Return the loader without a stage, by the index of that stage."""
+        """Return loaders that each lack one stage, by the index of that stage."""
         ablated = dict[int, LoaderFactory]()
         for index, stage in enumerate(times):
             # The receiver frees the shared memory of a worker's batch, so it cannot be resent.
@@ -233,11 +233,11 @@ class Investigation:
     def _measure_in_turns(
         self, variants: Mapping[str, LoaderFactory], slot: TimeSlot, name: str
     ) -> SideBlocks:
-        """Measure the variants in turns with the unmodified loader; `name` is for the progress."""
+        """Measure the variants in turns with the unmodified loader; `name` labels the progress."""
 
         def measure(side: str, loader: LoaderFactory) -> Block:
             watch = self.watch if side == Side.UNMODIFIED else UNWATCHED
-            # A new start has empty buffers.
+            # Start anew for each block, so that the buffers are empty.
             with closing(PullingThread(loader, slot.clock, watch, slot.until_s)) as thread:
                 return measure_block([thread], block_s)
 

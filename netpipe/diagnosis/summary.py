@@ -1,4 +1,4 @@
-"""The summary of a diagnosis in a few sentences."""
+"""Summarizes a diagnosis in a few sentences."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,7 +11,7 @@ from netpipe.verdict.decision import name_phase
 from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
-# The summary of these verdicts names the limiting stage; others end with the verdict's advice.
+# For these verdicts the summary names the limiting stage; for others it ends with the advice.
 _LOADING_KINDS: Final = (
     VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND, VerdictKind.AT_RISK,
     VerdictKind.HEALTHY, VerdictKind.JITTER, VerdictKind.CONTENTION, VerdictKind.INCONCLUSIVE,
@@ -19,14 +19,14 @@ _LOADING_KINDS: Final = (
 
 
 def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
-    """Say why training waits, which stage and resource limit it, and what would help."""
+    """Return why training waits, which stage and resource limit it, and which change would help."""
     bottleneck = findings.bottleneck
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
         is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
         sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
-        # `bottleneck.why` of an unknown resource already has the clearest effect. If reads wait,
-        # leaving out the stage that reads is always the clearest.
+        # For an unknown resource, `bottleneck.why` already names the clearest effect. If reads
+        # wait, the clearest effect is always that of leaving out the stage that reads.
         clearest = next(iter(findings.interventions), None)
         is_news = bottleneck.resource != "unknown" and findings.reads is None
         if clearest and clearest.clear_factor and is_news:
@@ -72,7 +72,7 @@ def _describe_bottleneck(bottleneck: Bottleneck, *, is_healthy: bool) -> str:
 
 
 def _describe_help(findings: Findings, measurement: Measurement | None) -> Iterator[str]:
-    """Yield a sentence about the change that was tried, or else about the first that helps."""
+    """Yield a sentence about the change that was tried, or about the first that should help."""
     if tried := findings.verified:
         headroom = ""
         if measurement:

@@ -21,9 +21,9 @@ READS: Final = "reads-in-flight"
 LARGER_RECORDS: Final = "larger-records"
 FASTER: Final = "faster"
 
-# Ratio of the load times from which on a change counts as faster.
+# A change counts as faster if the ratio of the load times is below this.
 _FASTER_BELOW: Final = 0.95
-# More reads in flight that gain less than this are not worth their threads.
+# The fewest reads in flight within this factor of the best load time are enough.
 _NEAR_BEST: Final = 1.1
 _LARGER_RECORDS: Final = 8
 _MAX_LISTED_WORKERS: Final = 4
@@ -39,13 +39,13 @@ class MeasuredLoader:
     s_per_batch: float
 
     def load_s(self, changed: LoaderModel) -> float:
-        """Return the seconds per batch after a change, by the model."""
+        """Return the seconds per batch that the model predicts after a change."""
         return self.s_per_batch * changed.s_per_batch() / self.model.s_per_batch()
 
     def gain_fraction(self, stage: int) -> float:
-        """Return the fraction of the load time that is saved without a stage, by the model.
+        """Return the fraction of the load time that removing a stage saves, according to the model.
 
-        Time that no stage accounts for, such as late wake-ups, remains.
+        Time that no stage accounts for, such as late wake-ups, is not saved.
         """
         model_s = self.model.s_per_batch()
         saved_s = model_s - remove_stage(self.model, stage).s_per_batch()
@@ -53,14 +53,14 @@ class MeasuredLoader:
 
 
 def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoader:
-    """Return the unmodified loader with its model, or the loader with one worker."""
+    """Return the unmodified loader, or the loader with one worker, together with its model."""
     return MeasuredLoader(
         build_model(evidence, side), _load_s(evidence, evidence.variants.s_per_batch(side))
     )
 
 
 def find_run_without_threads(evidence: Evidence) -> float | None:
-    """Return the seconds per batch without reader threads if that clearly beats those here."""
+    """Return the seconds per batch without reader threads; None if that is not clearly faster."""
     has_own_threads = count_threads(evidence.graph) > 0 and not count_workers(evidence.graph)
     if not (evidence.is_rebuilt and has_own_threads):
         return None
@@ -71,17 +71,17 @@ def find_run_without_threads(evidence: Evidence) -> float | None:
 
 
 def _load_s(evidence: Evidence, rounds_s: Sequence[float]) -> float:
-    # Reports state one load time; the rounds give only the ratio to it.
+    # Every report states the same load time; these rounds only provide the ratio to it.
     unmodified_s = median(evidence.variants.s_per_batch(Side.UNMODIFIED))
     return evidence.load_s.median * median(rounds_s) / unmodified_s
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a loader, and its seconds per batch by the model.
+    """A change to a loader, and the expected seconds per batch.
 
-    `workers`, and the reader `threads` of each process, are the numbers after the change; None if
-    the number stays. `stage` is the index of the stage that the change removes.
+    `workers`, and the reader `threads` of each process, are the numbers after the change, or None
+    if unchanged. `stage` is the index of the stage that the change removes.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Change:
     threads: int | None = None
 
     def predict(self, load_s: float) -> Prediction:
-        """Return the direction of the change, from the seconds per batch of the loader now."""
+        """Predict whether the change is faster or slower than the current `load_s` per batch."""
         expected = "unclear"
         if self.load_s < _FASTER_BELOW * load_s:
             expected = FASTER
@@ -110,8 +110,8 @@ def list_changes(
 ) -> Iterator[Change]:
     """Yield the changes that could be made to a loader.
 
-    `one_worker` is the loader with one worker, if it has none and that was measured.
-    `without_threads_s` is the time of the run without reader threads, if it clearly beats them.
+    `one_worker` is the loader with one worker, if it has no workers and one was measured.
+    `without_threads_s` is the time of a batch without reader threads, if that is clearly faster.
     """
     if without_threads_s is not None:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
@@ -160,7 +160,7 @@ def _keeps_fed(change: Change, step_s: float | None) -> bool:
 def choose_change(
     changes: Sequence[Change], load_s: float, step_s: float | None, removable: Collection[int]
 ) -> Change | None:
-    """Return the first that helps: other threads, enough workers, more workers, one stage fewer."""
+    """Return the first helpful change to threads, reads, workers (enough first) or stages."""
     helpful = [change for change in changes if change.predict(load_s).expected == FASTER]
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]

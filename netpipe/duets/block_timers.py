@@ -1,7 +1,7 @@
-"""Timers for the blocks of one side of a duet, a class for each quantity.
+"""Timers for the blocks of one side of a duet, one class per quantity.
 
-`size` is the size that the side would choose alone. `time_block` returns values by metric, or
-nothing if the loader started again within the block.
+`size` is the block size that the side would choose alone. `time_block` returns values by metric, or
+an empty dict if the loader restarted within the block.
 """
 
 import time
@@ -21,8 +21,8 @@ from netpipe.measuring.training.loop_overhead import measure_host_s_per_step
 from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.measuring.training.training_loop import BlockLength, Loop, TrainBlock, run_train_block
 
-# A block's longest time in seconds, and as a share of the duet. Shorter blocks waste more time
-# between them; in longer ones the machine's load changes.
+# Longest time of a block, in seconds and as a share of the duet. Shorter blocks waste more time in
+# between; during longer blocks, the machine's load changes.
 _MAX_BLOCK_S: Final = 0.3
 _BLOCK_SHARE: Final = 0.03
 # A loader is pulled for at least this share of a block's time.
@@ -68,10 +68,10 @@ class LoadTimer:
         )
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Pull a block; CPU time is read with full buffers, before and after it.
+        """Pull a block and return its times; CPU time is read with full buffers.
 
-        `stamps_s` are the times before the first batch and after each batch. `once` has the value
-        of each metric of `ONCE` so far, in a list that is empty if it cannot be told yet.
+        `stamps_s` are the times before the first batch and after each batch. `once` maps
+        each metric of `ONCE` to a list of its value so far, which is empty while it is unknown.
         """
         batches = size.timed + size.skipped
         (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
@@ -87,20 +87,20 @@ class LoadTimer:
         return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s, "once": once}
 
     def _pull(self, batches: int) -> tuple[float, list[float]]:
-        """Return the CPU seconds of a batch, and the times before the first and after each."""
+        """Return the CPU seconds per batch, and the times before the first batch and after each."""
         puller = self._puller
-        if puller.restarts != self._restarts:  # Otherwise it waited at the end of the last block.
+        if puller.restarts != self._restarts:  # Otherwise, the last block ended with full buffers.
             puller.wait_for_full_buffers(_MAX_FILLING_S)
             self._restarts = puller.restarts
         before_s, stamps_s = puller.processes.cpu_s(), [self._clock()]
-        # A fast side pulls the batches of a much slower side in less than a block's time.
+        # Beside a much slower side, a fast side pulls `batches` in less than a block's time.
         ends_s = stamps_s[0] + _MIN_BLOCK_SHARE * self._block_s
         while len(stamps_s) <= batches or stamps_s[-1] < ends_s:
             if len(stamps_s) > 1 and not puller.epoch_has(1):
                 break
             puller.pull()
             stamps_s.append(self._clock())
-        # While this thread waits, it reads the CPU clocks of all processes repeatedly.
+        # Waiting also costs CPU time, because this thread keeps reading the CPU clocks.
         pulled_s = time.thread_time()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         waiting_s = time.thread_time() - pulled_s
@@ -109,19 +109,19 @@ class LoadTimer:
 
 
 class StepTimer:
-    """Times steps on resident batches, in turns with the other side."""
+    """Times steps on resident batches, alternately with the other side."""
 
     def __init__(self, stepper: StepRunner, block_s: float) -> None:
         self._stepper = stepper
         self.size = BlockSize(_count_steps(stepper, block_s))
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Time the steps, and wait for the device once at their end."""
+        """Time the steps, waiting for the device only once, at the end."""
         return {"step_s": self._stepper.measure_resident_s(size.timed)}
 
 
 class TrainTimer:
-    """Times steps of the real loop, in turns with the other side."""
+    """Times steps of the real loop, alternately with the other side."""
 
     def __init__(
         self, puller: Puller, stepper: StepRunner, loop: Loop, block_s: float, watch: Watch
@@ -129,7 +129,7 @@ class TrainTimer:
         self._puller = puller
         self._stepper = stepper
         self._loop = loop
-        # A loop that never returns must not use the long limit for compiling a model.
+        # A loop that never returns must not use up the time limit for compiling a model.
         watch.begin_rounds()
         measure_host_s_per_step(stepper, loop, 1)
         watch.begin_rounds()
@@ -145,7 +145,7 @@ class TrainTimer:
         )
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
-        """Time the loop with buffers as in long training: full, or empty if it drains them."""
+        """Time the loop with buffers as in a long training: full, or empty if it drains them."""
         step_s = self._stepper.measure_resident_s(size.alone)
 
         def train() -> TrainBlock:
@@ -155,7 +155,7 @@ class TrainTimer:
             return self._train(size.timed)
 
         block, is_within = self._puller.run_within_epoch(2 * size.timed, train, runs=1)
-        # The loader rests during the other's turn.
+        # The loader must be idle during the other side's turn.
         self._puller.wait_for_full_buffers(_MAX_FILLING_S)
         if not is_within:
             return {}
@@ -174,5 +174,5 @@ BlockTimer = LoadTimer | StepTimer | TrainTimer
 
 
 def _count_steps(stepper: StepRunner, block_s: float) -> int:
-    """Return the number of steps without a loader in a block."""
+    """Return the number of steps without a loader that a block times."""
     return clamp(1, ceil(_ALONE_SHARE * block_s / stepper.measure_resident_s(2)), _MAX_STEPS)

@@ -1,4 +1,4 @@
-"""The job of one side of a duet: it makes the loader and the step, and times blocks on order."""
+"""The job of one side of a duet: makes the loader and the step, and times the ordered blocks."""
 
 from contextlib import ExitStack
 from typing import Any, Final
@@ -24,14 +24,14 @@ _MAX_FILLING_S: Final = 10.0
 def serve_blocks(request: DuetRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Time blocks of the loader and the step until the parent ends this process.
 
-    The loaders are closed by `closing`.
+    `closing` closes the loaders.
 
     Raises:
-        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
+        MisuseError: The code comes from the wrong place, or a factory returns something unsuitable.
     """
     with open_channel(request) as channel, Watchdog(request) as watch:
         timer, about = _make_timer(request, factories, closing, watch)
-        # The parent will end this process, so no later check would run.
+        # Check now, because the parent will end this process.
         check_origin(request.code_from, request.not_from)
         channel.send({**about, "size": tuple(timer.size)})
         watch.enter_phase("side by side with the other version", request.duet_s)
@@ -63,7 +63,7 @@ def _make_timer(
     about["fingerprint"] = device.complete_fingerprint(factories.fingerprint)
     about["shares_cores"] = device.shares_host_cores
     if request.quantity == "step_s":
-        puller.wait_for_full_buffers(_MAX_FILLING_S)  # The loader rests from now on.
+        puller.wait_for_full_buffers(_MAX_FILLING_S)  # The loader is idle from now on.
         return StepTimer(stepper, block_s), about
     loop = factories.loop or late_reading_loop
     train_timer = TrainTimer(puller, stepper, loop, block_s, watch)

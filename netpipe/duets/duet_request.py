@@ -7,12 +7,12 @@ from netpipe.measuring.measure_request import MeasureRequest
 
 
 class BlockSize(NamedTuple):
-    """The length of all blocks of a duet.
+    """The size of every block of a duet.
 
     Attributes:
-        timed: Batches or steps.
-        skipped: Earlier batches, which may have been loaded before the block began.
-        alone: Steps without a loader before the loop.
+        timed: Timed batches or steps.
+        skipped: Untimed batches at the start, which may have been loaded before the block began.
+        alone: Steps timed without a loader, before the loop runs.
         drains: Whether the loop starts with empty buffers.
     """
 
@@ -22,7 +22,7 @@ class BlockSize(NamedTuple):
     drains: bool = False
 
     def fit_to(self, other: "BlockSize") -> "BlockSize":
-        """Return a size for both sides; the longer block could take the slower side too long."""
+        """Return a size for both sides; a longer block could take the slower side too long."""
         return BlockSize(
             timed=min(self.timed, other.timed),
             skipped=max(self.skipped, other.skipped),
@@ -46,5 +46,5 @@ class DuetRequest(MeasureRequest):
 
     @property
     def duet_s(self) -> float:
-        """Seconds of one duet; several are needed, so each gets half the budget."""
+        """Seconds of one duet: half the budget, because several duets are needed."""
         return 0.5 * self.budget_s

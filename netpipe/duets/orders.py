@@ -1,4 +1,4 @@
-"""The pipe over which the parent of two sessions tells each what to do next."""
+"""The pipe over which the parent of two sessions sends its orders to each of them."""
 
 import os
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ def open_channel(request: SessionRequest) -> Connection:
 
 
 def read_orders(channel: Connection, watch: Watch) -> Iterator[Any]:
-    """Yield the parent's orders, until it is gone."""
+    """Yield the parent's orders until the parent is gone."""
     while True:
         watch.begin_rounds()
-        # The other side may take minutes to start.
+        # Poll, so that the time limit restarts while the other side starts, possibly for minutes.
         if channel.poll(_POLL_S):
             try:
                 yield channel.recv()

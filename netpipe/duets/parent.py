@@ -1,4 +1,4 @@
-"""The parent of a duet: it starts both sides, orders blocks, and collects their times."""
+"""The parent of a duet: starts both sides, orders blocks, and collects their times."""
 
 import os
 import time
@@ -22,7 +22,7 @@ _POLL_S: Final = 0.05
 # A duet with fewer slices continues for at most twice its time.
 _MIN_SLICES: Final = 10
 _MAX_DUETS: Final = 2
-# Batches of each side that must arrive while both pull.
+# Minimum number of batches of each side that must arrive while both sides pull.
 _MIN_ARRIVALS: Final = 4
 # Two processes can share a GPU only if neither takes most of its memory at the start.
 _VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -43,7 +43,7 @@ class Side(Generic[Request]):
 
 
 class RemoteTimer:
-    """A side whose session runs: it times blocks on order."""
+    """The parent's connection to the running session of one side."""
 
     def __init__(self, name: str, session: Session, channel: Connection) -> None:
         self._name = name
@@ -51,12 +51,12 @@ class RemoteTimer:
         self._channel = channel
 
     def send(self, order: tuple[Any, ...]) -> None:
-        """Give an order, such as the size of a block to time."""
-        with suppress(OSError):  # `receive` reports that it has ended.
+        """Send an order, such as the size of a block to time."""
+        with suppress(OSError):  # `receive` reports that the session has ended.
             self._channel.send(tuple(order))
 
     def receive(self) -> dict[str, Any] | None:
-        """Return an answer, or None without one yet; raise the error of a failed session."""
+        """Return an answer, or None if there is none yet; raise the error of a failed session."""
         with name_failures(self._name):
             if self._session.is_over():
                 raise self._failure()
@@ -66,7 +66,7 @@ class RemoteTimer:
                 raise self._failure() from None
 
     def _failure(self) -> NetpipeError:
-        """Return the error of a session that ended or is about to."""
+        """Return the error of a session that has ended or is about to end."""
         try:
             self._session.result()
         except NetpipeError as error:
@@ -75,7 +75,7 @@ class RemoteTimer:
 
 
 def receive_all(timers: Sequence[RemoteTimer]) -> list[dict[str, Any]]:
-    """Wait for an answer from every side, while polling all sides."""
+    """Return one answer from each side; poll all sides until every one has answered."""
     received: dict[RemoteTimer, dict[str, Any]] = {}
     while len(received) < len(timers):
         for timer in timers:
@@ -97,13 +97,13 @@ def name_failures(name: str) -> Iterator[None]:
 
 @contextmanager
 def open_sides(sides: Sequence[Side[Request]]) -> Iterator[Sequence[RemoteTimer]]:
-    """Start the sessions of all sides; they end with the block."""
+    """Start the sessions of all sides, and yield their timers; the sessions end with the block."""
     with ExitStack() as opened:
         yield [opened.enter_context(_start(side)) for side in sides]
 
 
 def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
-    """Time both sides for the duet's seconds, each block beside a block of the other side.
+    """Run a duet and return its times; each block is timed beside a block of the other side.
 
     Raises:
         NoSuchTestError: A version has no such test.
@@ -129,7 +129,7 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
             if before and after:
                 once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
-    # An older version answers with neither.
+    # Some descriptions have no `epoch_batches`, such as those of an older version.
     epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
         base=_list_values([before for before, _ in slices]) | once[0],
@@ -156,7 +156,7 @@ def _start(side: Side[Request]) -> Iterator[RemoteTimer]:
 def _pull_together(
     timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
-    """Let both sides pull a block at the same time; the order of the commands alternates."""
+    """Let both sides pull a block at the same time; the side that is ordered first alternates."""
     for timer in order_of_round(timers, number):
         timer.send(size)
     base, now = receive_all(timers)
@@ -164,7 +164,7 @@ def _pull_together(
         stamps_s = [block.pop("stamps_s") for block in (base, now)]
         until_s = min(each[-1] for each in stamps_s)
         if until_s <= max(each[0] for each in stamps_s):
-            return {}, {}  # One side waited, or started its loader again.
+            return {}, {}  # One side waited, or restarted its loader.
         # Here, the other version takes the place of the reference loader.
         now["load_cpu_ratio"] /= base["load_cpu_ratio"]
         base["load_cpu_ratio"] = 1.0
@@ -182,7 +182,7 @@ def _pull_together(
 def _take_turns(
     timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
-    """Let one side after the other time a block; the order alternates."""
+    """Let the sides time one block each, one after the other; the side that starts alternates."""
     blocks = dict[RemoteTimer, _Block]()
     for timer in order_of_round(timers, number):
         timer.send(size)

@@ -1,4 +1,4 @@
-"""Digests of batches: equal for equal contents."""
+"""Digests of batches, which are equal for equal contents."""
 
 from collections.abc import Mapping, Set
 from hashlib import blake2b
@@ -17,14 +17,14 @@ def digest(batch: object) -> bytes:
     """Return 16 bytes that depend only on the contents of a batch.
 
     Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself; dicts
-    in any order of their keys; and other objects by their pickles.
+    regardless of the order of their keys; and other objects by their pickles.
 
     Raises:
-        HarnessError: The batch holds an object that cannot be pickled, or itself.
+        HarnessError: The batch contains itself, or an object that cannot be pickled.
     """
     contents = BytesIO()
     pickler = _ContentsPickler(contents, HIGHEST_PROTOCOL)
-    # Without a memo, a shared object is written like an equal one.
+    # Without a memo, an object that occurs twice is written like two equal objects.
     pickler.fast = True
     try:
         pickler.dump(batch)
@@ -35,7 +35,7 @@ def digest(batch: object) -> bytes:
 
 
 class _ContentsPickler(Pickler):
-    """A pickler that writes the same for the same contents."""
+    """A pickler that writes the same bytes for equal contents."""
 
     def persistent_id(self, obj: Any) -> object:
         """Return a replacement for an object whose pickle depends on more than its contents."""

@@ -1,7 +1,7 @@
-"""Variants of a Grain pipeline: the same pipeline with other settings, by Grain's public API.
+"""Variants of a Grain pipeline: the same pipeline with other settings, through Grain's public API.
 
-The factory runs again for every variant, with the methods that take settings replaced: an existing
-dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
+The factory runs again for every variant, with the methods that take settings replaced, because an
+existing dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,25 +21,25 @@ BATCHES_AHEAD: Final = 2
 """Batches that an added prefetch holds, in each worker."""
 
 READ_AHEAD: Final = 4
-"""Elements that each reader thread should read ahead, so that a slow one does not delay others."""
+"""Elements that each reader thread should read ahead, so that a slow read does not delay others."""
 
 
 class CannotRebuildError(MisuseError):
-    """The factory's pipeline cannot be changed to the variant, or would ignore its settings."""
+    """The factory's pipeline cannot be changed into the variant, or would ignore its settings."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings to change; None and False leave them as they are.
+    """Settings to change; None and False leave a setting as it is.
 
     Attributes:
         workers: Worker processes of every `mp_prefetch` and DataLoader.
-        keeps_init: Keep one worker if the workers run an init function.
+        keeps_init: Keep at least one worker if the workers run an init function.
         read_threads: Threads of every `to_iter_dataset` and DataLoader.
-        read_buffer: Maximum of elements that such a reader may hold; smaller buffers stay, unless
-            its threads change too.
-        workers_last: Replace all `mp_prefetch` by one at the end, with the settings of the last.
-        thread_prefetch: Add a thread at the end that makes batches ahead.
+        read_buffer: Maximum number of elements that each of them may buffer; a smaller buffer is
+            kept, unless the threads change too.
+        workers_last: Replace all `mp_prefetch` by one at the end, with the last one's settings.
+        thread_prefetch: Add a thread at the end that prefetches batches.
     """
 
     workers: int | None = None
@@ -50,8 +50,8 @@ class Variant:
     thread_prefetch: bool = False
 
     def __or__(self, other: "Variant") -> "Variant":
-        """Return both changes together; where they disagree, `other` wins."""
-        # `is not False`, because 0 workers are a change.
+        """Return a variant with both changes; where they disagree, `other` wins."""
+        # `is not False` instead of `!=`, because 0 workers is a change, but 0 == False.
         changes = {
             name: value
             for name, value in vars(other).items()
@@ -61,14 +61,14 @@ class Variant:
 
 
 def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
-    """Run a loader factory once so that it makes a variant of its pipeline.
+    """Run a loader factory once and return the variant that it makes of its pipeline.
 
     A MapDataset becomes the IterDataset that iterating it would make. Grain's classes are restored
     when this returns or raises.
 
     Raises:
-        CannotRebuildError: The factory made none of the calls that take these settings, because it
-            returns an existing dataset, for example.
+        CannotRebuildError: The factory does not call a method that takes these settings, because it
+            returns an existing dataset, for example; or a prefetch cannot be added.
     """
     calls = _Calls(variant)
     dataset = calls.run(loader)
@@ -90,7 +90,7 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
 
 @contextmanager
 def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """Open an iterator and close it; a DataLoader's has no `close`, and ends when deleted."""
+    """Yield an iterator and close it; a DataLoader's has no `close` and ends when it is deleted."""
     iterator = iter(batches)
     try:
         yield iterator
@@ -99,12 +99,12 @@ def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
 
 
 def _pass_to(replacement: Method) -> Callable[[Method], Method]:
-    """Call a replacement with the original method and its arguments."""
+    """Return a wrapper that passes the original method and its arguments to a replacement."""
     return lambda original: lambda *given, **named: replacement(original, *given, **named)
 
 
 class _Calls:
-    """Replacements of Grain's methods that take settings, and a record of their calls."""
+    """Replacements for Grain's methods that take settings, and a record of their calls."""
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
@@ -112,7 +112,7 @@ class _Calls:
         self._last: tuple[Any, tuple[Any, ...], dict[str, Any]] = (None, (), {})
 
     def run(self, loader: LoaderFactory) -> Any:
-        """Run the factory with the changed settings; a MapDataset becomes an IterDataset."""
+        """Return the factory's dataset with changed settings; make a MapDataset an IterDataset."""
         with (
             replaced_method(grain.IterDataset, "mp_prefetch", _pass_to(self._mp_prefetch)),
             replaced_method(grain.MapDataset, "to_iter_dataset", _pass_to(self._to_iter_dataset)),
@@ -136,10 +136,10 @@ class _Calls:
         return dataset
 
     def add_workers(self, dataset: Any) -> Any:
-        """Return a dataset after the last `mp_prefetch` that the factory has called."""
+        """Return a dataset with the factory's last call of `mp_prefetch` added at its end."""
         options, arguments, named = self._last
         options = options or grain.MultiprocessingOptions()
-        # The buffer held single elements, and will hold whole batches.
+        # The buffer may have held single elements, but it will hold whole batches.
         ahead = min(options.per_worker_buffer_size, BATCHES_AHEAD)
         options = self._with_workers(replace(options, per_worker_buffer_size=ahead))
         return dataset.mp_prefetch(options, *arguments, **named)
@@ -153,7 +153,7 @@ class _Calls:
     ) -> Any:
         self._seen.add("mp_prefetch")
         init = arguments[0] if arguments else named.get("worker_init_fn")
-        # Grain's default.
+        # 10 is Grain's default.
         given = options or grain.MultiprocessingOptions(num_workers=10)
         if self._variant.workers_last:
             self._last = (given, arguments, named)
@@ -179,5 +179,5 @@ class _Calls:
         self._seen.add("mp_prefetch")
         if self._variant.workers is not None:
             named["worker_count"] = self._variant.workers
-        # It calls to_iter_dataset, whose replacement changes the read options.
+        # The constructor calls to_iter_dataset, whose replacement changes the read options.
         original(loader, **named)

@@ -1,4 +1,4 @@
-"""The calls in a user's function, as far as its bytecode tells. Nothing is called or imported."""
+"""Find the calls in a user's function from its bytecode, without calling or importing anything."""
 
 import builtins
 import dis
@@ -32,16 +32,16 @@ _LIBRARIES: Final = {"site-packages", "dist-packages"}
 
 
 def uses_jax(called: object) -> bool:
-    """Whether a function, or a method that Grain calls, uses jax for more than trees or types.
+    """Return whether a function, or a method that Grain calls, uses jax beyond trees and types.
 
-    The names in its code and in the user's functions that it calls decide, whether or not a branch
-    is taken. A class of jax counts only where it is called, which makes an array.
+    All names in its code and in the user's functions that it calls count, even in branches that are
+    never taken. A jax class counts only where it is called, which makes an array.
     """
     return any(map(_is_from_jax, _follow_calls(called)))
 
 
 def puts_on_device(called: object) -> bool:
-    """Whether a function, or a method that Grain calls, moves arrays to a device with jax."""
+    """Return whether a function, or method that Grain calls, moves arrays to a device with jax."""
     for value in filter(_is_from_jax, _follow_calls(called)):
         name = value.__name__ if _is(value, FunctionType) else ""
         if _is(value, ModuleType):
@@ -52,12 +52,12 @@ def puts_on_device(called: object) -> bool:
 
 
 def closure_variables(function: object) -> Mapping[str, object]:
-    """Return the variables that a nested function takes from the enclosing ones, by name."""
+    """Return the variables that a function takes from its enclosing functions, by name."""
     variables: dict[str, object] = {}
     if _is(function, FunctionType):
         cells = function.__closure__ or ()
         for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-            # The cell is empty if the variable is assigned after the function is made.
+            # The cell is empty until the enclosing function assigns the variable.
             with suppress(ValueError):
                 variables[name] = cell.cell_contents
     return variables
@@ -67,7 +67,7 @@ def closure_variables(function: object) -> Mapping[str, object]:
 
 
 def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Like `isinstance`, but without `__class__`, where a proxy may raise."""
+    """Act like `isinstance` without reading `__class__`, which may raise in a proxy."""
     return issubclass(type(value), kind)
 
 
@@ -95,7 +95,7 @@ def _package(module: str) -> str:
 
 
 def _is_user_code(value: object, own_package: str) -> bool:
-    """Whether a value is from the user's package, or from a file that no library has."""
+    """Return whether a value is from the user's package, or from a file outside libraries."""
     module = _module(value)
     package = _package(module)
     if package in _NEVER_USER_CODE:
@@ -121,7 +121,7 @@ def _is_in_library(file: str) -> bool:
 
 
 def _follow_calls(called: object) -> Iterator[object]:
-    """Yield `called` and everything that its code names, through the user's own functions."""
+    """Yield `called` and each value named in its code or in the user's functions it calls."""
     # The package of the wrapped function, not that of `functools.cache`.
     own_package = _package(_module(getattr_static(called, "__wrapped__", called)))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
@@ -129,7 +129,7 @@ def _follow_calls(called: object) -> Iterator[object]:
     seen: dict[tuple[int, ...], object] = {}
     while waiting:
         value = waiting.pop()
-        # A bound method is a new object each time; its parts stay.
+        # Each access to a bound method makes a new object, but its parts stay the same.
         parts = (value.__func__, value.__self__) if _is(value, MethodType) else (value,)
         if (key := tuple(map(id, parts))) in seen:
             continue
@@ -158,7 +158,7 @@ def _values_named_by(value: object, own_package: str) -> Iterator[object]:
 
 
 def _members(owner: object, names: Iterable[str]) -> Iterator[object]:
-    """Yield an object's attributes without evaluating them, functions bound to the object."""
+    """Yield some attributes of an object, not evaluated; functions are bound to the object."""
     if issubclass(type(owner), FunctionType | MethodType | ModuleType | partial):
         return
     for name in names:
@@ -174,7 +174,7 @@ def _members(owner: object, names: Iterable[str]) -> Iterator[object]:
 
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
 _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
-# Unlike getattr, this does not make a lazy module load itself.
+# Unlike getattr, this does not trigger the import of a lazy module.
 _namespace: Final = ModuleType.__getattribute__
 
 
@@ -190,7 +190,7 @@ class _Operation(NamedTuple):
 
 
 def _find_loaded_values(function: FunctionType) -> Iterator[object]:
-    """Yield the values that a function's code loads by name; for a module, its attribute."""
+    """Yield the values that a function's code loads by name, including attributes of modules."""
     imported: dict[str, object] = {}
     known = ChainMap(imported, function.__globals__, vars(builtins))
     scopes = {
@@ -206,7 +206,7 @@ def _find_loaded_values(function: FunctionType) -> Iterator[object]:
 
 
 def _find_imported_names(operations: Sequence[_Operation], package: str) -> Mapping[str, object]:
-    """Return the values that import statements bind to names, if already imported."""
+    """Return the values that imports bind, by name; an empty module for one not yet imported."""
     imported: dict[str, object] = {}
     module: object = None
     value: object = None
@@ -257,7 +257,7 @@ def _get_from_module(module: ModuleType, name: str) -> object:
 
 
 def _find_module(name: str) -> object:
-    """Return a module if it is imported, or else an empty module of that name."""
+    """Return a module if it is imported, otherwise an empty module of that name."""
     return sys.modules.get(name, ModuleType(name))
 
 
@@ -273,7 +273,7 @@ def _operations(code: CodeType) -> tuple[_Operation, ...]:
         start = (position.lineno, position.col_offset)
         name, argument = instruction.opname, instruction.argval
         pair = re.findall("(?:LOAD|STORE)_FAST", name)
-        if len(pair) == 2:  # Python 3.13 has two operations in one: STORE_FAST_LOAD_FAST
+        if len(pair) == 2:  # Python 3.13 combines two operations: STORE_FAST_LOAD_FAST
             operations += map(_Operation, pair, argument, (start, start))
         elif name not in _IGNORED:
             operations.append(_Operation(name.removesuffix("_CHECK"), argument, start))

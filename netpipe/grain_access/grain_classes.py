@@ -1,4 +1,4 @@
-"""The nodes of a graph that Grain's classes become, read from their private attributes.
+"""Describe Grain's datasets as the nodes of a graph, from their private attributes.
 
 Written for Grain 0.2.17 and 0.2.18; the tests name each class that another version adds or removes.
 This module neither imports grain nor reads an element of a source.
@@ -19,7 +19,7 @@ class DatasetInfo:
     """Description of a dataset; the first three fields are those of its `Node`.
 
     Attributes:
-        worker_init_fn: Sent to the processes of a "ProcessPrefetch" besides the datasets.
+        worker_init_fn: Sent to the workers of a "ProcessPrefetch" along with the datasets.
     """
 
     kind: str
@@ -39,7 +39,7 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """Describe the workers that a dataset requests without another dataset for them.
+    """Describe the workers that a dataset requests, if no other dataset represents them.
 
     An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     """
@@ -57,7 +57,7 @@ def describe_requested_workers(dataset: object, recording: Recording) -> Dataset
 
 
 def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
-    """Describe a dataset; a class that is not in `KNOWN_CLASSES` is unknown."""
+    """Describe a dataset; a class outside `KNOWN_CLASSES` gets the kind "Unknown:<class>"."""
     made_at = recording.made_at(dataset)
     if workers := _branches(dataset, "ProcessPrefetchIterDataset"):
         return DatasetInfo(
@@ -81,7 +81,7 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
     return DatasetInfo(kind, settings, made_at, _inputs(dataset), functions)
 
 
-# For each of Grain's classes, the kind of its node and the attributes that are settings.
+# The kind of node for each of Grain's classes, and the attributes that hold its settings.
 KNOWN_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SourceMapDataset": ("Source", ("_source",)),
     "RangeMapDataset": ("Source", ("start", "stop", "step")),
@@ -140,17 +140,17 @@ _SAMPLERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_dataset(value: object) -> bool:
-    """Whether a value is a MapDataset or an IterDataset."""
+    """Return whether a value is a MapDataset or an IterDataset."""
     return not {"MapDataset", "IterDataset"}.isdisjoint(_grain_names(value))
 
 
 def is_random_access(dataset: object) -> bool:
-    """Whether a dataset is a MapDataset."""
+    """Return whether a dataset is a MapDataset."""
     return "MapDataset" in _grain_names(dataset)
 
 
 def _grain_names(value: object) -> list[str]:
-    """Return the names of the Grain classes of an object, the nearest first; users may subclass."""
+    """Return the names of an object's Grain classes, nearest first; users may subclass them."""
     return [kind.__name__ for kind in type(value).__mro__ if _is_grain_class(kind)]
 
 
@@ -164,7 +164,7 @@ def _shape(dataset: object) -> tuple[str, tuple[str, ...]]:
 
 
 def _attribute(value: object, name: str) -> object:
-    """Get an attribute; None if there is none, or if a user's property raises anything."""
+    """Return an attribute; None if there is none, or if a user's property raises an error."""
     with suppress(Exception):
         return getattr(value, name, None)
     return None
@@ -191,7 +191,7 @@ def _datasets_in(value: object) -> Sequence[object]:
 
 
 def _branches(dataset: object, kind: str) -> Sequence[object]:
-    """Return a dataset of a kind, or the inputs of an Interleave if all are of that kind."""
+    """Return a dataset of this kind, or the inputs of an Interleave if all are of this kind."""
     if kind in _grain_names(dataset):
         return (dataset,)
     inner = _inputs(dataset) if _shape(dataset)[0] == "Interleave" else ()
@@ -199,7 +199,7 @@ def _branches(dataset: object, kind: str) -> Sequence[object]:
 
 
 def _shared_inputs(branches: Sequence[object]) -> Sequence[object]:
-    """Return the user's datasets that all branches read, without Grain's wrappers around them."""
+    """Return the user's datasets that the branches read, without Grain's wrappers."""
     shared: dict[int, object] = {}
     for branch in branches:
         datasets = _inputs(branch)
@@ -218,14 +218,14 @@ def _read_settings(dataset: object) -> Mapping[str, PlainValue]:
     for attribute in attributes:
         settings |= _setting(attribute, _unwrap_user_code(_attribute(dataset, attribute)))
     if kind == "Source" and is_random_access(dataset):
-        # A user's source may have no length, or raise anything when it is asked for it.
+        # A user's source may have no length, and its `__len__` may raise anything.
         with suppress(Exception):
             settings["length"] = len(dataset)  # type: ignore[arg-type]
     return settings
 
 
 def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
-    # With several workers, each has a context, and below it a slice.
+    # With several workers, each has a context with a slice below it.
     slices = [part for context in _inputs(workers[0]) for part in _inputs(context)]
     return {
         "num_workers": len(workers),
@@ -237,7 +237,7 @@ def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
 def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
     if attribute in ("_map_fn", "_filter_fn"):
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
-    if attribute == "_source":  # only its name: a list would be the user's data
+    if attribute == "_source":  # only the name: a list would be the user's data
         return {"source": qualified_name(value)}
     if values := _read_grain_fields(value):
         public = (name for name in values if not name.startswith("_"))
@@ -258,10 +258,10 @@ def _read_grain_fields(value: object) -> Mapping[str, object]:
 
 
 def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
-    """Replace the function of a map or a batch, or the source, that a dataset calls.
+    """Replace a dataset's map function, batch function or source; return whether it has one.
 
     The dataset's workers must not have been started. `by` takes the function or the source and
-    returns its replacement. Returns whether there was one to replace.
+    returns its replacement.
     """
     for attribute in ("_map_fn", "_batch_fn", "_source"):
         value = vars(dataset).get(attribute)
@@ -280,7 +280,7 @@ def replace_source(dataset: object, by: Callable[[Any], Any]) -> bool:
 
 
 def _unwrap_user_code(value: object) -> object:
-    """Return the user's function or object from a wrapper that a DataLoader made around it."""
+    """Return the user's function or object, without a DataLoader's wrapper around it."""
     module = _attribute(value, "__module__")
     if type(module) is not str or not module.startswith("grain._src.python.data_loader"):
         return value

@@ -1,7 +1,7 @@
 """Variants of a loader factory: in one thread, with other workers, without a stage.
 
-The variants of `dataset_variants.py` change settings of one Grain pipeline; those here apply to any
-loader, and also replace code.
+The variants in `dataset_variants.py` change the settings of one Grain pipeline; the variants here
+apply to any loader, and also replace code.
 """
 
 import operator
@@ -46,9 +46,9 @@ _DEFAULT_READ_BUFFER: Final = 500
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     """Return a factory of the same loader in one thread, and the unmodified loader's graph.
 
-    The new factory makes a `OneThread`; for a loader that is not Grain's it passes 0 `workers`. It
-    is `loader` itself if the pipeline cannot be rebuilt. A loader that holds a Grain dataset stays
-    the same without workers and reader threads, because its own code may be what is slow.
+    The new factory makes a `OneThread`; for a loader that is not Grain's, it passes 0 `workers`. If
+    the pipeline cannot be rebuilt, `loader` itself is returned. A loader that holds a Grain dataset
+    only loses workers and reader threads, because its own code may be the slow part.
     """
     with record_source_lines() as recording:
         made = make_loader(loader)
@@ -88,7 +88,7 @@ def with_workers(
     """Return a factory of the same loader with another number of workers.
 
     A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
-    them at its end, without reader threads unless `keeps_threads`.
+    them at its end, and loses its reader threads unless `keeps_threads` is set.
     """
     if takes_workers(loader):
         return give_workers(loader, workers)
@@ -103,20 +103,20 @@ def takes_workers(loader: LoaderFactory) -> bool:
     """Return whether a factory has a parameter `workers`."""
     try:
         return "workers" in signature(loader).parameters
-    except (TypeError, ValueError):  # a callable written in C may have none
+    except (TypeError, ValueError):  # a callable written in C may have no signature
         return False
 
 
 def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
-    """Return a factory that calls one with its parameter `workers`."""
+    """Return a factory that passes `workers` to the given factory."""
     return partial(loader, workers=workers)
 
 
 def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
-    """Return a factory of any loader with a number of workers.
+    """Return a factory of the same loader with the chosen number of workers.
 
     Raises:
-        MisuseError: It has no parameter `workers`, and returns no Grain pipeline.
+        MisuseError: The factory has no parameter `workers`, and returns no Grain pipeline.
     """
     if takes_workers(loader):
         return give_workers(loader, workers)
@@ -140,15 +140,15 @@ def with_read_threads(
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     """Return a factory of the same pipeline whose workers make every batch but send nothing.
 
-    The training process uses the first batch each time.
+    The training process gets the first batch each time.
     """
-    # Copies cost time, and only user code after the workers can need them.
+    # Copies cost time, and only user code that runs after the workers can need them.
     is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
     copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
 
     def send_nothing(original: Method) -> Method:
         def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
-            # Before workers start: their batches are in shared memory, which only they free.
+            # Before workers start, because their batches use shared memory that only they free.
             iterator = iter(dataset)
             first = next(iterator)
             iterator.close()
@@ -168,8 +168,8 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
 def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
     """Return a factory of the same loader, whose threads and processes have half of the cores.
 
-    A thread of its own must call the factory and start the loader: threads and processes inherit
-    the cores of the thread that starts them.
+    Call the factory and start the loader in a dedicated thread: threads and processes inherit the
+    cores of the thread that starts them.
     """
 
     def make() -> Any:
@@ -181,9 +181,9 @@ def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
 
 
 def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
-    """Return a factory of the same Grain pipeline with one stage at no cost.
+    """Return a factory of the same Grain pipeline in which one stage costs nothing.
 
-    The stage, given by its node in the pipeline's graph, returns its earlier results.
+    The stage, given by its node in the pipeline's graph, repeats its first results.
 
     Returns:
         None if the stage is not a map, batch or source, or if `loader` returns the same dataset
@@ -209,7 +209,7 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
 class Recorded:
     """A function that computes its first results, and then returns copies of them.
 
-    Later stages may change their element in place, hence the copies.
+    It returns copies because later stages may change their elements in place.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -219,7 +219,7 @@ class Recorded:
         self._calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Return a result of the function, possibly one for other arguments."""
+        """Return a result of the function, possibly that of an earlier call."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
             self._kept.append(_timed_copy(result))
@@ -268,13 +268,13 @@ class OneThread(Iterable[Any]):
 
 
 def count_workers(graph: Graph) -> int:
-    """Return the worker processes of a pipeline."""
+    """Return the number of worker processes of a pipeline."""
     nodes = graph.of_kind("ProcessPrefetch", "DataLoader")
     return graph.other_workers + sum(node.integer("num_workers") or 0 for node in nodes)
 
 
 def count_threads(graph: Graph) -> int:
-    """Return the reader threads of each process of a Grain pipeline that reads."""
+    """Return the number of reader threads in each process of a Grain pipeline that reads."""
     threads = max((node.integer("num_threads") or 0 for node in graph.of_kind("ToIter")), default=0)
     # Grain iterates a MapDataset with its default options.
     is_map = bool(graph.nodes) and graph.nodes[0].random_access
@@ -282,7 +282,7 @@ def count_threads(graph: Graph) -> int:
 
 
 def count_read_buffer(graph: Graph) -> int:
-    """Return the elements that the reader threads of each process read ahead."""
+    """Return the number of elements that the reader threads of each process read ahead."""
     buffers = [node.integer("prefetch_buffer_size") for node in graph.of_kind("ToIter")]
     return max((size or 0 for size in buffers), default=_DEFAULT_READ_BUFFER)
 
@@ -296,5 +296,5 @@ def section_of(node: Node | None, graph: Graph) -> str:
 
 
 def _has_reader(graph: Graph) -> bool:
-    """Return whether the loader, or iterating its MapDataset, calls `to_iter_dataset`."""
+    """Return whether making or iterating the loader calls `to_iter_dataset`."""
     return bool(graph.of_kind("ToIter", "DataLoader")) or graph.nodes[0].random_access

@@ -1,4 +1,4 @@
-"""A pipeline as plain data: nodes, and the graph that they make, independent of Grain."""
+"""A pipeline as plain data, independent of Grain: nodes, and the graph that they form."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 from netpipe.results.fields import Count, Text
 
-# A trainer that reads a million elements per second needs eight years for this number.
+# A trainer that reads a million elements per second takes almost nine years to reach this number.
 ENDLESS: Final = 2**48
 
 PlainValue = None | bool | int | float | str | tuple["PlainValue", ...]
@@ -24,21 +24,21 @@ class Node:
 
     Attributes:
         id: Its index in `Graph.nodes`; node 0 yields the elements that the trainer sees.
-        kind: What it does, named like its Grain method: "Batch", "Map", "Shuffle", "Mix";
+        kind: Its operation, named like its Grain method: "Batch", "Map", "Shuffle", "Mix";
             "ToIter" for `to_iter_dataset`, "ProcessPrefetch" for `mp_prefetch`, "NoWorkers" for
             an `mp_prefetch` without workers, "Source" for a data source, "Unknown:<class>" for a
             class that this version does not know.
         parameters: Its settings by their names in Grain; a function or an object by its name.
-        parents: Ids of the nodes that it takes its elements from.
-        in_worker: Whether it runs in a worker process, not in the one that trains.
-        random_access: Whether it is a MapDataset: its result depends on the position of an element
-            only, not on the number of workers.
-        uses_jax: Whether the user's function calls jax for more than handling trees.
+        parents: Ids of the nodes that provide its elements.
+        in_worker: Whether it runs in a worker process rather than in the training process.
+        random_access: Whether it is a MapDataset: its result depends only on the position of an
+            element, not on the number of workers.
+        uses_jax: Whether the user's function uses jax for more than trees and types.
         made_at: The line of the user's code that made it, as file:line; "" if unknown.
-        sent_bytes: Bytes of the node's own objects that are sent to each worker; `mp_prefetch` has
-            its `worker_init_fn`. None for other nodes in the training process, and if it cannot be
-            pickled. An object that nodes of the same workers share counts for the first.
-        unpicklable: Why it cannot be sent to a worker; "" if it can.
+        sent_bytes: Bytes of the node's own objects that are sent to each worker; for `mp_prefetch`,
+            its `worker_init_fn`. None for other nodes in the training process, and for a node that
+            cannot be pickled. An object shared by nodes of the same workers counts for the first.
+        unpicklable: The reason why it cannot be sent to a worker; "" if it can.
     """
 
     id: Count
@@ -58,14 +58,14 @@ class Node:
         return value if isinstance(value, int) else None
 
     def __str__(self) -> str:
-        """Return how messages refer to the node."""
+        """Return the node's name in messages."""
         transform = self.parameters.get("transform")
         return f"{self.kind} of {transform}" if transform else self.kind
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A pipeline, from the trainer down to its sources; empty if it is not Grain's.
+    """A pipeline, from the trainer down to its sources; empty if the loader is not Grain's.
 
     `other_workers` is the number of worker processes of a loader that is not Grain's, if known.
     """
@@ -74,16 +74,16 @@ class Graph:
     other_workers: int = 0
 
     def of_kind(self, *kinds: str) -> tuple[Node, ...]:
-        """Return the nodes of some kinds, those nearest to the trainer first."""
+        """Return the nodes of the given kinds, nearest to the trainer first."""
         return tuple(node for node in self.nodes if node.kind in kinds)
 
     @property
     def data_loader(self) -> Node | None:
-        """The node of a DataLoader, whose settings are arguments, not calls; None without one."""
+        """The node of a DataLoader, which takes its settings as arguments; None without one."""
         return next(iter(self.of_kind("DataLoader")), None)
 
     def below(self, node: Node, until: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
-        """Yield each node that elements pass through before `node` once, the nearest first.
+        """Yield once each node that elements pass through before `node`, nearest first.
 
         Nodes for which `until` is true are yielded, but not the nodes that are only below them.
         """
@@ -102,7 +102,7 @@ class Graph:
 
 
 def to_plain_value(value: object) -> PlainValue:
-    """Convert a setting: a mapping to its items, an object and infinity to their names."""
+    """Convert a setting to plain data; an object or infinity is converted to its name."""
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, bool | str):
@@ -120,7 +120,7 @@ def to_plain_value(value: object) -> PlainValue:
 
 
 def qualified_name(value: object) -> str:
-    """Return a function's module and name; for a method or an object those of its class."""
+    """Return a function's module and name; for a method or an object, those of its class."""
     if type(value) is partial:
         return qualified_name(value.func)
     owner = value.__self__ if type(value) is MethodType else value
@@ -131,6 +131,6 @@ def qualified_name(value: object) -> str:
 
 
 def module_name(kind: type) -> str:
-    """Return the module of a class; "" if the class or its metaclass hides it by a property."""
+    """Return the name of a class's module; "" if a property of the class hides it."""
     module = type.__dict__["__module__"].__get__(kind)
     return module if type(module) is str else ""

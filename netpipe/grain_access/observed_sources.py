@@ -1,4 +1,4 @@
-"""Pass the reads of a pipeline's sources through a function."""
+"""Sources of a pipeline whose reads pass through a function."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ Observe = Callable[[Callable[[Any], Any], Any], Any]
 class ObservedSource:
     """A random-access source whose reads pass through a function.
 
-    The source is pickled before the function, which may note when it arrives in a worker.
+    The source is pickled before the function, which may note its own arrival in a worker.
     """
 
     def __init__(self, source: Any, observe: Observe) -> None:
@@ -28,7 +28,7 @@ class ObservedSource:
 
 
 class GrainBatchedSource(ObservedSource):
-    """The same for a source with `_getitems`, which Grain looks up in the class."""
+    """An observed source with `_getitems`, a method that Grain looks up in the class."""
 
     def _getitems(self, indices: Sequence[int]) -> Any:
         return self._read(self._source._getitems, indices)  # noqa: SLF001  # Grain's name

@@ -11,8 +11,8 @@ from cloudpickle import CloudPickler
 _CONTAINERS: Final = (list, tuple, dict, set, frozenset)
 _MAX_ELEMENTS: Final = 2_000
 _SAMPLED_ELEMENTS: Final = 200
-# Limits the time for small objects to some tenths of a second. The pickler writes an object that is
-# larger than a frame, such as an array, as it is, which takes no time.
+# Limits the time for small objects to a few tenths of a second. The pickler writes an object larger
+# than a frame, such as an array, without copying it, which takes no time.
 _MAX_OBJECTS: Final = 20_000
 _MAX_SMALL_BYTES: Final = 1 << 21
 _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
@@ -21,8 +21,8 @@ _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 class PickledSize(NamedTuple):
     """The size of an object's pickle, or the reason why it cannot be pickled, in one line.
 
-    A container of more than 2,000 elements is estimated from a sample. For more than 20,000 objects
-    or 2 MiB of small values outside such containers, the size is a lower bound.
+    The size of a container of more than 2,000 elements is estimated from a sample. With more than
+    20,000 objects or 2 MiB of small values outside such containers, the size is a lower bound.
     """
 
     bytes: int | None
@@ -30,14 +30,14 @@ class PickledSize(NamedTuple):
 
 
 class _EnoughError(Exception):
-    """Ends the count of an object that has too many small parts."""
+    """Ends the counting of an object that has too many small parts."""
 
 
 class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
-    """Counts the bytes sent to the workers of one `mp_prefetch`, a shared object only once.
+    """Counts the bytes sent to each worker of one `mp_prefetch`, a shared object only once.
 
-    Grain sends `cloudpickle.dumps(dataset)`. This pickler does the same without a copy of the data:
-    it is its own file, which only counts.
+    Grain sends `cloudpickle.dumps(dataset)`. This pickler does the same without a copy of the data,
+    because it writes to itself and only counts.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         self._estimated: dict[int, object] = {}
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
-        """Count the bytes of an object, except excluded objects and those counted before."""
+        """Return the size of an object, without excluded objects and those counted before."""
         try:
             return PickledSize(self.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
-            # The memo contains objects that were never reached.
+            # The memo may contain objects that were not counted.
             self.clear_memo()
             reason = type(error).__name__
             with suppress(Exception):  # a user's error may fail in its own `__str__`
@@ -60,7 +60,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
             return PickledSize(None, reason)
 
     def count(self, value: object, excluded: frozenset[int]) -> int:
-        """Count the bytes of everything that is not in the memo."""
+        """Return the bytes of everything that is not yet in the memo."""
         self._excluded = excluded
         self._bytes = self._small_bytes = self._objects = 0
         with suppress(_EnoughError):
@@ -94,9 +94,9 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
         return super().reducer_override(obj)
 
     def _estimate(self, container: Collection[object]) -> int:
-        """Estimate a container's pickle from the growth between half a sample and all of it.
+        """Estimate the size of a container's pickle from a sample and from half of that sample.
 
-        The first half includes everything that the elements share, which thus counts once.
+        Objects that the elements share are in both sizes, so the difference leaves them out.
         """
         sample = _take_every(len(container) // _SAMPLED_ELEMENTS, container)
         half = _take_every(2, sample)

@@ -31,9 +31,9 @@ _DATASETS = ("MapDataset", "IterDataset", "DataLoader")
 def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
     """Read the graph of a grain MapDataset, IterDataset or DataLoader.
 
-    A MapDataset is the root itself: the default `to_iter_dataset()` by which Grain iterates it is
+    A MapDataset is the root itself: the default `to_iter_dataset()` with which Grain iterates it is
     not a node. The graph of any other object has no nodes. Without a recording of how the pipeline
-    was made no node has a source line, and an `mp_prefetch` without workers is not seen.
+    was made, nodes have no source lines, and an `mp_prefetch` without workers is not seen.
     """
     parts = unpack_data_loader(dataset)
     inner, settings = parts or (dataset, {})
@@ -54,16 +54,16 @@ _Key = tuple[int, bool, bool]
 
 
 class _Visit(NamedTuple):
-    """A dataset in one process: with the sizer of its workers, or None in the training process."""
+    """A dataset in one process; `sizer` is its workers' sizer, None in the training process."""
 
     dataset: object
     sizer: PickleSizer | None = None
-    # Whether the workers requested for the dataset have their node already.
+    # Whether the workers that the dataset requests already have their node.
     has_workers_node: bool = False
 
     @property
     def key(self) -> _Key:
-        """The same for all visits of one node."""
+        """A key that all visits of one node share."""
         return id(self.dataset), self.sizer is not None, self.has_workers_node
 
 
@@ -74,7 +74,7 @@ def _visit(dataset: object, recording: Recording) -> _Visited:
     """Visit all datasets of a pipeline, depth first, each with the visits of its inputs."""
     infos: dict[int, DatasetInfo] = {}
     visited: _Visited = {}
-    # A pipeline may be deeper than Python's stack allows a recursion.
+    # A pipeline may be deeper than Python's recursion limit.
     waiting = [_Visit(dataset)] if is_dataset(dataset) else []
     while waiting:
         visit = waiting.pop()
@@ -83,7 +83,7 @@ def _visit(dataset: object, recording: Recording) -> _Visited:
         requested = None
         if not visit.has_workers_node:
             requested = describe_requested_workers(visit.dataset, recording)
-        # Once per dataset: its length may take time to find out.
+        # Each dataset is described once, because finding its length may take time.
         if requested is None and id(visit.dataset) not in infos:
             infos[id(visit.dataset)] = describe_dataset(visit.dataset, recording)
         info = requested or infos[id(visit.dataset)]
@@ -122,7 +122,7 @@ def _make_nodes(visited: _Visited) -> Iterator[Node]:
 def find_held_datasets(loader: object) -> Mapping[str, object]:
     """Return the Grain datasets that an iterable object holds, by the names of its attributes.
 
-    Datasets that another one reads from are omitted; an object of Grain's own holds none.
+    Datasets that another of them reads are omitted; an object of a Grain class holds none.
     """
     if not _may_hold_datasets(loader):
         return {}
@@ -154,7 +154,7 @@ def _find_attributes(holder: object, depth: int) -> Iterator[tuple[str, object]]
 
 
 def own_attributes(holder: object) -> Mapping[str, object]:
-    """Return the attributes of an object without running its code."""
+    """Return the attributes of an object by name, without running its code."""
     try:
         return dict(object.__getattribute__(holder, "__dict__"))
     except AttributeError:  # the class has slots, or is built in
@@ -162,10 +162,10 @@ def own_attributes(holder: object) -> Mapping[str, object]:
 
 
 def make_loader(factory: Callable[[], Any]) -> Any:
-    """Call a loader factory, and let its loader make the Grain dataset that it makes on demand.
+    """Return a factory's loader, after it has made any Grain dataset that it makes on demand.
 
-    It runs the cached properties that are annotated to return a dataset, because the loader keeps
-    what they return. An error is left to the loader, which meets it again when it is iterated.
+    Cached properties that are annotated to return a dataset are evaluated, because the loader keeps
+    their values. Errors are ignored here: they occur again when the loader is iterated.
     """
     made = factory()
     if not find_held_datasets(made):

@@ -27,13 +27,13 @@ class Recording:
         return self.made.get(id(dataset), (dataset, ""))[1]
 
     def without_workers_at(self, dataset: object) -> str | None:
-        """Return the line that called `mp_prefetch` on it without workers; None if none did."""
+        """Return the line that called `mp_prefetch` without workers on a dataset, or None."""
         return self.without_workers.get(id(dataset), (dataset, None))[1]
 
 
 @contextmanager
 def record_source_lines() -> Iterator[Recording]:
-    """Record the datasets that any thread makes within the context.
+    """Record the lines that make datasets within the context, in any thread.
 
     Only public names of Grain are replaced: the constructors that every dataset runs, and
     `IterDataset.mp_prefetch`.
@@ -51,12 +51,12 @@ def record_source_lines() -> Iterator[Recording]:
 
 
 def _note_in(lines: _Lines) -> Callable[[Method], Method]:
-    """Note the lines that call a method."""
+    """Return a wrapper for a method that notes the lines that call it."""
 
     def wrap(original: Method) -> Method:
         def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
             result = original(dataset, *args, **options)
-            # A constructor returns None, and `mp_prefetch` without workers the dataset itself.
+            # A constructor returns None; `mp_prefetch` without workers returns the dataset itself.
             if result is None or result is dataset:
                 lines[id(dataset)] = dataset, _user_line(dataset)
             return result
@@ -69,7 +69,7 @@ def _note_in(lines: _Lines) -> Callable[[Method], Method]:
 def _user_line(dataset: object) -> str:
     """Return the nearest line outside Grain, this harness and the dataset's own constructors.
 
-    Its file is relative to the working directory if it is below it.
+    The line's file is relative to the working directory if it is in that directory.
     """
     frame = currentframe()
     while frame is not None:

@@ -1,4 +1,4 @@
-"""Calls in other threads: with a time limit, or one after the other."""
+"""Call functions in other threads, with a time limit or one after another."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -14,7 +14,7 @@ from netpipe.jobs.processes import ProcessTree
 
 Result = TypeVar("Result")
 
-# Grain checks once a second whether its workers still run.
+# Grain checks once a second whether its workers are still running.
 _FAREWELL_S: Final = 3.0
 
 
@@ -23,12 +23,12 @@ def call_within(
 ) -> Result:
     """Call a function in a daemon thread and wait for it for a limited time.
 
-    At the limit, `grace_s` is called for extra seconds to wait. Then the processes that the call
-    has started are killed, which usually ends it.
+    At the limit, `grace_s` is called for extra seconds to wait. After these, the processes that the
+    call started are killed, which usually ends the call.
 
     Raises:
         HangError: The call did not end in time.
-        Exception: The call raised it.
+        Exception: Any error that the call raised.
     """
     before = ProcessTree().worker_pids
     done = call_in_thread(work)
@@ -52,8 +52,8 @@ def call_in_thread(work: Callable[[], Result]) -> "Future[Result]":
 class CallingThread:
     """A daemon thread that makes calls in order.
 
-    Calls may fork. A process that forks in a thread of a ThreadPoolExecutor ends with exit code 1,
-    because it tries to join its own thread.
+    Calls may fork. In a ThreadPoolExecutor's thread, a forked process would end with exit code 1,
+    because it would try to join its own thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,7 +66,7 @@ class CallingThread:
             call()
 
     def submit(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Call a function after the earlier ones; return its future result."""
+        """Queue a function to call after the earlier ones; return a future for its result."""
         done: Future[Result] = Future()
 
         def settle() -> None:

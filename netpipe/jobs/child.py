@@ -1,4 +1,4 @@
-"""The process of a session: `python -m netpipe.jobs.child` runs the job that a request asks for.
+"""The process of a session: `python -m netpipe.jobs.child` runs the job that its request names.
 
 Loader workers import this module again, so its top level imports almost nothing.
 """

@@ -32,7 +32,7 @@ _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of the kernel's prctl
 def keep_sockets_in_session_folder(request: SessionRequest) -> None:
     """Make Python's multiprocessing put its sockets into the session's folder.
 
-    Killed managers and fork servers leave their sockets behind. The folder is not used if its name
+    Killed managers and fork servers leave their sockets behind. The folder is not used if its path
     is too long for a socket.
     """
     folder = str(Path(request.result).parent)
@@ -46,9 +46,9 @@ def adopt_orphans() -> None:
 
 
 def end_with_followers(request: SessionRequest) -> None:
-    """Make this process kill its descendants when it exits; later, orphans cannot be found."""
+    """Make this process kill its descendants when it exits: later, orphans could not be found."""
     adopt_orphans()
-    # `end_child` stops this process. If the parent dies then, the kernel resumes it.
+    # `end_child` stops this process. If the parent dies meanwhile, the kernel resumes it.
     signal_when_parent_ends(signal.SIGCONT)
     atexit.register(_kill_followers, os.getpid(), request.result)
 
@@ -69,10 +69,10 @@ def end_child(
 
     Processes that have left the session are found by its result file, or are in `started`.
     """
-    # A stopped process adopts orphans, and cannot start more.
+    # A stopped process still adopts orphans, but it cannot start new processes.
     child.send_signal(signal.SIGSTOP)
     trackers = _kill_followers(child.pid, result, started)
-    if child.poll() is None:  # After its end, its pid may belong to another process.
+    if child.poll() is None:  # Once it has ended, its pid may be reused.
         _kill(psutil.Process(child.pid))
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
@@ -82,9 +82,9 @@ def end_child(
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
-    """End this process at once, and all processes that it started.
+    """End this process and all processes that it started, at once.
 
-    The result file stays if the parent still waits for it.
+    The result file is kept if the parent is still waiting for it.
     """
     _kill_followers(os.getpid(), request.result)
     release_locks()
@@ -101,10 +101,10 @@ def is_abandoned(request: SessionRequest) -> bool:
 def _kill_followers(
     leader: int, result: str, started: Collection[psutil.Process] = ()
 ) -> set[psutil.Process]:
-    """Kill all processes that the leader of a session started, except resource trackers.
+    """Kill all processes that a session's leader started, except the returned resource trackers.
 
-    Python's trackers, which are returned, end after all users of the session's shared memory and
-    semaphores, and remove these.
+    Python's resource trackers remove the session's shared memory and semaphores, and end, once all
+    processes that use these have ended.
     """
     trackers: set[psutil.Process] = set()
     for _ in range(_MAX_PASSES):
@@ -114,7 +114,7 @@ def _kill_followers(
         trackers |= {each for each in followers if is_resource_tracker(each.pid)}
         if followers == trackers:
             break
-        # They may have started more processes by now.
+        # The followers may have started more processes by now.
         for process in followers - trackers:
             _kill(process)
     return trackers
@@ -123,8 +123,8 @@ def _kill_followers(
 def _follows(process: psutil.Process, leader: int, result: str) -> bool:
     """Return whether a process certainly descends from `leader`.
 
-    It is in the Unix session of the leader, even as an orphan; or it has left that session (setsid)
-    and has the request, which names the result file, in its environment.
+    Such a process is in the leader's Unix session, even as an orphan, or it has left that session
+    (setsid) and its environment contains the request, which names the result file.
     """
     with suppress(OSError, psutil.Error, ValueError, AttributeError):
         if os.getsid(process.pid) == leader:
@@ -143,8 +143,8 @@ def _lives(process: psutil.Process) -> bool:
 def _kill(process: psutil.Process) -> None:
     """Kill a process, and remove shared memory that no resource tracker knows yet.
 
-    Python registers shared memory after it has made the file, and the C library makes a semaphore
-    under a temporary name.
+    Python registers shared memory only after it has created the file, and the C library creates a
+    semaphore under a temporary name.
     """
     memory: list[Path] = []
     with suppress(psutil.Error, OSError):

@@ -1,4 +1,4 @@
-"""The origin of this process's code: a session must not run the code of another version."""
+"""Check the origin of this process's code: a session must not run code of another version."""
 
 import ast
 import re
@@ -18,21 +18,21 @@ from netpipe.git import GitError, git
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
 )
-# Python and pytest find these by rules of their own, so a module of the same name is not a copy.
+# Python and pytest find these by their own rules, so a module of the same name is not a copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
 
 def check_origin(
     code_from: str, not_from: Sequence[str], modules: Mapping[str, ModuleType] | None = None
 ) -> None:
-    """Refuse a process that runs the checkout's code from another place.
+    """Raise an error if this process runs the checkout's code from another place.
 
-    Worker processes inherit the search path. So all imports in the checkout's code are looked up,
-    executed or not. An empty `code_from` allows any code; `not_from` are other checkouts.
+    Worker processes inherit the search path, so all imports in the checkout's code are looked up,
+    executed or not. An empty `code_from` allows any code; `not_from` lists other checkouts.
 
     Raises:
-        MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,
-            or was installed from the checkout; the message names its file.
+        MisuseError: A module is in one of the `not_from` folders, is a copy of a module of the
+            checkout, or was installed from the checkout; the message names its file.
     """
     if not code_from:
         return
@@ -71,10 +71,10 @@ class _Checkout:
         self._projects = set(map(_project_name, declared)) - {""}
 
     def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
-        """Refuse a module of the checkout, or built from it, that lies outside the checkout.
+        """Raise a MisuseError for a module of the checkout, or built from it, that is elsewhere.
 
-        An installed package of another distribution is not a copy, even if a file of the checkout,
-        such as a vendored package, has its name.
+        An installed package of another distribution is not a copy, even if the checkout contains a
+        file of that name, such as a vendored package.
         """
         if file in self.files:
             return
@@ -87,7 +87,7 @@ class _Checkout:
                 f"{file}, which every version would run. {_INSTALL_EDITABLE}, or put the folder "
                 f"that contains {name.partition('.')[0]} on PYTHONPATH"
             )
-        # A namespace package belongs to every distribution that has a part of it.
+        # A namespace package belongs to every distribution that provides a part of it.
         for owner in names & self._projects if "." not in name else ():
             raise MisuseError(
                 f"{name} belongs to {owner}, which this checkout contains, and must be built for "
@@ -95,7 +95,7 @@ class _Checkout:
             )
 
     def _importable(self) -> Iterator[tuple[str, str]]:
-        """Yield top-level packages and modules by every name that a search path can give them."""
+        """Yield each name under which a search path can find a top-level unit, with its file."""
         files = [file.relative_to(self.folder) for file in self.files]
         folders = [file.parent for file in files if file.name == "__init__.py"]
         # Modules in these folders are imported only as parts of a package.
@@ -108,7 +108,7 @@ class _Checkout:
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the loaded packages and modules outside other packages; namespaces do not count."""
+    """Yield the loaded packages and modules that are in no other package except a namespace."""
     for name, file in files.items():
         parents = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
         if name.partition(".")[0] not in _LOADED_OTHERWISE and not files.keys() & set(parents):
@@ -116,7 +116,7 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
-    """Yield the imports of the checkout's files, directly or through other files of it."""
+    """Yield the packages and modules that loaded files of the checkout import, even indirectly."""
     left = list(checkout.files.intersection(files))
     seen = set(left)
     while left:

@@ -14,13 +14,13 @@ from netpipe.jobs.processes import LOWER_BUFFERS
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _HARNESS_PACKAGES: Final = ("device", "grain_access", "jobs", "linting", "measuring")
-# The instruments in the trainer's loop call the clock.
+# Frames of the clock appear because the harness's instruments in the trainer's loop call it.
 HARNESS_FOLDERS: Final = (
     *(str(_PACKAGE / name) + os.sep for name in _HARNESS_PACKAGES), str(_PACKAGE / "clock.py"),
 )  # fmt: skip
 HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{name}." for name in _HARNESS_PACKAGES)
 
-# Advice by a pattern for Grain's class and its missing attribute, or for the text of the error.
+# Each pattern matches a Grain class and its missing attribute, or the text of an error.
 _ADVICE: Final = {
     r" MapDataset\.(mp_)?prefetch\b": (
         "write .to_iter_dataset(grain.ReadOptions(num_threads=0)).mp_prefetch(...)"
@@ -64,7 +64,7 @@ def format_failure(error: BaseException) -> str:
     if isinstance(error, LoaderFailedError) and error.__cause__ is not None:
         first, source = str(error), error.__cause__
     passed = traceback.extract_tb(source.__traceback__)
-    if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
+    if isinstance(source, SyntaxError) and source.filename:  # no frame refers to this file
         line = (source.text or "").strip()
         passed.append(
             traceback.FrameSummary(source.filename, source.lineno or 0, "<module>", line=line)
@@ -76,7 +76,7 @@ def format_failure(error: BaseException) -> str:
 
 
 def _hidden_file(error: BaseException) -> str:
-    """Name a file of the user that another module with the same name hides."""
+    """Return a hint about a user's file that a module of the same name hides; "" if none."""
     used = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
     if isinstance(error, ImportError):
         used = sys.modules.get((error.name or "").partition(".")[0])
@@ -90,16 +90,16 @@ def _hidden_file(error: BaseException) -> str:
 
 
 def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
-    """Format the last frames in the user's files, or of all files if there are none.
+    """Format the last frames in the user's files, or the last of any if there are none.
 
-    The `innermost` frames are added from any file.
+    The last `innermost` frames are included, whatever their file.
     """
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
     chosen = (own or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
     lines = []
     for frame in chosen:
-        # Python's format, without the markers below a part of the line.
+        # Python's format, without the markers under parts of a line.
         lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
         lines += [f"    {frame.line}"] if frame.line else []
     return "\n".join(lines)

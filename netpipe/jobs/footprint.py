@@ -35,7 +35,7 @@ def _read_rollup(pid: int) -> dict[str, int]:
 
 
 def read_pss(pid: int) -> tuple[int, int]:
-    """Return a process's PSS, and the part without a file, in bytes; 0 if it has ended.
+    """Return a process's PSS and the part not backed by files, in bytes; zeros if it has ended.
 
     The pages of mapped files are a cache, which the kernel can empty.
     """
@@ -56,7 +56,7 @@ def list_shared_files() -> dict[str, int]:
     sizes = {}
     with suppress(OSError), os.scandir(SHARED_FOLDER) as entries:
         for entry in entries:
-            with suppress(OSError):  # It may have been removed meanwhile.
+            with suppress(OSError):  # The file may have been removed meanwhile.
                 if (found := entry.stat()).st_uid == os.geteuid():
                     sizes[entry.name] = found.st_size
     return sizes
@@ -66,7 +66,7 @@ def is_shared_memory_used_elsewhere() -> bool:
     """Return whether an unrelated process maps Python's shared memory."""
     named = f"{SHARED_FOLDER}/{PYTHONS_PREFIX}"
     for pid in {*psutil.pids()} - {getpid(), *list_descendants(getpid())}:
-        with suppress(OSError):  # It has ended, or is another user's.
+        with suppress(OSError):  # The process has ended, or is another user's.
             if named in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
                 return True
     return False
@@ -75,13 +75,13 @@ def is_shared_memory_used_elsewhere() -> bool:
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     """Return the bytes that each loading process has read so far, by process id.
 
-    The kernel counts read calls (`rchar` of proc_pid_io(5)), including those from the page cache
+    The kernel counts read calls (`rchar` of proc_pid_io(5)), including reads from the page cache
     and from pipes, but not reads of mapped files. A process with workers gets their batches through
-    pipes, so this process counts only without workers.
+    pipes, so this process is counted only if there are no workers.
     """
     read = {}
     for pid in workers or (getpid(),):
-        # The process may have ended. psutil has no method if the kernel does not count.
+        # The process may have ended. psutil lacks this method if the kernel does not count.
         with suppress(psutil.Error, AttributeError):
             read[pid] = psutil.Process(pid).io_counters().read_chars
     return read

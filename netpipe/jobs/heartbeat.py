@@ -8,9 +8,9 @@ class Watch:
     """Receives the events of a measurement and ignores them; a watchdog acts on them."""
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread waits for a batch since `since_s`; None ends the wait.
+        """Note that this thread has waited for a batch since `since_s`; None ends the wait.
 
-        The start limit applies if the loader `starts`, else the batch limit.
+        If the loader `starts`, the start limit applies, otherwise the batch limit.
         """
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
@@ -20,7 +20,7 @@ class Watch:
         """Note the end of the start-up; each call restarts the budget."""
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Note the phase that begins, for the user; not called inside a timed window.
+        """Note the phase that begins, to show it to the user; not called inside a timed window.
 
         `of_s` is the length of the whole session, counted from the first call that knows it; 0 if
         it is not known yet.

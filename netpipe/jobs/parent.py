@@ -32,10 +32,10 @@ from netpipe.jobs.request import (
 from netpipe.results.measurement import Measurement, parse_measurement
 
 CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.jobs.child")
-"""The command of a session on targets, which its request names."""
+"""The command that starts a session on targets; its request names them."""
 
 _POLL_S = 0.05
-_LISTING_S = 1.0  # each look takes about a millisecond of CPU time during the measurement
+_LISTING_S = 1.0  # each listing takes about a millisecond of CPU time during the measurement
 _STACK_LINES = 25
 
 _MAX_LOG_BYTES: Final = 1 << 20
@@ -48,8 +48,8 @@ class ProcessEnvironment:
     """The working directory and the environment variables of a process.
 
     Attributes:
-        folder: None for this process's.
-        variables: Added to this process's variables, or replacing them.
+        folder: The working directory; None for this process's.
+        variables: Variables that are added to this process's, or replace them.
     """
 
     folder: Path | None = None
@@ -60,14 +60,14 @@ _SAME_ENVIRONMENT: Final = ProcessEnvironment()
 
 
 class SessionLog:
-    """The end of the output of a process, in a file opened with "a+b"."""
+    """The end of a process's output, which goes to a file opened with "a+b"."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._file = stream.fileno()
         self._end = b""
 
     def cut(self) -> None:
-        """Empty a file that is too long, but keep its end."""
+        """Empty the file if it is too long, but keep its end in memory."""
         if os.fstat(self._file).st_size > _MAX_LOG_BYTES:
             self._end = self._read_end()
             os.ftruncate(self._file, 0)
@@ -77,7 +77,7 @@ class SessionLog:
         return (self._end + os.pread(self._file, _MAX_KEPT_BYTES, start))[-_MAX_KEPT_BYTES:]
 
     def shown_lines(self) -> list[str]:
-        """Return the last lines."""
+        """Return the last lines of the output."""
         return self._read_end().decode(errors="replace").splitlines()[-_LAST_LINES:]
 
 
@@ -87,7 +87,7 @@ def run_measurement(
     environment: ProcessEnvironment = _SAME_ENVIRONMENT,
     progress: OnProgress | None = None,
 ) -> Measurement:
-    """Run a session that measures; see `run_session`."""
+    """Run a session and return its measurement; see `run_session`."""
     return parse_measurement(run_session(command, request, environment, progress), "session")
 
 
@@ -99,7 +99,7 @@ def run_session(
 ) -> Any:
     """Run a session and return its result; no process that it started outlives it.
 
-    This sets the request's `result` and `parent`.
+    The child gets a copy of the request with `result` and `parent` set.
 
     Raises:
         MisuseError: The loader, the step or the loop is unsuitable.
@@ -117,9 +117,9 @@ def open_session(
     progress: OnProgress | None = None,
     inherited: Sequence[int] = (),
 ) -> "Iterator[Session]":
-    """Start a session as `run_session` does, and end it at the end of the context.
+    """Yield a session started as by `run_session`, and end it at the end of the context.
 
-    The process also inherits open file descriptors.
+    The process also inherits the file descriptors in `inherited`.
     """
     with temporary_folder("session") as folder:
         request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
@@ -154,7 +154,7 @@ class Session:
     """The process of a session, as its parent sees it.
 
     Attributes:
-        started: The processes that it has started, which a crashed process no longer lists.
+        started: The processes that it has started, recorded because a crashed one lists none.
     """
 
     def __init__(
@@ -178,10 +178,10 @@ class Session:
     def is_over(self) -> bool:
         """Poll the process; return whether the session is over. Call this many times a second.
 
-        It is over when it has ended or is out of time, or a few seconds after it wrote its result.
+        It is over when the process ended or is out of time, or a few seconds after its result.
 
         Raises:
-            HangError: The process is stopped, and its watchdog with it.
+            HangError: A signal stopped the process, and with it the watchdog.
         """
         self._log.cut()
         if self._child.poll() is not None:

@@ -18,7 +18,7 @@ import psutil
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 LOWER_BUFFERS = "lower per_worker_buffer_size, worker_buffer_size or the number of workers"
-_OUT_OF_MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGBUS)  # the second if /dev/shm is full
+_OUT_OF_MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGBUS)  # SIGBUS if /dev/shm is full
 # CPUCLOCK_SCHED and CPUCLOCK_PERTHREAD_MASK of the kernel's posix-timers.h
 _SCHEDULER_CLOCK = 2
 _THREAD_CLOCK = 4
@@ -30,10 +30,10 @@ _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists(
 
 
 class ProcessTree:
-    """This process and its current children, loader workers among them.
+    """This process and its current descendants, which include the loader's workers.
 
-    CPU time includes all descendants, also later and ended ones, except the children in `without`
-    and their descendants.
+    `cpu_s` includes later and ended descendants too. The processes in `without` and their
+    descendants are never included.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
@@ -45,16 +45,16 @@ class ProcessTree:
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
-        """The children without the helpers of Python's multiprocessing."""
+        """The descendants without the helpers of Python's multiprocessing."""
         return tuple(pid for pid in self.pids if not _is_running(pid, _HELPERS))
 
     @property
     def workers(self) -> int:
-        """The number of working children, without the programs that they have started."""
+        """The number of worker processes, without the programs that they have started."""
         return len(self.worker_cpu_s())
 
     def worker_cpu_s(self) -> dict[int, float]:
-        """Return the CPU seconds of each of these children; 0 for one that has ended."""
+        """Return the CPU seconds of each worker process by pid; 0 for one that has ended."""
         own = [pid for pid in self.worker_pids if self._parents[pid] not in self.worker_pids]
         return {pid: process_cpu_s(pid) for pid in own}
 
@@ -63,15 +63,15 @@ class ProcessTree:
         return time.process_time() + _DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:
-        """Return the CPU seconds of the children; an ended child counts 0."""
+        """Return the CPU seconds of the descendants; one that has ended counts as 0."""
         return sum(map(process_cpu_s, self.pids))
 
 
 class _Descendants:
     """The CPU time of all descendants of this process.
 
-    The kernel adds the time of an ended process to the parent that waits for it. Without such a
-    parent the kernel loses the time, and the last reading counts.
+    The kernel adds the time of an ended process to the parent that waits for it. If no parent
+    waits, the kernel discards the time, and the last reading is kept instead.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ _DESCENDANTS = _Descendants()
 def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
     """Return every descendant's parent and CPU seconds, and whether the seconds are exact.
 
-    They include the seconds of ended children; this process has only these. They are not exact if
-    a process ended during the reading.
+    The seconds include those of ended children; for this process, they are only those. They are not
+    exact if a process ended during the reading.
     """
     for _ in range(_MAX_READINGS):
         parents = list_descendants(os.getpid())
@@ -131,10 +131,10 @@ def list_descendants(pid: int) -> dict[int, int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    """Return the children of a process, with zombies, from the lists of its threads.
+    """Return the children of a process, including zombies, from the lists of its threads.
 
     psutil reads every process of the host and takes five times as long, which would disturb a
-    loader that is watched until it is idle.
+    loader while the harness waits for it to become idle.
     """
     if not _THREADS_LIST_CHILDREN:
         with suppress(psutil.Error):
@@ -147,7 +147,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def _stat_fields(pid: int) -> list[bytes]:
-    """Return a process's fields of proc(5), beginning with its state; empty when it is gone."""
+    """Return a process's fields of proc(5), from its state on; empty if it is gone."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
@@ -161,7 +161,7 @@ def _without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list
 
 
 def _ended_s(living: Collection[int]) -> dict[int, float]:
-    """Return the CPU seconds of the ended children of this process and of each living one."""
+    """Return the CPU seconds of ended children by parent: this process and all in `living`."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {os.getpid(): ended.ru_utime + ended.ru_stime}
     for pid in living:
@@ -171,7 +171,7 @@ def _ended_s(living: Collection[int]) -> dict[int, float]:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc; b"" when its process or thread has ended."""
+    """Return the contents of a /proc file; b"" if its process or thread has ended."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path takes twice as long
             return file.read()
@@ -180,16 +180,16 @@ def _read(path: str) -> bytes:
 
 
 def process_cpu_s(pid: int) -> float:
-    """Read another process's CPU clock, to the nanosecond; 0 when it has ended.
+    """Return another process's CPU time, to the nanosecond; 0 if it has ended.
 
-    The clock's number is built as in the kernel's MAKE_PROCESS_CPUCLOCK: Python does not offer
-    clock_getcpuclockid(3).
+    The clock's number is built as in the kernel's MAKE_PROCESS_CPUCLOCK, because Python does not
+    offer clock_getcpuclockid(3).
     """
     return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
 
 
 def thread_cpu_s(thread: int) -> float:
-    """Return the CPU time that a thread of this process has used; 0 when it has ended."""
+    """Return the CPU time that a thread of this process has used; 0 if it has ended."""
     return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _THREAD_CLOCK)
 
 
@@ -218,7 +218,7 @@ def is_of_xla(thread: int) -> bool:
 
 
 def age_s(pid: int) -> float:
-    """Return a process's age in seconds, to a hundredth; raise a ProcessLookupError if gone."""
+    """Return a process's age in seconds, to a hundredth; raise ProcessLookupError if it is gone."""
     fields = _stat_fields(pid)
     if not fields:
         raise ProcessLookupError(pid)
@@ -242,8 +242,8 @@ def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
 def describe_crash(pid: int) -> str:
     """Return how a child of this process crashed: "by SIGKILL", "with code 3".
 
-    "" stands for a child that runs, that ended without an error, or that its parent has waited for.
-    The parent can still wait for a crashed child.
+    Return "" for a child that is running, ended without an error, or has been waited for already.
+    The parent can still wait for a crashed child afterwards.
     """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -256,7 +256,7 @@ def describe_crash(pid: int) -> str:
 
 
 def describe_exit(code: int | None) -> str:
-    """Return how a process ended from its exit code: "with code 3"; "" without an error."""
+    """Return how a process ended, by its exit code: "with code 3"; "" without an error."""
     if not code or code > 0:
         return f"with code {code}" if code else ""
     advice = (
@@ -266,14 +266,14 @@ def describe_exit(code: int | None) -> str:
 
 
 class Worker(NamedTuple):
-    """A process of multiprocessing; `crash` is "" if it runs or ended normally."""
+    """A process of multiprocessing; `crash` is "" if it is running or ended normally."""
 
     pid: int
     crash: str
 
 
 def list_workers() -> list[Worker]:
-    """Return the processes of multiprocessing that were not joined, with ended ones."""
+    """Return the multiprocessing processes not yet joined, including those that have ended."""
     # `active_children` would forget ended processes.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
     return [Worker(child.pid, describe_exit(child.exitcode)) for child in known if child.pid]
@@ -297,7 +297,7 @@ class HostCpu:
 
     Attributes:
         busy_s: CPU seconds used by any program, or taken from this virtual machine.
-        total_s: Seconds that passed, summed over all CPUs.
+        total_s: Elapsed seconds, summed over all CPUs.
         own_s: CPU seconds used by this process and its descendants.
     """
 

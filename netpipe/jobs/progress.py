@@ -21,7 +21,7 @@ _REPEAT_S: Final = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """The current phase of a session, and the part of its time that is over.
+    """The current phase of a session, and how much of the session's time is over.
 
     Attributes:
         done_s: Seconds of `of_s` that are over; 0 while `of_s` is not known.
@@ -41,7 +41,7 @@ class Progress:
 _STARTING: Final = Progress("starting a process")
 
 OnProgress = Callable[[Progress], object]
-"""Called when a session enters a phase, and twice a second after that."""
+"""A function called when a session enters a phase, and twice a second after that."""
 
 
 class ProgressWriter:
@@ -82,7 +82,7 @@ class ProgressReader:
         now_s = self._clock()
         try:
             text = self._file.read_text(encoding="utf-8")
-        except FileNotFoundError:  # The session has not written any yet.
+        except FileNotFoundError:  # The session has not written its progress yet.
             text = ""
         if text != self._text:
             self._text, self._read_s = text, now_s

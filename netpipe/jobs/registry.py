@@ -1,4 +1,4 @@
-"""The registry of jobs, and how the process of a session runs one of them."""
+"""The registry of jobs, and the code that runs one of them in a session's process."""
 
 import json
 import os
@@ -35,19 +35,19 @@ _POLL_S: Final = 0.2
 
 
 class Job(NamedTuple):
-    """A kind of session: the type of its request, and the function that runs it, by name.
+    """A kind of session: the names of its request's type and of the function that runs it.
 
     The function gets the request, the factories, and an exit stack for callbacks that may never
-    return, such as closing a loader: they run after the result is written. It returns a document
-    with one key, `result_key` of the request.
+    return, such as closing a loader: they run after the result is written. The function returns a
+    document with one key, the request's `result_key`.
     """
 
     request_type: str
     function: str
 
 
-# Names, because the packages of the jobs are above this one, and because a process imports only
-# its own job, after the user's code.
+# Names, because the packages of the jobs are in layers above this one, and because a process
+# imports only its own job, after the user's code.
 JOBS: Final = {
     "measure": Job(
         "netpipe.measuring.measure_request:MeasureRequest",
@@ -76,12 +76,12 @@ _PLACE_IN_STORAGE: Final = "netpipe.storage.loaders:place"
 
 
 def read_request() -> SessionRequest | None:
-    """Read this process's request; None when the process is not a session.
+    """Return this process's request; None if the process is not a session.
 
-    Another version of netpipe may have sent it, so unknown values are ignored.
+    Another version of netpipe may have sent the request, so unknown values are ignored.
 
     Raises:
-        InputError: The variable does not hold a request; somebody has set it by hand.
+        InputError: The variable does not hold a request, because somebody set it by hand.
     """
     text = os.environ.get(REQUEST_VARIABLE)
     if not text:
@@ -100,7 +100,7 @@ def read_request() -> SessionRequest | None:
 
 
 def make_factory(target: Target) -> Callable[..., Any]:
-    """Import a target, and place it in its storage if it has one; see `resolve` for the errors."""
+    """Return a target's factory, placed in the target's storage if any; errors as in `resolve`."""
     factory = resolve(target)
     if target.storage:
         factory = resolve_name(_PLACE_IN_STORAGE)(factory, target.storage)
@@ -108,7 +108,7 @@ def make_factory(target: Target) -> Callable[..., Any]:
 
 
 def import_factories(request: SessionRequest) -> Factories:
-    """Import the targets of a request, which can take long and can fail."""
+    """Import the targets of a request, which can be slow and can fail; return their factories."""
     progress = ProgressWriter(progress_file(request), MonotonicClock())
     progress.enter_phase(f"importing {request.targets['loader']}")
     started_s = time.monotonic()
@@ -117,7 +117,7 @@ def import_factories(request: SessionRequest) -> Factories:
 
 
 def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) -> None:
-    """Write what the job of a request returns, or how it failed, as the result of the session."""
+    """Run the job of a request, and write its document, or its failure, as the session's result."""
     keep_sockets_in_session_folder(request)
     if request.parent is not None:
         end_with_followers(request)
@@ -136,10 +136,10 @@ def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) ->
 
 
 def _run(request: SessionRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
-    # A refusal must not take minutes, so the first check comes before the job. The second one sees
-    # what the job has imported.
+    # A refusal must not take minutes, so the first check comes before the job. The second one also
+    # covers the modules that the job has imported.
     check_origin(request.code_from, request.not_from)
-    # After the user's code, which may configure the libraries that the job imports.
+    # Imported after the user's code, which may configure the libraries that the job imports.
     resolve_name(_LET_GRAIN_START_WORKERS)()
     document: dict[str, Any] = resolve_name(JOBS[request.kind].function)(
         request, factories, closing
@@ -149,7 +149,7 @@ def _run(request: SessionRequest, factories: Factories, closing: ExitStack) -> d
 
 
 def _end_when_abandoned(request: SessionRequest) -> None:
-    """End this session when its parent is gone: nobody reads the result any more."""
+    """End this session once its parent is gone, because nobody will read the result."""
     while not is_abandoned(request):
         time.sleep(_POLL_S)
     end_this_session(request)

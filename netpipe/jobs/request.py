@@ -1,4 +1,4 @@
-"""The request of a session, in the variable NETPIPE_SESSION, and the files of its result."""
+"""The request of a session, passed in the variable NETPIPE_SESSION, and its result files."""
 
 import json
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from netpipe.jobs.targets import Target
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 OVERTIME_S: Final = 10.0
-"""Seconds beyond its budget after which a measurement is ended."""
+"""Seconds that a measurement may exceed its budget by before it is ended."""
 START_UP_S: Final = 600.0
 """Seconds to load the model, and to compile and warm up its step: minutes on a GPU."""
 START_LIMIT_S: Final = 600.0
 """Default seconds until the first batch must arrive."""
 TYPICAL_START_S: Final = 12.0
-"""Seconds before the rounds of a usual session: imports, the loader's start, the step's warm-up."""
+"""Typical seconds before a session's rounds: imports, the loader's start, the step's warm-up."""
 FAREWELL_S: Final = 5.0
-"""Seconds from a written result to the end of the process."""
+"""Seconds that a process may take to end after it wrote its result."""
 
 SCHEMA: Final = "netpipe.session/1"
 _ERRORS: Final = {
@@ -40,8 +40,8 @@ class SessionRequest:
 
     Attributes:
         kind: The job, a key of `netpipe.jobs.registry.JOBS`.
-        targets: What the process imports, by role: loader, step, loop. A test's session has none,
-            because the test's fixtures make its factories.
+        targets: The targets that the process imports, by role: loader, step, loop. A test's session
+            has none, because the test's fixtures make its factories.
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
@@ -51,7 +51,7 @@ class SessionRequest:
         parent: The process that waits for the result; None without one.
         time_left_s: Seconds that the caller has left. The parent enforces the limit and does not
             send it to the child.
-        channel: The file descriptor of the pipe for a parent's orders; -1 without one.
+        channel: The file descriptor of the pipe for the parent's orders; -1 without one.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class SessionRequest:
                 )
 
     def to_json(self) -> str:
-        """Write only values that differ from their defaults: another version may not know them."""
+        """Return the non-default values as JSON; another version may not know the rest."""
         defaults = asdict(type(self)(self.kind))
         values = {name: value for name, value in asdict(self).items() if value != defaults[name]}
         values.pop("time_left_s", None)
@@ -104,7 +104,7 @@ class SessionRequest:
 
     @property
     def _own_limit_s(self) -> float:
-        # A loader that ends starts again during the rounds.
+        # A loader that ends is started again during the rounds.
         around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + FAREWELL_S
         return around_s + self.budget_s + OVERTIME_S
 
@@ -115,7 +115,7 @@ def partial_result_file(request: SessionRequest) -> Path:
 
 
 def stacks_file(request: SessionRequest) -> Path:
-    """Return the file for the threads' stacks of a session that held the GIL until its limit."""
+    """Return the file for the stacks of the threads if one held the GIL until the limit."""
     return Path(request.result).with_name("stacks.txt")
 
 
@@ -131,7 +131,7 @@ def write_result(
 
     An incomplete result (`is_whole` is false) counts only if no complete one follows.
     """
-    # Every pytest run imports this module, and only a session writes.
+    # Every pytest run imports this module, but only a session writes results.
     from netpipe.files.whole_file import write_whole
 
     result = Path(request.result) if is_whole else partial_result_file(request)

@@ -1,4 +1,4 @@
-"""Targets name callables for another process; resolving them gives factories."""
+"""Targets, which name callables for another process, and the factories they resolve to."""
 
 import importlib
 import re
@@ -26,7 +26,7 @@ class Target:
     """A callable that a process imports.
 
     Attributes:
-        where: A dotted module, or a file.
+        where: The dotted name of a module, or the path of a file.
         arguments: JSON values to call it with. Without any, the callable itself is the factory.
         storage: The storage that the factory's loader is placed in; "" for none.
     """
@@ -41,10 +41,10 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> "Target":
-        """Read `package.module:name`, optionally followed by arguments, or `path/to/file.py:name`.
+        """Parse `package.module:name`, optionally with arguments, or `path/to/file.py:name`.
 
         Raises:
-            MisuseError: The text has another form.
+            MisuseError: The text does not have one of these forms.
         """
         with_words = re.fullmatch(r"([\w.]+):(\w+) (.+)", text)
         where, name, words = with_words.groups() if with_words else ("", "", "")
@@ -85,10 +85,10 @@ class Factories:
 
     Attributes:
         step: Makes `(state, step)`; optional with an emulated accelerator.
-        loop: The trainer's own loop; by default the harness's.
-        synthetic: Makes the batches that the step is timed on alone, at least two; by default the
-            loader's first ones.
-        fingerprint: Names the data and the configuration; only equal ones are compared.
+        loop: The trainer's own loop; by default the harness's loop is used.
+        synthetic: Makes at least two batches, on which the step alone is timed; by default the
+            loader's first batches are used.
+        fingerprint: Names the data and configuration; results are compared only if it is equal.
         flops_per_step: As in `MeasureRequest`.
         assumed_mfu: The MFU from which the time of an emulated step is derived.
         import_s: Seconds that importing the factories took; None in a test's session.
@@ -105,7 +105,7 @@ class Factories:
 
     @property
     def flops(self) -> Flops:
-        """`flops_per_step`; by default the attribute of `step` with this name."""
+        """`flops_per_step`, or else the attribute of `step` with this name."""
         of_step: Flops = getattr(self.step, "flops_per_step", None)
         return of_step if self.flops_per_step is None else self.flops_per_step
 
@@ -117,7 +117,7 @@ def resolve(target: Target) -> Callable[..., Any]:
     too. Python runs with `-P`, so the current folder is added after the standard library.
 
     Raises:
-        MisuseError: There is no such file, module or name, or it is not callable.
+        MisuseError: There is no such file, module or name, or the name is not callable.
     """
     where, name = target.where, target.name
     is_file = where.endswith(".py")
@@ -131,7 +131,7 @@ def resolve(target: Target) -> Callable[..., Any]:
         raise MisuseError(f"{target}: must be callable; found {type(found).__name__}")
     if not target.arguments:
         return found  # type: ignore[no-any-return]
-    # Importing MaxText, for instance, takes seconds, which do not belong to the loader's start.
+    # Importing MaxText, for instance, takes seconds, which must not count as the loader's start.
     getattr(found, "netpipe_prepare", lambda *_: None)(*target.arguments)
     return partial(found, *target.arguments)
 
@@ -142,7 +142,7 @@ def _module_of_file(path: Path) -> ModuleType:
     _add_folder(path.resolve().parent)
     try:
         found = find_spec(path.stem)
-    except (ImportError, ValueError):  # a stem with a dot
+    except (ImportError, ValueError):  # the stem contains a dot
         found = None
     origin = found.origin if found and found.origin else "no file"
     if Path(origin).resolve() != path.resolve():

@@ -1,4 +1,4 @@
-"""The watchdog, which ends a session that hangs, crashes or takes too long, and says why."""
+"""The watchdog, which ends a session that hangs, crashes or takes too long, and reports why."""
 
 import faulthandler
 import sys
@@ -25,13 +25,13 @@ from netpipe.jobs.request import (
     write_result,
 )
 
-# A loader that survives the loss of a worker gives a batch within these limits, when it runs and
-# when it starts. Other loaders get time to report the loss themselves.
+# A loader that survives the loss of a worker gives a batch within these limits, the second of them
+# for a loader that is starting. Other loaders get time to report the loss themselves.
 _CRASH_GRACE_S = 0.5
 _START_CRASH_GRACE_S = 5.0
-# The progress shows starts that take longer.
+# Starts that take longer than this are shown in the progress.
 _SLOW_START_S = 2.0
-# If this thread is later than this, something holds the GIL.
+# If the watchdog's thread is later than this, another thread holds the GIL.
 _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
@@ -47,7 +47,7 @@ _WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
 
 
 class Alarm(NamedTuple):
-    """The kind and the message of the error for which a session must end."""
+    """The kind and the message of an error that must end the session."""
 
     kind: str
     message: str
@@ -57,7 +57,7 @@ class _Wait(NamedTuple):
     """A thread's wait for a batch.
 
     Attributes:
-        start: The phase of the loader's start; "" when the loader runs.
+        start: The phase of the loader's start; "" once the loader is running.
         others: The workers that existed before the start.
     """
 
@@ -75,9 +75,9 @@ class _Stage(NamedTuple):
 
 
 class Watchdog(Watch):
-    """Watches a session from a thread of its own; a context manager.
+    """A context manager that watches a session from its own thread.
 
-    The time before `begin_rounds`, without the loader's start, is limited to `start_up_s`.
+    The time before `begin_rounds`, not counting the loader's start, is limited to `start_up_s`.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Watchdog(Watch):
         threading.excepthook = self._hook
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread waits for a batch, or has it."""
+        """Note that this thread waits for a batch, or has received it."""
         thread = threading.get_ident()
         before = self._waits.get(thread)
         if since_s is None:
             if before is not None and before.start:
-                # A start has a limit of its own.
+                # A start has its own limit, so the stage's limit does not include it.
                 start_s = self._clock() - before.since_s
                 self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
                 self._end_without_gil()
@@ -129,7 +129,7 @@ class Watchdog(Watch):
         elif not starts:
             self._waits[thread] = _Wait(since_s, thread)
         elif before is not None and before.start:
-            # Making a loader and waiting for its first batch are one start.
+            # Making a loader and waiting for its first batch count as one start.
             self._waits[thread] = before._replace(start="waiting for the first batch")
         else:
             start = "starting the loader again" if self._batches else "making the loader"
@@ -142,7 +142,7 @@ class Watchdog(Watch):
         self._workers = tuple(worker_pids)
 
     def begin_rounds(self) -> None:
-        """Start to count the budget."""
+        """Start the time limit of the rounds."""
         budget_s = self._request.budget_s
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
         self._stage = _Stage("rounds", self._clock(), budget_s + OVERTIME_S, means)
@@ -154,7 +154,7 @@ class Watchdog(Watch):
         self._progress.enter_phase(phase, of_s, detail)
 
     def alarm(self) -> Alarm | None:
-        """Return the reason to end the session now; None without one."""
+        """Return the reason to end the session now; None if there is none."""
         now_s, request = self._clock(), self._request
         waits = sorted(self._waits.copy().values(), key=lambda wait: wait.since_s)
         for wait in waits:
@@ -186,7 +186,7 @@ class Watchdog(Watch):
         return None
 
     def _end_without_gil(self, start_s: float = 0.0) -> None:
-        """Let a thread that needs no GIL end the process if this thread does not get the GIL."""
+        """Make faulthandler, which needs no GIL, end the process if the watchdog cannot get it."""
         left_s = self._stage.since_s + self._stage.limit_s - self._clock()
         limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
@@ -258,7 +258,7 @@ def _frame_of(thread: int) -> FrameType | None:
 
 
 def _awaited(thread: int) -> str:
-    """Return what a thread waits for, from its innermost frame in the harness."""
+    """Name what a thread waits for, judging by its innermost frame in the harness."""
     frame = _frame_of(thread)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name

@@ -1,4 +1,4 @@
-"""The linter of Grain pipelines: reads a graph, applies rules, and can test fixes by experiment.
+"""Lints Grain pipelines: reads the graph, applies rules, and can test fixes by experiment.
 
-Start with `linter.py`; every rule is in a file of `rules/`.
+Start with `linter.py`; the rules are in `rules/`.
 """

@@ -1,4 +1,4 @@
-"""The job of a session that lints."""
+"""The job of a lint session."""
 
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -23,7 +23,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     """Lint the pipeline that a factory returns, and run the requested experiments.
 
     Returns:
-        The `netpipe.lint/1` document, by its key.
+        The `netpipe.lint/1` document under the key `lint`.
     """
     loader = factories.loader
     clock = MonotonicClock()

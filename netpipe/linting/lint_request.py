@@ -1,4 +1,4 @@
-"""The request of a session that lints."""
+"""The request of a lint session."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ from netpipe.jobs.request import FAREWELL_S, SessionRequest
 
 INTENTS: Final = ("throughput", "reproducible")
 LINT_OVERTIME_S: Final = 20.0
-"""Seconds beyond the budget of --prove and of --try, in which workers start and hung ones end."""
+"""Seconds beyond the budget of --prove or --try for starting workers and ending hung ones."""
 
 
 @dataclass(frozen=True)
 class LintRequest(SessionRequest):
-    """The settings of one lint.
+    """The settings of one lint session.
 
     `budget_s` applies to proofs and to trials separately; `start_limit_s` is for importing and
     building the pipeline. `silences` maps a rule's name, or "RULE of FUNCTION", to the reason.

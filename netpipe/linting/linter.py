@@ -20,7 +20,7 @@ SCHEMA = "netpipe.lint/1"
 
 @dataclass(frozen=True)
 class LintReport(Document):
-    """The reports of all rules about one pipeline, in the order of the rules."""
+    """The findings of all rules in one pipeline, in the order of the rules."""
 
     SCHEMA = SCHEMA
 
@@ -44,7 +44,7 @@ class LintReport(Document):
 
 
 GraphReport = Annotated[LintReport, Must(isGraph=True)]
-"""A report whose nodes are numbered from 0 on and have no cycle."""
+"""A report whose nodes are numbered from 0 and form no cycle."""
 
 
 def lint(
@@ -55,9 +55,9 @@ def lint(
     silences: Mapping[str, str] | None = None,
     reads: Reads = Reads(),  # noqa: B008  # it is immutable
 ) -> LintReport:
-    """Judge the pipeline that a loader factory returned by its structure.
+    """Return a report on the structure of the pipeline that a loader factory returned.
 
-    No data is read, except that `reads.measure_batch` may read a batch where buffers hold many.
+    No data is read, except that `reads.measure_batch` may read a batch if buffers hold many.
     The report says so if the object is not a grain MapDataset, IterDataset or DataLoader. Without a
     recording of the factory the nodes have no source lines, and an `mp_prefetch` without workers is
     not seen. The intent and the silences are those of a `LintRequest`; where reading waits, the
@@ -118,7 +118,7 @@ def _apply_rules(graph: Graph, intent: str, reads: Reads) -> Iterator[LintFindin
     pipeline = Pipeline(graph, intent == "throughput", host.cores, host.memory_bytes, reads)
     costs = load_costs()
     for name, rule in RULES.items():
-        # Problems that differ only in their nodes are one finding, with the nodes of all.
+        # Problems that differ only in their nodes are merged into one finding with all nodes.
         merged: dict[LintFinding, dict[int, None]] = {}
         for severity, nodes, message, fix in rule.find(pipeline):
             finding = LintFinding(name, severity, (), message, fix, costs.get(name, ""))

@@ -1,4 +1,4 @@
-"""Finds out whether reading waits, and the bytes of a batch."""
+"""Finds out whether reading waits, and how many bytes a batch has."""
 
 import re
 import time
@@ -24,12 +24,12 @@ from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.rules.finding import Reads
 
 _BUCKET: Final = re.compile(r"(gs|s3a?|az|abfss?|wasbs?|adl|oci|oss|cos|hf|hdfs)://\S+")
-# The excluded kinds of FUSE show files of the same machine.
+# The excluded kinds of FUSE serve files of the same machine.
 _NETWORK_MOUNT: Final = re.compile(
     r"nfs4?|cifs|smb3|lustre|ceph|gpfs|beegfs|afs|wekafs|fuse(\.(?!(fuse-overlayfs|lxcfs|portal|"
     r"squashfuse(_ll)?|bindfs|mergerfs|encfs|gocryptfs)$).+)?"
 )
-# A list of sources, a dataset, its source, an object in it, and a list of paths in that.
+# Levels: a list of sources, a dataset, its source, an object in the source, a list of paths.
 _MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 30
 _READ_TIME_S: Final = 0.5
@@ -51,7 +51,7 @@ def find_reads(loader: object, dataset: object) -> Reads:
 
 
 def _judge_paths(paths: Iterable[str]) -> Iterator[Reads]:
-    """Yield the paths on remote storage, unopened: a mount without its server would hang."""
+    """Yield evidence of remote paths without opening them: a mount whose server is down hangs."""
     types = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
     for path in paths:
         above = [folder for folder in types if PurePath(path).is_relative_to(folder)]
@@ -61,7 +61,7 @@ def _judge_paths(paths: Iterable[str]) -> Iterator[Reads]:
 
 
 def _find_paths(value: object, depth: int) -> Iterator[str]:
-    """Yield strings and paths in lists and among attributes."""
+    """Yield the strings and paths among the items and attributes of a value, to a given depth."""
     if issubclass(type(value), str | PurePath):
         yield str(value)
     elif depth:
@@ -71,7 +71,7 @@ def _find_paths(value: object, depth: int) -> Iterator[str]:
 
 
 def measure_reads(dataset: object, clock: Clock) -> Reads | None:
-    """Read a few elements as one thread of the pipeline does; None if that is impossible."""
+    """Return whether reading a few elements in one thread waits; None if that is impossible."""
     times_s: list[tuple[float, float]] = []
 
     def read() -> None:
@@ -86,7 +86,7 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
             if clock() - times_s[0][0] > _READ_TIME_S:
                 break
 
-    # The trials fail in the same way, and report it.
+    # The trials will fail in the same way, and report the error.
     with suppress(Exception):
         call_within(read, _LIMIT_S)
     if len(times_s) < 2:
@@ -106,7 +106,7 @@ def measure_batch(loader: LoaderFactory, graph: Graph) -> int | None:
             return PickleSizer().count(next(batches), frozenset())
 
     with suppress(Exception):
-        # In this thread, because Grain's methods are replaced meanwhile.
+        # Not in another thread, because Grain's methods are replaced while the variant is built.
         made = build_variant(loader, single_thread_settings(graph))
         return call_within(read, _LIMIT_S)
     return None

@@ -1,4 +1,4 @@
-"""Detecting that loading became faster during the rounds, as when a cache fills up."""
+"""Detect loading that became faster during the rounds, as when a cache fills up."""
 
 from collections.abc import Sequence
 from math import exp, log
@@ -8,21 +8,21 @@ from netpipe.measuring.round_log import MIN_LOAD_S, LoadingBlocks, RoundLog
 from netpipe.results.measurement import CACHE_WARMS_UP, Finding
 from netpipe.results.units import format_seconds
 
-# Rounds that each level needs, and how many times longer loading took at the earlier level.
+# Minimum rounds at each level, and minimum ratio of the earlier load time to the later one.
 _MIN_ROUNDS = 3
 _MIN_FALL_RATIO = 2.0
-# Fraction f of the variance of log L that lies between the levels. Normal noise exceeds it in one
-# of 500 cases with six rounds, and less often with more: t^2 = (n - 2) f / (1 - f).
+# Minimum fraction f of the variance of log L that lies between the two levels. With six rounds,
+# normal noise exceeds it in one of 500 cases; with more, less often: t^2 = (n - 2) f / (1 - f).
 _MIN_BETWEEN_FRACTION = 0.9
 _MIN_IDLE_FRACTION = 0.05
 
 
 def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
-    """Return the first round of a lower level that load times fell to and stayed at, or None.
+    """Return the first round after a lasting drop in the load times, or None.
 
-    The likelihood of a shift in the mean of log L is largest there (Worsley, J. Am. Stat. Assoc.
-    74, 1979, p. 365). A fall does not count if the CPU use of other programs explains it, or if
-    batches came out of buffers.
+    This round maximizes the likelihood of a shift in the mean of log L (Worsley, J. Am. Stat.
+    Assoc. 74, 1979, p. 365). A drop does not count if the CPU use of other programs explains it, or
+    if the buffers were not drained in a later round.
     """
     logs = [log(max(load.pulled.s_per_batch, MIN_LOAD_S)) for load in loads]
     splits = range(_MIN_ROUNDS, len(logs) + 1 - _MIN_ROUNDS)
@@ -43,7 +43,7 @@ def find_warm_round(loads: Sequence[LoadingBlocks]) -> int | None:
 
 
 def describe_warm_up(log: RoundLog, first: int) -> Finding:
-    """Return the finding that names both levels, and the batches between them."""
+    """Return a finding with both load times, and the batches between which they changed."""
     cold, warm = log.loads[:first], log.loads[first:]
     cold_s, warm_s = (median(load.pulled.s_per_batch for load in part) for part in (cold, warm))
     return Finding(

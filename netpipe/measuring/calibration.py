@@ -1,8 +1,8 @@
-"""A reference loader of fixed work, pulled in turns with the measured loader.
+"""A reference loader with fixed work, pulled alternately with the measured loader.
 
 The machine's clock, caches and other programs slow both down by the same factor at the same moment,
-so their ratio varies less than either. Calibration comes first, because the first batches of a
-fresh loader have the same contents in every session.
+so the ratio of their times varies less than either time. Calibration comes first, because the first
+batches of a fresh loader have the same contents in every session.
 """
 
 import time
@@ -19,18 +19,18 @@ from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
 
 VERSION: Final = "reference-loader/1"
-# Short compared with changes of the machine's load; long compared with a pull.
+# Short compared with changes in the machine's load; long compared with a pull.
 _TURN_S = 0.02
 _MAX_FILLING_S = 2.0
 _REFERENCE_PIECES = 4
-# A batch of packed sequences also has six arrays.
+# Six arrays, as in a batch of packed sequences.
 _KEYS = "abcdef"
 _SHAPE = (8, 256)
 _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
 class ReferenceLoader:
-    """The running reference loader.
+    """A running reference loader.
 
     It has as many workers as the measured loader, but at most one per CPU; without workers it loads
     in this process. Only ratios to a reference of the same `name` are comparable.
@@ -47,11 +47,11 @@ class ReferenceLoader:
         self._threads = list_own_threads() - threads
 
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
-        """Pull the measured loader and this one in turns that begin within `enough_s` seconds.
+        """Pull the measured loader and this one alternately; return the CPU seconds per batch.
 
-        A turn pulls at least one batch of the measured loader, then this one for as long. Workers
-        and threads continue during the other's turn, so CPU time is read when all buffers are full.
-        Turns in which the loader restarted are repeated if possible.
+        No turn begins after `enough_s` seconds. A turn pulls at least one batch of the measured
+        loader, then this one for as long. Workers and threads keep running between turns, so CPU
+        time is read when all buffers are full. Turns with a restart are repeated if possible.
         """
         return puller.run_within_epoch(2, lambda: self._run_turns(puller, enough_s, clock))[0]
 
@@ -74,14 +74,14 @@ class ReferenceLoader:
         )
 
     def _read_when_quiet(self, puller: Puller, clock: Clock) -> np.ndarray:
-        """Return the CPU seconds of the loader, the reference's workers and its threads, (3,)."""
+        """Return float64 (3,): CPU seconds of the loader, the reference's workers and threads."""
         loader, workers = puller.processes, self.processes
         wait_until_quiet(lambda: loader.cpu_s() + workers.children_cpu_s(), clock, _MAX_FILLING_S)
         load_s, workers_s = loader.cpu_s(), workers.children_cpu_s()
         return np.array([load_s, workers_s, sum(map(thread_cpu_s, self._threads))])
 
     def _run_turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
-        """Run a turn of each; return the reference's batches and their CPU seconds here."""
+        """Run both turns; return the reference's batches and their CPU seconds in this thread."""
         started = clock()
         puller.pull()
         while (took_s := clock() - started) < _TURN_S and puller.epoch_has(1):
@@ -109,7 +109,7 @@ def _dataset(workers: int) -> grain.IterDataset:
 
 
 def _batch(index: int) -> dict[str, np.ndarray]:
-    """Do about 0.6 ms of typical pipeline work: interpreted Python, NumPy, small objects."""
+    """Make a batch in about 0.6 ms of typical work: interpreted Python, NumPy, small objects."""
     total = 0
     for _ in range(_REFERENCE_PIECES):
         for value in range(300):

@@ -1,9 +1,9 @@
-"""Memory, shared memory and open files of a session, read once a round between timed blocks.
+"""Memory, shared memory and open files of a session, read once per round between timed blocks.
 
-Growth is the slope of the sum over all processes against the batches given, so workers that are
-restarted for each epoch count as one pool. A slope that is surely above 0 is not enough for a
-finding, because allocators and buffers also grow by some megabytes before they stop. Such growth is
-rarely steady, so a slope that is known precisely is judged by its size in a long training.
+Growth is the slope of the total over all processes against the batches pulled, so workers that are
+restarted for each epoch count as one pool. A slope clearly above 0 is not enough for a finding,
+because allocators and buffers also grow by some megabytes and then stop. Such growth is rarely
+steady, so a precisely known slope is judged by the growth that it predicts for a long training.
 """
 
 import gc
@@ -24,21 +24,21 @@ from netpipe.results.statistics import half_width_fraction, slope_interval
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
-# For each kind: its finding, the smallest growth to report over all rounds and, if the slope is
-# precise, over a long training, and the advice.
+# For each kind: the name of its finding, the smallest growth reported over all rounds, the smallest
+# reported over a long training if the slope is precise, and the advice.
 _FINDINGS: Final = {
     _OWN: ("memory-grows", 32e6, 1e9, f"find what is kept there, or {LOWER_BUFFERS}"),
     _SHARED: ("shared-memory-grows", 4e6, 100e6, "close and unlink what is no longer needed"),
     _OPEN: ("open-files-grow", 32, 1000, "close each file that is no longer read"),
 }
 _LONG_TRAINING_BATCHES: Final = 100_000
-# Half-width of the slope's interval, as a fraction, up to which the slope is precise.
+# Largest half-width of a precise slope's interval, as a fraction of the slope.
 _MAX_PRECISE_HALF_WIDTH: Final = 0.1
-# With fewer readings the interval of a slope is unbounded.
+# With fewer readings, the interval of a slope is unbounded.
 _MIN_READINGS: Final = 5
-# Slope of the later rounds over that of all rounds, below which growth is ending.
+# Growth is ending if the slope of the later rounds is below this multiple of the overall slope.
 _GOES_ON: Final = 0.7
-# Fraction of the time for reading, which takes 10 ms for each 200 MB.
+# Largest fraction of the time to spend on readings, which take 10 ms for each 200 MB.
 _MAX_READING_FRACTION: Final = 0.1
 _MIN_LEFT_BYTES: Final = 64 << 10
 _MIN_LEFT_FILES: Final = 16
@@ -48,9 +48,9 @@ _ENDING_S: Final = 0.5
 
 
 class FootprintLog:
-    """The memory and files of a session's processes, except the reference loader's, by round.
+    """A log of the memory and files of a session's processes, except the reference loader's.
 
-    The log is made before the loader, so older files in /dev/shm and processes do not count.
+    Create it before the loader, so that existing processes and files in /dev/shm do not count.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,7 +65,7 @@ class FootprintLog:
         self._names = {getpid(): "the training process"}
 
     def read(self, puller: Puller) -> None:
-        """Read the current memory and files, unless reading has taken too long so far."""
+        """Log the current memory and files, unless earlier readings took too much of the time."""
         started_s = self._clock()
         if self._reading_s > _MAX_READING_FRACTION * (started_s - self._made_s):
             return
@@ -87,10 +87,10 @@ class FootprintLog:
         self._reading_s += self._clock() - started_s
 
     def _list_lasting_files(self, readings_ago: int = 1) -> dict[str, int]:
-        """Return the files in /dev/shm that appeared at least `readings_ago` readings ago.
+        """Return the new files in /dev/shm that existed `readings_ago` readings ago, with sizes.
 
-        Batches in transit are gone by then, because buffers were drained. Python names its files
-        at random, so their owner is unknown if another program uses such files.
+        Batches in transit are gone by then, because buffers were drained. Python gives its files
+        random names, so their owner is unknown if another program also uses such files.
         """
         files = footprint.list_shared_files()
         earlier = self._listed[max(0, len(self._listed) - readings_ago)]
@@ -105,7 +105,7 @@ class FootprintLog:
         return sizes
 
     def describe(self) -> dict[str, Any]:
-        """Return the fields of a Measurement, or none if the kernel does not provide them."""
+        """Return the memory fields of a Measurement; empty if the kernel does not report memory."""
         if not self._peak_bytes:
             return {}
         return {
@@ -116,13 +116,13 @@ class FootprintLog:
 
     @property
     def may_leak(self) -> bool:
-        """Whether something surely grows so far, and perhaps by enough for a finding."""
+        """Whether something has certainly grown so far, possibly by enough for a finding."""
         slopes = [(self._growth(kind), least) for kind, (_, _, least, _) in _FINDINGS.items()]
         batches = _LONG_TRAINING_BATCHES
         return any(slope.low > 0 and slope.high * batches >= least for slope, least in slopes)
 
     def findings(self, *, within_epochs: bool = True) -> Iterator[Finding]:
-        """Yield a finding for each kind that grows, or one if there were too few readings."""
+        """Yield a finding for each kind that grows, or a single one if readings are too few."""
         if 0 < len(self._held) < _MIN_READINGS:
             more = "use a larger budget" if within_epochs else "let the loader go on (repeat)"
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; {more}"
@@ -167,13 +167,13 @@ class FootprintLog:
         return slope_interval(self._batches[since:], totals)
 
     def find_left(self, puller: Puller, batch_bytes: int) -> Finding | None:
-        """Return a finding of what remains after the loader was closed, if anything."""
+        """Return a finding that lists whatever the closed loader left behind, or None."""
         gc.collect()  # an iterator without `close` may end its workers when it is collected
         workers = set(puller.list_processes().worker_pids).difference(self._children)
         running = [process for process in list_started(getpid()) if process.pid in workers]
         pids = [process.pid for process in psutil.wait_procs(running, _ENDING_S)[1]]
         left = [f"{self._names.get(pid, 'a process')} (pid {pid})" for pid in pids]
-        shared = self._list_lasting_files(2)  # batches of the last reading may remain
+        shared = self._list_lasting_files(2)  # batches from the last reading may remain
         is_left = sum(shared.values()) >= _MIN_LEFT_BYTES + _KEPT_BATCHES * batch_bytes
         if is_left and self._is_shared_sure:
             left.append(_describe_files(shared))

@@ -1,6 +1,6 @@
-"""Measuring several sides in turns, forwards and backwards: A B, B A, A B and so on.
+"""Measure several sides alternately, forwards and backwards: A B, B A, A B and so on.
 
-A machine that becomes slower meanwhile then favours no side.
+A machine that slows down meanwhile then does not favour any side.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -13,7 +13,7 @@ Side = TypeVar("Side", bound=Hashable)
 Result = TypeVar("Result")
 
 MIN_ROUNDS: Final = 3
-"""The fewest rounds whose ratios have an interval."""
+"""The minimum number of rounds for an interval of their ratios."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Interleaved(Generic[Side, Result]):
 
 
 def order_of_round(sides: Sequence[Side], number: int) -> Sequence[Side]:
-    """Return the order of the sides in round `number`, counted from 0: reversed if it is odd."""
+    """Return the order of the sides in round `number`, counted from 0; reverse odd rounds."""
     return sides[:: -1 if number % 2 else 1]
 
 
@@ -48,11 +48,11 @@ def interleave(
     until_s: float = inf,
     describe_error: Callable[[Exception], str] | None = None,
 ) -> Interleaved[Side, Result]:
-    """Measure each side once a round, the most important first.
+    """Measure each side once per round, and return the results.
 
-    `wants_round` decides from the results so far whether there is another round. No side starts
-    after the deadline `until_s`, except the first of a round. A failure after the deadline does not
-    count against a side with results. Without `describe_error`, errors of `measure` propagate.
+    The most important side comes first. `wants_round` decides from the results so far whether to
+    run another round. After the deadline `until_s`, only the first side of a round starts, and
+    only sides without results can fail. Without `describe_error`, errors of `measure` propagate.
     """
     done = Interleaved[Side, Result]()
     while True:

@@ -1,4 +1,4 @@
-"""Pulling batches from a loader: flat out, from drained buffers, or as a training loop does."""
+"""Pull batches from a loader: flat out, from drained buffers, or as a training loop does."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -29,12 +29,12 @@ _MAX_GROUP = 16
 MAX_BURST_S = 1.5
 # Batches come in bursts if the longest wait is at least this multiple of the mean wait.
 _MIN_BURST_RATIO = 1.5
-# Bursts that a block should hold; it becomes at most MAX_EXTENSION times as long for them.
+# Number of bursts that a block should hold. It is extended for them, at most MAX_EXTENSION times.
 _MIN_BURSTS = 5
 MAX_EXTENSION = 10
-# Groups whose median tells whether the buffers are drained; fewer if groups are slow.
+# Number of groups whose median shows whether the buffers are drained; fewer if groups are slow.
 _DRAIN_GROUPS = 5
-# Batches in a block if the loader costs nothing.
+# Largest number of batches in a block, for loaders that take next to no time.
 _MAX_BATCHES = 20_000
 # The buffers count as drained once a batch takes this fraction of the typical load time.
 _DRAINED_FRACTION = 0.7
@@ -42,17 +42,17 @@ _DRAINED_FRACTION = 0.7
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
 _ESTIMATE_TOLERANCE = 0.25
-# Slower workers are ended with the session.
+# Workers that take longer to stop are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
-# Epochs may differ in length, so the repeated window may also contain the end of one.
+# Epochs may differ in length, so a repeated window may contain the end of an epoch, too.
 MAX_WINDOW_RUNS = 3
 
 
 def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float:
     """Return the seconds of a block: more than `enough_s` if batches come in bursts.
 
-    Reader threads hand over all that they have read ahead when a slow element arrives. A block that
-    begins or ends between two such bursts has one wait too many or too few.
+    Reader threads hand over everything they have read ahead when a slow element arrives. A block
+    that begins or ends between two such bursts contains one wait too many or too few.
     """
     if longest_wait_s < _MIN_BURST_RATIO * mean_wait_s:
         return enough_s
@@ -61,7 +61,7 @@ def block_s(enough_s: float, longest_wait_s: float, mean_wait_s: float) -> float
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """Batches pulled flat out; `cpu_s` counts all processes."""
+    """The times of batches pulled flat out; `cpu_s` is the sum over all processes."""
 
     gaps_s: tuple[float, ...]
     cpu_s: float
@@ -80,7 +80,7 @@ class PulledBatches:
 
     @property
     def cpu_s_per_batch(self) -> float:
-        """CPU seconds per batch of all processes."""
+        """CPU seconds per batch, summed over all processes."""
         return self.cpu_s / len(self.gaps_s)
 
 
@@ -90,10 +90,10 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         making_s: Seconds that `loader()` took the first time.
-        first_batch_s: Seconds to the first batch, `making_s` included.
+        first_batch_s: Seconds until the first batch, including `making_s`.
         longest_start_s: The same for the slowest start.
-        epoch_batches: Batches of the last epoch that ended; None before the first end.
-        wanted_workers: The `num_workers` of a torch loader, which ends idle workers; else 0.
+        epoch_batches: Number of batches in the last epoch that ended; None until one ends.
+        wanted_workers: The `num_workers` of a torch loader, which stops idle workers; else 0.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
@@ -118,16 +118,16 @@ class Puller:
 
     @property
     def group(self) -> int:
-        """Batches to average over: workers and threads deliver in bursts of one batch each."""
+        """Number of batches to average over: each worker or thread delivers one batch per burst."""
         return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids), self._reader_threads))
 
     def epoch_has(self, batches: int) -> bool:
-        """Return whether the epoch has `batches` left; True while its length is not known."""
+        """Return whether the epoch has `batches` left; True while its length is unknown."""
         length = self.epoch_batches
         return length is None or self.pulled - self._epoch_began + batches <= length
 
     def ensure_epoch_has(self, batches: int) -> None:
-        """Begin the next epoch if this one has fewer batches left than the next one would."""
+        """Begin the next epoch unless this one has `batches` left, or as many as the next would."""
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
@@ -139,10 +139,10 @@ class Puller:
     def run_within_epoch(
         self, batches: int, window: Callable[[], T], runs: int = MAX_WINDOW_RUNS
     ) -> tuple[T, bool]:
-        """Run a timed window of `batches`, or of a whole epoch if it has fewer.
+        """Run a timed window of `batches`, or of a whole epoch if that has fewer.
 
-        A window in which the loader restarted runs again at the start of the next epoch. Return the
-        result of the last run, and whether it had no restart.
+        If the loader restarts within the window, run it again, at most `runs` times in all. Return
+        the result of the last run, and whether the loader did not restart in it.
         """
         for _ in range(runs):
             self.ensure_epoch_has(batches)
@@ -166,12 +166,12 @@ class Puller:
         return iter(loader)
 
     def ignore_processes(self, pids: tuple[int, ...]) -> None:
-        """Exclude children of this process that are not the loader's."""
+        """Exclude child processes that do not belong to the loader."""
         self._ignored_pids = pids
         self._find_processes()
 
     def list_processes(self) -> ProcessTree:
-        """Return the current children of this process, without the ignored ones."""
+        """Return the current children of this process, except the ignored processes."""
         return ProcessTree(without=self._ignored_pids)
 
     def _find_processes(self) -> None:
@@ -179,16 +179,16 @@ class Puller:
         self._watch.note_workers(self.processes.worker_pids)
 
     def _find_threads(self) -> None:
-        """Find the threads that the loader has started, without those of an XLA client."""
+        """Record the threads that the loader has started, except those of an XLA client."""
         started = list_own_threads() - self._older_threads
         if any(map(is_of_xla, started)):
             started &= {thread.native_id for thread in threading.enumerate()}
         self._thread_cpu_s |= dict.fromkeys(started, 0.0)
 
     def loading_cpu_s(self) -> float:
-        """Return the CPU seconds of the workers, or of the loader's threads if it has none.
+        """Return the CPU seconds of the workers, or of the loader's threads if there are none.
 
-        An ended thread counts with its last reading.
+        A thread that has ended counts with its last reading.
         """
         if self.processes.worker_pids:
             return self.processes.children_cpu_s()
@@ -262,10 +262,10 @@ class Puller:
     ) -> PulledBatches:
         """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        There are at least two groups, or one if it takes twice that time. One burst of reader
-        threads is not enough, as most of it may be the wait for a single read. With `in_epoch`
-        pulling stops before the end of an epoch of known length; with `whole_bursts` it lasts as
-        long as `block_s` returns.
+        A second group is pulled unless the first took twice that time, or MAX_BURST_S with reader
+        threads, because most of a burst may be the wait for a single read. With `in_epoch`, pulling
+        stops before the end of an epoch of known length; with `whole_bursts`, it lasts as long as
+        `block_s` returns.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -283,9 +283,9 @@ class Puller:
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def pull_batches(self, batches: int, limit_s: float) -> PulledBatches:
-        """Pull `batches` flat out, or fewer if `limit_s` passes or the epoch ends.
+        """Pull `batches` batches flat out; fewer if `limit_s` seconds pass or the epoch ends.
 
-        Pauses are not over-represented, as they are in a block that ends after a set time.
+        A block that ends after a set time would over-represent pauses.
         """
         started, cpu_s, gaps_s = self._clock(), self.processes.cpu_s(), list[float]()
         while not gaps_s or (
@@ -295,11 +295,11 @@ class Puller:
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def pull_until_steady(self, enough_s: float, least: int, limit_s: float) -> PulledBatches:
-        """Repeat blocks of `enough_s` seconds until two successive load times agree.
+        """Pull blocks of `enough_s` seconds until two successive load times agree; return the last.
 
-        By then buffers are empty and all workers have started. A block is not shorter if batches
-        come fast, so deep buffers are emptied too. There are at least `least` blocks; after
-        `limit_s` seconds the last one counts.
+        By then, buffers are empty and all workers have started. Blocks are not shorter if batches
+        come fast, so deep buffers are emptied, too. At least `least` blocks are pulled, unless more
+        than `limit_s` seconds have passed.
         """
         started, previous_s = self._clock(), 0.0
         for tries in count(1):
@@ -312,7 +312,7 @@ class Puller:
         return pulled
 
     def _pull_group_s(self) -> list[float]:
-        """Pull a group, or the part of it that comes within MAX_BURST_S."""
+        """Pull a group, or the part of it that comes within MAX_BURST_S; return the waits."""
         started, gaps_s = self._clock(), list[float]()
         least = max(_MIN_GROUP, len(self.processes.pids))
         while len(gaps_s) < self.group and (
@@ -334,14 +334,14 @@ class Puller:
         Args:
             load_s: The estimated steady seconds per batch.
             typical_s: The same without stutters.
-            enough_s: Seconds that may be spent to make sure that the buffers are drained.
+            enough_s: Seconds that may be spent on making sure that the buffers are drained.
             limit_s: Seconds after which to give up. Draining also ends when the epoch has only as
                 many batches left as a measurement needs.
             most_buffered: The most batches that the buffers can hold. If more come, the loader has
                 become faster than `typical_s`.
         """
-        # A stutter makes a single group look like a drained loader; the median over several groups
-        # is compared with the median of a drained loader.
+        # A stutter makes a single group look drained, so the median of several groups is compared
+        # with the median of a drained loader.
         wanted = max(1, min(_DRAIN_GROUPS, int(enough_s / (self.group * load_s))))
         started, pulled, groups_s = self._clock(), 0, list[float]()
         while (
@@ -357,7 +357,7 @@ class Puller:
                 made = (self._clock() - started) / load_s
                 self._note_empty()
                 return True, max(0.0, pulled - made)
-            # Buffered batches come at once, so this time is enough to empty deep buffers too.
+            # Buffered batches arrive at once, so this time is enough to empty even deep buffers.
             if pulled > most_buffered and self._clock() - started >= enough_s:
                 self._note_empty()
                 return True, 0.0
@@ -367,10 +367,10 @@ class Puller:
         self._empty_s, self._empty_at = self._clock(), self.pulled
 
     def bound_buffered(self, load_s: float) -> float:
-        """Return the most batches that the buffers can hold, each made in half of `load_s`.
+        """Return the most batches that the buffers can hold if each took half of `load_s` to make.
 
-        Only batches made after the buffers were last empty count, because the loader may have
-        become slower since its start.
+        Only batches made since the buffers were last empty count, because the loader may have
+        slowed down after its start.
         """
         return 2 * (self._clock() - self._empty_s) / load_s - (self.pulled - self._empty_at)
 

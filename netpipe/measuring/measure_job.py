@@ -25,12 +25,12 @@ from netpipe.verdict.clear import is_clearly_healthy
 def measure_factories(
     request: MeasureRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
-    """Measure what the factories make; return the document of the result.
+    """Measure the loader and step of `factories`; return the document of the result.
 
-    The loaders are closed by `closing`, once the result is written.
+    `closing` closes the loaders once the result is written.
 
     Raises:
-        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
+        MisuseError: The code comes from the wrong place, or a factory returns something unsuitable.
     """
     device_of, subject = device_and_subject(request, factories)
     trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
@@ -54,7 +54,7 @@ def measure_factories(
 
 
 def device_and_subject(request: MeasureRequest, factories: Factories) -> tuple[DeviceOf, Factories]:
-    """Return the device for the devices that the step uses, and what runs on it.
+    """Return a function that describes the step's devices, and the factories to measure.
 
     Raises:
         MisuseError: A step is missing, and the device is not emulated.

@@ -13,12 +13,12 @@ class MeasureRequest(SessionRequest):
     """The settings of one measurement.
 
     Attributes:
-        flops_per_step: FLOPs of a step on the host's batch; None: as the step states or XLA counts.
+        flops_per_step: FLOPs of a step on the host's batch; None: the step's own figure, or XLA's.
         mfu: The assumed MFU of an emulated accelerator such as emulated:h100.
-        trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
-        trace_name: What was traced, for the trace's file name.
-        stopping_rule: "budget" uses the whole budget; "clear" ends the rounds earlier, when the
-            measurement so far is clearly healthy.
+        trace: The folder for a profiler's trace of some real steps; "" for no trace.
+        trace_name: The name of the traced test, for the trace's file name; "" for no name.
+        stopping_rule: When the rounds may end early: with "budget" once the intervals are narrow,
+            with "clear" once the measurement is clearly healthy.
     """
 
     kind: str = "measure"

@@ -9,21 +9,21 @@ from statistics import fmean, pstdev
 from netpipe.results.measurement import PAUSES, Finding
 from netpipe.results.units import format_seconds
 
-# Smallest fraction of the time of steps that all pauses together must take to matter.
+# Pauses matter if together they take at least this fraction of the step time.
 _MIN_STALL_FRACTION = 0.05
 # Pauses come at random if the coefficient of variation of their distances is above this.
 _MIN_RANDOM_CV = 0.4
-# Pauses in a cycle if they come at random.
+# Number of pauses in a cycle if they come at random.
 _RANDOM_PAUSES = 4
 
 
 @dataclass
 class Pauses:
-    """The waits for a batch that exceeded a burst of batches by at least a step.
+    """The waits for a batch that exceeded the usual time of a burst by at least a step.
 
     Attributes:
-        batches: The watched batches.
-        number: Pauses among them.
+        batches: Number of batches watched.
+        number: Number of pauses.
         excess_s: Sum of the seconds by which pauses exceeded a burst.
     """
 
@@ -34,7 +34,7 @@ class Pauses:
     _distances: list[int] = field(default_factory=list)
 
     def watch(self, waits_s: Sequence[float], burst_s: float) -> None:
-        """Add the waits for successive batches; `burst_s` is the usual time of a burst of them."""
+        """Add the waits for successive batches; `burst_s` is the usual time of a burst."""
         at = [n for n, wait_s in enumerate(waits_s) if wait_s >= burst_s + self.step_s]
         self.batches += len(waits_s)
         self.number += len(at)
@@ -43,12 +43,12 @@ class Pauses:
 
     @property
     def matter(self) -> bool:
-        """Whether training can lose a relevant part of its time to pauses."""
+        """Whether training can lose a significant part of its time to pauses."""
         return self.excess_s >= _MIN_STALL_FRACTION * self.batches * self.step_s > 0
 
     @property
     def cycle(self) -> int:
-        """Batches that contain a pause, or several random ones; 1 if pauses do not matter."""
+        """Number of batches per pause, or per several random pauses; 1 if pauses do not matter."""
         if not self.matter:
             return 1
         if not self._distances:
@@ -59,11 +59,11 @@ class Pauses:
 
     @property
     def mean_s(self) -> float:
-        """Mean seconds of a pause."""
+        """Mean seconds by which a pause exceeds a burst; 0 without pauses."""
         return self.excess_s / self.number if self.number else 0.0
 
     def describe(self) -> Finding:
-        """Return the finding of their number and mean length."""
+        """Return a finding that states the number of pauses and their mean length."""
         return Finding(
             PAUSES,
             f"{self.number} of {self.batches} batches came after a pause; a pause takes "

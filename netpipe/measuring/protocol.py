@@ -1,4 +1,4 @@
-"""The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
+"""The protocol: warm up, drain, run rounds of interleaved blocks, and yield Measurements."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
@@ -31,16 +31,16 @@ from netpipe.results.start_up import StartUp
 from netpipe.results.step_times import Distributions
 from netpipe.results.units import format_percent
 
-# A worker is idle if it used less than this fraction of the busiest one's CPU time.
+# A worker is idle if it used less than this fraction of the busiest worker's CPU time.
 _MAX_IDLE_FRACTION = 0.02
-# If the busiest worker used less, idle ones are not reported.
+# If the busiest worker used less CPU time than this, idle workers are not reported.
 _MIN_WORKER_CPU_S = 0.2
 # The parent waits for 5 s once the result is written; a worker may take a second to stop.
 _LAST_CLOSE_S = 3.0
 _REFERENCE_CLOSE_S = 1.0
 # Smallest undonated state worth reporting, in bytes.
 _MIN_KEPT_STATE_BYTES = 1 << 20
-# Series of the rounds without an interval.
+# Fields of the rounds for which no interval is computed.
 _WITHOUT_INTERVAL = ("load_cpu_s_per_batch", "compilations", "exposed_s_per_step")
 
 DeviceOf = Callable[[Sequence[Any]], Device]
@@ -58,18 +58,18 @@ def measure(
     is_decided: Callable[[Measurement], bool] | None = None,
     report: Callable[[Finding], None] = lambda _: None,
 ) -> Iterator[Measurement]:
-    """Measure a loader and a step together, in rounds of `budget_s` seconds in all.
+    """Measure a loader and a step in rounds of `budget_s` seconds in total; yield the measurement.
 
-    The measurement is yielded before and after each operation that may not return: taking a
-    profiler's trace, and the analysis of a step whose FLOPs are not given. The rounds end early if
-    `is_decided` returns True for the measurement so far. `trace` returns the file for a trace of
-    some real steps, by the key of the device. The caller closes `closing` once the measurement is
-    safe; this closes the loaders and reports what remains of the measured one.
+    It is yielded before and after each operation that may not return: taking a profiler's trace,
+    and analysing a step whose FLOPs are not given. The rounds end early if `is_decided` returns
+    True for the measurement so far. `trace` takes the device key and returns the file for a trace
+    of some real steps. The caller closes `closing` once the measurement is safe; this closes the
+    loaders and reports whatever the measured loader leaves behind.
 
     Raises:
         MisuseError: A factory returns something unsuitable.
     """
-    # First, because a loader or a step may restrict this process to some cores.
+    # Read this first, because a loader or a step may restrict this process to some cores.
     environment = {"host": this_host(), "versions": measured_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
     footprints = FootprintLog(clock)
@@ -111,7 +111,7 @@ def measure(
 
 
 def _close(runner: RoundRunner, report: Callable[[Finding], None]) -> None:
-    """Close both loaders at the same time, and report what remains of the measured one."""
+    """Close both loaders at the same time, and report whatever the measured one leaves behind."""
     reference = call_in_thread(runner.reference.close)
     if close_with_timeout(runner.puller.close, _LAST_CLOSE_S):
         wait([reference], _REFERENCE_CLOSE_S)
@@ -206,9 +206,9 @@ def _describe_steps(log: RoundLog, step_s: float) -> dict[str, Any]:
 
 def _describe_buffers(log: RoundLog) -> dict[str, Any]:
     buffered = [load.buffered for load in log.loads]
-    # Every second drain finds the buffers as real steps left them, the others find them full.
+    # Every second drain finds the buffers as real steps left them; the others find full buffers.
     full, after_training = buffered[::2], buffered[1::2]
-    # Real steps began with full buffers, or with drained ones.
+    # Real steps began with either full or drained buffers.
     start: float | None = median(full)
     if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
         start = 0.0 if log.mostly_drained else None
@@ -243,7 +243,7 @@ def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Itera
             f"{puller.restarts} times, {where}",
         )
     now_s, before_s = puller.processes.worker_cpu_s(), log.worker_cpu_s
-    # A worker that has ended shows 0 seconds, so its work is not known.
+    # A worker that has ended shows 0 seconds, so its work is unknown.
     used_s = [now_s[pid] - before_s.get(pid, 0.0) for pid in now_s]
     used_s = [cpu_s for cpu_s in used_s if cpu_s >= 0]
     used_s += [0.0] * (puller.wanted_workers - len(now_s))

@@ -1,4 +1,4 @@
-"""Tokens per second and MFU of real steps, or the reason that they are not known."""
+"""Tokens per second and MFU of real steps, or the reasons why they are unknown."""
 
 import re
 from statistics import fmean
@@ -14,8 +14,8 @@ from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results import statistics
 from netpipe.results.measurement import Device
 
-# XLA counts these once, for one device, or not at all if the program is not compiled. Calls that
-# compute nothing or random bits are excluded.
+# Without compiling, XLA counts these operations once, for one device only, or not at all. Custom
+# calls that compute nothing or only random bits are excluded.
 _MISCOUNTED: Final = re.compile(
     r"stablehlo\.while|sdy\.manual_computation|(?<=stablehlo\.custom_call @)"
     r"(?!AllocateBuffer|LayoutConstraint|Sharding|annotate_device|\w+_threefry2x32)[\w$.]+"
@@ -23,7 +23,7 @@ _MISCOUNTED: Final = re.compile(
 
 
 def find_flops(runner: RoundRunner) -> None:
-    """Log the FLOPs of a step, given by the user or counted by XLA, or why there are none."""
+    """Log the FLOPs of a step, given by the user or counted by XLA, or why they are unknown."""
     log = runner.log
     try:
         log.flops_per_step, why_not = count_flops(runner.subject.flops), ""
@@ -48,7 +48,7 @@ def count_by_xla(stepper: StepRunner) -> tuple[float | None, str]:
 
 
 def compute_rates(runner: RoundRunner, log: RoundLog, device: Device) -> dict[str, Any]:
-    """Return the fields of a measurement for its rates, with the reasons for missing ones."""
+    """Return the rate fields of a measurement, with a reason for each missing rate."""
     seen = (*runner.counts, *(train.counted for train in log.train_blocks))
     counted = [found for found in seen if found is not None]
     unit = "examples" if any(found.rule == BY_ELEMENTS for found in counted) else "tokens"

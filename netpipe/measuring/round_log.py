@@ -1,4 +1,4 @@
-"""The rounds of a measurement so far, and the sizes of the blocks of the next one."""
+"""The rounds of a measurement so far, and the sizes of the blocks in the next round."""
 
 from dataclasses import dataclass, field, replace
 from math import ceil
@@ -10,34 +10,34 @@ from netpipe.measuring.training.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
 
-# With fewer rounds an interval is wide.
+# With fewer rounds, intervals are wide.
 MIN_ROUNDS = 6
-# Half-widths of the intervals of L and R/S0, as fractions, below which the rounds end.
+# The rounds end if the intervals of L and R/S0 have half-widths below these fractions.
 _TIGHT_LOAD = 0.03
 _TIGHT_TRAIN = 0.02
-# Smallest stall worth a closer look, as a fraction of a step.
+# Smallest stall worth a closer look, as a fraction of the larger of L and S0.
 _MIN_STALL = 0.05
-# Assumed seconds per batch of a loader that costs nothing.
+# Assumed seconds per batch of a loader that takes no measurable time.
 MIN_LOAD_S = 1e-9
 _MAX_SKIPPED_STEPS = 5
 _TRAIN_FRACTION = 0.35
-# With this many steps in each of MIN_ROUNDS rounds, a pause in every 28th step shows three times.
+# With this many steps in each of MIN_ROUNDS rounds, a pause every 28 steps occurs three times.
 _TELLING_STEPS = 14
 _MAX_STUTTER = 3.0
 _MAX_TRAIN_STUTTER = 2.0
 # A block of real steps ends after this multiple of its expected time, whatever the loop does.
 _TRAIN_LIMIT_RATIO = 2.0
-# The real steps of a whole cycle may take as long as this many rounds.
+# A whole cycle of real steps may take as long as this many rounds.
 _MAX_CYCLE_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates in seconds that set the sizes of the next blocks.
+    """Estimates that determine the sizes of the next blocks.
 
     Attributes:
         typical_load_s: Time of a batch while loading does not stutter.
-        transfer_s: Time of a step with a copy of its batch before it.
+        transfer_s: Time of a step, including the copy of its batch to the device.
         train_s: Time of a real step.
         burst: Batches that arrive together.
         cycle: Batches from one pause of the loader to the next; 1 if it does not pause.
@@ -65,10 +65,10 @@ class BlockSizes:
 
     Attributes:
         load_s: Seconds of loading alone if `load_batches` is 0.
-        load_batches: Batches to load alone, in whole cycles of a loader that pauses.
-        short_steps: Steps alone, synced or beside the loader.
-        copied_steps: Steps with a copy of their batch before them.
-        host_steps: Batches for the loop's own work, which stops after `host_limit_s`.
+        load_batches: Batches to load alone: whole cycles if the loader pauses, else 0.
+        short_steps: Synced steps; also the number of steps beside the loader.
+        copied_steps: Steps that each copy their batch to the device.
+        host_steps: Batches for timing the loop's own work, which stops after `host_limit_s`.
     """
 
     load_s: float
@@ -84,11 +84,11 @@ class BlockSizes:
     def within(
         cls, round_s: float, estimates: Estimates, longest_round_s: float = 0.0
     ) -> "BlockSizes":
-        """Divide `round_s` seconds among the blocks.
+        """Return the sizes of blocks that share `round_s` seconds.
 
-        Real steps and loading alone take whole cycles of a loader that pauses, even if the round
-        then exceeds `longest_round_s`. Without pauses there are at least `_TELLING_STEPS` real
-        steps, if they fit into their share of `longest_round_s`.
+        If the loader pauses, real steps and loading alone take whole cycles, even if the round then
+        exceeds `longest_round_s`. Without pauses, there are at least `_TELLING_STEPS` real steps if
+        they fit into their share of `longest_round_s`.
         """
         step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
         # Pauses shorter than a step even out in blocks that are longer by this factor.
@@ -123,7 +123,7 @@ class BlockSizes:
 
 
 def clamp(least: int, wanted: int, most: int) -> int:
-    """Return `wanted`, limited to the range."""
+    """Return `wanted`, limited to the range from `least` to `most`."""
     return min(most, max(least, wanted))
 
 
@@ -141,13 +141,13 @@ class StepBlocks:
 
 @dataclass(frozen=True)
 class LoadingBlocks:
-    """The blocks of a round in which the loader sets the pace.
+    """The blocks of loading alone and of real steps in a round.
 
     Attributes:
         drained: Whether the buffers were drained before the loader was timed alone.
-        buffered: Batches that the buffers held before that.
-        trained_drained: Whether real steps began with empty buffers, not with full ones.
-        first_batch: Batches that the loader had given before them.
+        buffered: Number of batches that the buffers held before they were drained.
+        trained_drained: Whether real steps began with empty rather than full buffers.
+        first_batch: Number of batches that the loader had given before these blocks.
         busy_fraction: Fraction of the host's CPU time that other programs took meanwhile.
     """
 
@@ -162,9 +162,9 @@ class LoadingBlocks:
 
 @dataclass
 class RoundLog:
-    """The blocks of the complete rounds, and the observations beside them.
+    """The blocks of the complete rounds, and other observations.
 
-    Step blocks come first in the first round, the third and so on.
+    Step blocks come first in every other round, beginning with the first.
 
     Attributes:
         worker_cpu_s: CPU seconds of each worker before the rounds, by process id.
@@ -222,7 +222,7 @@ class RoundLog:
         return replace(self, steps=self.steps[first:], loads=self.loads[first:])
 
     def estimates(self) -> Estimates:
-        """Return the medians over the rounds."""
+        """Return estimates from the medians over the rounds."""
         columns = self.columns()
         return Estimates(
             load_s=max(median(columns.load_s_per_batch), MIN_LOAD_S),

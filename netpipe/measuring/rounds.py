@@ -1,7 +1,7 @@
 """Rounds of interleaved blocks: each round measures every quantity once.
 
 Rounds alternate between "step first" and "training first" (A B B A), so that a machine that
-becomes slower favours neither side.
+slows down favours neither side.
 """
 
 from collections.abc import Callable
@@ -45,32 +45,32 @@ from netpipe.measuring.training.training_loop import (
     run_train_block,
 )
 
-# Rounds into which the budget is divided; the work between blocks leaves room for fewer.
+# The budget is divided into this many rounds; the work between blocks leaves room for fewer.
 _PLANNED_ROUNDS = 12
 _LIKELY_ROUNDS = 9
 _ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
 # The first blocks are sized for this many seconds of rounds if a clear case may end early.
 _CLEAR_CASE_S = 5.0
-# Calibration before the rounds: its fraction of the budget, and its blocks.
+# Calibration before the rounds: its fraction of the budget, and its number of blocks.
 _CALIBRATION_FRACTION = 0.25
 _MIN_CALIBRATION_BLOCKS = 3
 _MAX_CALIBRATION_BLOCKS = 8
-# Load time over step time below which a loader keeps its buffers full anyway.
+# If load time over step time is below this, a loader keeps its buffers full anyway.
 DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
 _MIN_LOAD_ESTIMATES = 4
 # Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
 _MAX_OVERRUN_S = 8.0
-# The loader alone is watched for the batches of the steps in this fraction of the budget. A pause
-# that comes four times in the budget shows once, if it costs 8% or more: 0.25 * (1 - 0.08).
+# Loading alone is watched for as many batches as this fraction of the budget has steps. A pause
+# that comes four times in the budget shows once if it costs at least 8%: 0.25 * (1 - 0.08).
 _WATCHED_FRACTION = 0.23
-# Fractions of the budget for watching: until a pause shows, and until the next one does.
+# Fractions of the budget for watching until a pause shows, and until the next pause shows.
 _FIRST_PAUSE_FRACTION, _NEXT_PAUSE_FRACTION = 0.15, 0.25
 # Fraction of the budget that draining may take in a round.
 _DRAIN_FRACTION = 0.25
-# Fraction of requests that find the step done, below which the loop is not sampled for a sync.
+# If fewer requests than this fraction find the step done, the loop is not sampled for a sync.
 _MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_REPEATS = 5
@@ -100,7 +100,7 @@ class RoundRunner:
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
-        # The step may donate them later.
+        # Count tokens now, because the step may donate the batches later.
         self.counts = list(map(count_batch, batches))
         assert subject.step is not None
         self.stepper = StepRunner(subject.step, batches, clock, subject.synthetic)
@@ -112,7 +112,7 @@ class RoundRunner:
         watch = self._watch
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
-        # By now all workers have started, and their buffers hold little.
+        # By now, all workers have started, and their buffers hold little.
         self._balance = CpuBalance(self.puller, self._clock)
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
@@ -120,10 +120,10 @@ class RoundRunner:
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
         transfer_s = self.stepper.measure_transfer_s(1)
-        # A loop that never returns must not use up the time limit of compiling a model.
+        # A loop that never returns must not use up the time limit for compiling a model.
         watch.begin_rounds()
         if self._has_own_loop:
-            # The trainer's loop compiles what it needs; the harness's own loop compiles nothing.
+            # The trainer's loop may compile something; the harness's own loop compiles nothing.
             measure_host_s_per_step(self.stepper, self._loop, 1)
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
         watch.begin_rounds()
@@ -136,7 +136,7 @@ class RoundRunner:
         load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
         self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, pulled.group)
         self.pauses = Pauses(step_s)
-        # Pauses do not matter to a loader that is slower than the step without them.
+        # If the loader is slower than the step even without pauses, pauses do not matter.
         if typical_s < step_s:
             self._look_for_pauses(pulled)
         self._run_rounds()
@@ -157,7 +157,7 @@ class RoundRunner:
             turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
 
     def _look_for_pauses(self, pulled: PulledBatches) -> None:
-        """Keep loading alone until a rare pause shows, and then until the next one does."""
+        """Keep loading alone until a rare pause shows, then until the next pause shows."""
         step_s, started = self._estimates.step_s, self._clock()
         wanted = ceil(_WATCHED_FRACTION * self._budget_s / step_s) - len(pulled.gaps_s)
         first = self.puller.pull_batches(wanted, _FIRST_PAUSE_FRACTION * self._budget_s)
@@ -201,7 +201,7 @@ class RoundRunner:
         rounds, now = len(self.log.loads), self._clock()
         if rounds == 0:
             return False
-        # A window with a restart of the loader in it proves nothing.
+        # A timed window in which the loader restarted proves nothing.
         if not self.log.within_epochs:
             return True
         with_another_s = now - self._started + (now - begun_s) / rounds
@@ -279,8 +279,8 @@ class RoundRunner:
 
         batches = 2 * (sizes.load_batches or ceil(sizes.load_s / self._estimates.load_s))
         drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
-        # The loop starts with its buffers as in a long training: empty if the loader is about as
-        # slow as the step, else full.
+        # The loop starts with buffers as in a long training: empty if the loader is slower than the
+        # step or nearly so, else full.
         near, restarts = self._is_near_step_time(pulled.s_per_batch), puller.restarts
 
         def train() -> TrainBlock:
@@ -294,7 +294,7 @@ class RoundRunner:
             return self._train(sizes.train)
 
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
-        # Nothing is timed here, and every round has pulled about as many batches by now.
+        # Nothing is timed here, and about equally many batches lie between readings.
         self.footprints.read(puller)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
@@ -323,7 +323,7 @@ class RoundRunner:
         return run_train_block(self.puller, self.stepper, self._loop, length, sampler)
 
     def train_for_trace(self) -> None:
-        """Run a few more real steps, from buffers as full or empty as in a round."""
+        """Run a few more real steps, starting with buffers as full as in a round."""
         if self._is_near_step_time(self._estimates.load_s):
             with mark(DRAIN):
                 self._drain(BlockSizes.within(self._round_s, self._estimates))

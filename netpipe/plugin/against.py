@@ -1,4 +1,4 @@
-"""This version and another one, side by side on this machine."""
+"""Comparison of this version with another one, side by side on this machine."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack, suppress
@@ -25,12 +25,12 @@ from netpipe.work_counts.reproducible_counts import WorkRequest
 from netpipe.worktrees import Commit
 
 MAX_DUET_SESSIONS: Final = len(GATED) * MAX_DUETS
-"""The most sessions, each of both versions at once, that one subject takes."""
+"""The most duet sessions per subject; each one times both versions at once."""
 
 
 @dataclass
 class Against:
-    """Another version, and its duets with this one so far, by subject and quantity.
+    """Another version, and its duets with this version so far, by subject and quantity.
 
     Attributes:
         extras: Extras to install if the other version needs an environment of its own.
@@ -48,19 +48,19 @@ class Against:
 
     @cached_property
     def has_no_tests(self) -> bool:
-        """Whether Python files name netpipe here and none does in the other version."""
+        """Whether Python files mention netpipe in this version but not in the other one."""
 
         def finds(*words: str) -> bool:
             try:
                 git(self.commit.repository, "grep", "--quiet", *words, "--", "*.py")
             except GitError as error:
-                return bool(str(error))  # git says nothing if it finds nothing.
+                return bool(str(error))  # Without a match, git prints no error.
             return True
 
         return finds("--untracked", "netpipe") and not finds("netpipe", self.commit.sha)
 
     def prepare(self) -> Version:
-        """Check the other version out, once in a run; raise an InputError if that is impossible."""
+        """Return the other version, checked out once per run; raise an InputError if that fails."""
         if self._version is None:
             opened = ExitStack()
             self.config.add_cleanup(opened.close)
@@ -74,8 +74,8 @@ class Against:
     ) -> Comparison | None:
         """Time both versions side by side until the duets decide on a quantity.
 
-        Earlier duets of the same key and quantity count too. Returns None if the other version
-        has no such test.
+        Earlier duets of the same key and quantity also count. Returns None if the other version
+        does not have the test.
 
         Raises:
             NetpipeError: A session of either version has failed.
@@ -84,7 +84,7 @@ class Against:
             return None
         duets = self.duets.setdefault((key, quantity), [])
         limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
-        # This version has a trace already, and the other one needs none.
+        # This version already has a trace, and the other version does not need one.
         settings = {**vars(request), "kind": "duet", "trace": "", "trace_name": ""}
         timed = DuetRequest(quantity=quantity, **settings)
 
@@ -104,7 +104,7 @@ class Against:
     def count_work(
         self, command: Sequence[str], request: WorkRequest, **seeds: Any
     ) -> WorkProfile | None:
-        """Count the work of the other version; None if it has no such test.
+        """Return the counted work of the other version; None if it does not have the test.
 
         Raises:
             NetpipeError: A session has failed.
@@ -133,16 +133,16 @@ class Against:
         _, dash_m, pytest_, *words = command
         moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
         if self.config.pluginmanager.hasplugin("cacheprovider"):
-            # Data in this run's cache serve both versions. `mkdir` returns <cache>/d/<name>: the
-            # public way to find <cache>.
-            with suppress(OSError):  # If it cannot be written, each version finds its own data.
+            # Both versions share the data in this run's cache. The public way to find <cache> is
+            # `mkdir`, which returns <cache>/d/<name>.
+            with suppress(OSError):  # Without a writable cache, each version finds its own data.
                 moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
         there = version.request_there(request)
         return Side(self.commit.label, moved, there, version.place(folder))
 
 
 def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
-    """Return the commit of a device's latest baseline; raise an InputError if there is none."""
+    """Return the commit of the latest baseline; raise an InputError if it is missing or dirty."""
     if not baselines:
         raise InputError(
             "--netpipe-against baseline", "baseline", f"exist for {key}", "none",
@@ -160,9 +160,9 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
 def dismiss_machine_alarm(
     result: GateResult, duets: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
 ) -> GateResult:
-    """Make a comparison with a baseline NOT_COMPARED if the machine has caused its alarm.
+    """Return a result, changed to NOT_COMPARED if the machine and not the code caused its alarm.
 
-    That is so if duets with the commit of that baseline find the metric no worse.
+    The machine is the cause if duets with the baseline's commit find that the metric is no worse.
     """
     stored = result.comparison
     found = [duet.comparison for duet in duets if duet.comparison.metric == stored.metric]

@@ -1,4 +1,4 @@
-"""The fixtures that a project overrides or its tests request; they activate the plugin."""
+"""The fixtures that projects override or tests request, and the activation of the plugin."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from netpipe.plugin import other_plugins
 from netpipe.printable import make_loggable
 from netpipe.results.measurement import Measurement
 
-# Every pytest run loads this module, and most runs need none of these.
+# Every pytest run loads this module, and most runs do not need these imports.
 if TYPE_CHECKING:
     from netpipe.plugin.gate_results import GateResult
     from netpipe.plugin.run import Run
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from netpipe.testing import CountedWork, Limits
 
 RUN: Final = pytest.StashKey["Run"]()
-"""The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
+"""The key of the run in a config's stash; pytest-xdist workers and sessions have no run."""
 
 UNUSED: Final = pytest.StashKey[bool]()
-"""Whether a test requested `netpipe_benchmark` but has benchmarked nothing so far."""
+"""The key of a flag: a test requested `netpipe_benchmark` but has not benchmarked anything yet."""
 
 
 def activate(config: pytest.Config) -> None:
-    """Register the plugin of a run, or of a session in its process, if it is not registered."""
+    """Register the run plugin, or in a session's process the session plugin, if it is missing."""
     is_session = bool(os.environ.get(REQUEST_VARIABLE))
     name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
     if config.pluginmanager.has_plugin(name):
         return
-    # These imports are slow, and most runs of pytest need neither.
+    # These imports are slow, and most pytest runs need neither.
     if is_session:
         from netpipe.plugin import session_plugin
 
@@ -61,7 +61,7 @@ def make_failure(message: str) -> BaseException:
 
 
 def requests(item: pytest.Item, fixture: str) -> bool:
-    """Return whether a test requests a fixture, by its arguments, a marker or another fixture."""
+    """Return whether a test requests a fixture itself, by a marker or through another fixture."""
     return fixture in getattr(item, "fixturenames", ())
 
 
@@ -97,25 +97,25 @@ def netpipe_loop() -> Callable[..., object] | None:
 
 @pytest.fixture
 def netpipe_synthetic() -> Callable[[], Any] | None:
-    """Override this with a factory of at least two random batches to time the step on."""
+    """Override this to return a factory of at least two random batches to time the step on."""
     return None
 
 
 @pytest.fixture
 def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; only equal names are compared."""
+    """Override this to name data and configuration; only runs with equal names are compared."""
     return ""
 
 
 @pytest.fixture
 def netpipe_flops_per_step() -> float | Callable[[], float] | None:
-    """Override this with the FLOPs of a step, for its MFU and for an accelerator emulated:h100."""
+    """Override this with the FLOPs of a step, for MFU and for accelerators like emulated:h100."""
     return None
 
 
 @pytest.fixture
 def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
-    """Return the accelerator that this test is measured with: "auto" or an emulated one."""
+    """Return the accelerator that this test is measured on: "auto" or an emulated one."""
     parameter: str | None = getattr(request, "param", None)
     if parameter is not None:
         return parameter
@@ -127,7 +127,7 @@ def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
-    """Return the limits that the `netpipe` markers of this test set."""
+    """Return the limits set by the `netpipe` markers of this test."""
     from netpipe.testing import Limits
 
     chosen: dict[str, float] = {}
@@ -138,7 +138,7 @@ def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
 
 @pytest.fixture
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
-    """Fail a test that reached a worker because it requests its fixtures dynamically."""
+    """Fail a test that ended up in a pytest-xdist worker by requesting fixtures dynamically."""
     if other_plugins.is_worker(request.config):
         raise make_failure(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
@@ -162,7 +162,7 @@ def _netpipe_subject(
 
 @pytest.fixture
 def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> Measurement:
-    """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
+    """Return a session's measurement of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
@@ -186,7 +186,7 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
 
 @pytest.fixture
 def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "CountedWork":
-    """Return what `netpipe_loader` and `netpipe_step` do for a batch, in exact counts."""
+    """Return exact counts of the work that `netpipe_loader` and `netpipe_step` do per batch."""
     from netpipe.testing import CountedWork
 
     run, test = run_of(request.config), request.node.nodeid
@@ -212,14 +212,14 @@ def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 
 @pytest.fixture
 def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
-    """Return how `netpipe_loader` continues from its saved states, each in a fresh process."""
+    """Return a report on resuming `netpipe_loader` from saved states, in fresh processes."""
     with _without_traceback():
         return run_of(request.config).measurer.check_resume(_netpipe_subject)
 
 
 @contextmanager
 def _without_traceback() -> Iterator[None]:
-    """Turn an error whose message is for the user into a failure without a traceback."""
+    """Turn a NetpipeError, whose message is for the user, into a failure without a traceback."""
     try:
         yield
     except NetpipeError as error:
@@ -228,7 +228,7 @@ def _without_traceback() -> Iterator[None]:
 
 @pytest.fixture
 def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
-    """Make the recorded clock pytest-benchmark's timer, before the fixture `benchmark`."""
+    """Return a clock, set as pytest-benchmark's timer before `benchmark` is set up."""
     clock = RecordedClock()
     request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
     return clock
@@ -241,7 +241,7 @@ def netpipe_benchmark(
     benchmark: Any,
     _netpipe_subject: "Subject",
 ) -> Iterator[Callable[[str], Measurement]]:
-    """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
+    """Yield `put(quantity)`, which makes this test the benchmark of one measured quantity.
 
     The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
     compared with the baseline; a regression fails the test.
@@ -265,7 +265,7 @@ def netpipe_benchmark(
         measured = sessions[-1]
         _add_verdict_properties(node, measured)
         durations_s = list(getattr(measured.rounds, quantity))
-        if run.options.record:  # A recording stores one median for each session.
+        if run.options.record:  # A recording stores one median per session.
             durations_s = [getattr(session, quantity).median for session in sessions]
         _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
         if run.gate.compares:
@@ -275,14 +275,14 @@ def netpipe_benchmark(
         return measured
 
     yield put
-    # Without it, pytest-benchmark warns that it was not used, even after a failed measurement.
+    # Otherwise pytest-benchmark warns of an unused fixture, even after a failed measurement.
     benchmark.skipped = True
 
 
 def _replay_durations(
     benchmark: Any, clock: RecordedClock, durations_s: Sequence[float], measured: Measurement
 ) -> None:
-    """Let pytest-benchmark time the durations again, for its table and its files."""
+    """Replay the durations to pytest-benchmark, for its table and its files."""
     from netpipe.verdict.decision import judge
 
     remaining = iter(durations_s)
@@ -299,7 +299,7 @@ def _replay_durations(
 
 
 def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> None:
-    """Fail a regression; fail, skip or pass other results as the options say."""
+    """Fail a regression; fail, skip or pass any other result as the options require."""
     from netpipe.plugin import gate_results, session_nodes
 
     __tracebackhide__ = True

@@ -31,9 +31,9 @@ class Selection:
     """The tests that a run selects.
 
     Attributes:
-        covers: Returns whether the run would have found a test of a given id.
+        covers: Returns whether the run would have found a test with a given id.
         timed: The ids of the tests that need a session.
-        has_benchmarks: Whether any test is to be compared, selected or not.
+        has_benchmarks: Whether any collected test would be compared, selected or not.
     """
 
     covers: Callable[[str], bool]
@@ -42,16 +42,16 @@ class Selection:
     has_benchmarks: bool = False
 
     def is_removed(self, benchmark: str) -> bool:
-        """Return whether the run would have found the benchmark's test, and did not."""
+        """Return whether the run would have found the benchmark's test but did not."""
         return benchmark not in self.timed | self.deselected and self.covers(benchmark)
 
 
 @dataclass
 class Gate:
-    """Compares what a measurer measured, and keeps the results.
+    """Compares the measurements of a measurer, and keeps the results.
 
     Attributes:
-        notes: Lines for the summary.
+        notes: Additional lines for the summary.
     """
 
     measurer: Measurer
@@ -69,15 +69,15 @@ class Gate:
 
     @property
     def adds_first_tests(self) -> bool:
-        """Whether the other version has no tests with netpipe, so that there is no comparison."""
+        """Whether the other version has no netpipe tests, so that nothing can be compared."""
         return self.measurer.against is not None and self.measurer.against.has_no_tests
 
     @property
     def compares_nothing(self) -> bool:
         """Whether something was to be compared but nothing was, for whatever reason.
 
-        Metrics that were not judged do not count as compared if a missing baseline fails the run,
-        or if the ref has any test with netpipe.
+        A metric that was not judged does not count as compared if a missing baseline fails the run,
+        or if the other version has any netpipe tests.
         """
         measurer = self.measurer
         if not self.compares:
@@ -88,7 +88,7 @@ class Gate:
             for result in self.results:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
-            # Counts of work do not replace times, nor times for counts.
+            # Counts of work cannot stand in for times, nor times for counts.
             fails |= bool(measurer.options.against) and not self.adds_first_tests
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
@@ -98,8 +98,8 @@ class Gate:
     def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
         """Compare a benchmark with the other version and the baseline.
 
-        Returns the results that were judged; if none was, those of the baseline, else of the
-        duets.
+        Returns the judged results. If none was judged, returns all results of the baseline, or of
+        the duets if this run does not use baselines.
         """
         against, against_ref = self.measurer.against, list[GateResult]()
         if against is not None:
@@ -118,7 +118,7 @@ class Gate:
         return self._keep_results(against_ref, stored)
 
     def decide_work(self, test: str, subject: Subject) -> list[GateResult]:
-        """Compare the work of a subject as `decide` compares its times."""
+        """Compare the work of a subject in the same way as `decide` compares its times."""
         now, against = self.measurer.count_work(test, subject), self.measurer.against
         against_ref, stored = list[GateResult](), list[GateResult]()
         if against is not None:
@@ -140,13 +140,13 @@ class Gate:
         return self._keep_results(against_ref, stored)
 
     def baselines_of(self, key: str) -> tuple[Baseline, ...]:
-        """Return every baseline of a device key, the latest last."""
+        """Return all baselines of a device key, the latest last."""
         if key not in self._baselines:
             self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
         return self._baselines[key]
 
     def lost_benchmarks(self) -> list[str]:
-        """Return the benchmarks that baselines in use hold and that no test produced."""
+        """Return the benchmarks that are in the baselines in use but that no test produced."""
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
         counted = set().union(
             *(held[-1].profiles for held in self._work_baselines.values() if held)
@@ -155,9 +155,9 @@ class Gate:
         return sorted(filter(self.selection.covers, missing - self.selection.deselected))
 
     def waiver_problems(self) -> Iterator[str]:
-        """Yield a sentence for each waiver that must be deleted, which fails the run.
+        """Yield a sentence for each waiver that must be deleted; any such waiver fails the run.
 
-        Waivers of other devices than those of this run are not checked.
+        Waivers for devices that this run did not use are not checked.
         """
         devices = {sessions[-1].device.key for sessions in self.measurer.sessions.values()}
         devices |= {result.device for result in self.results}
@@ -187,7 +187,7 @@ class Gate:
     def _keep_results(
         self, against_ref: list[GateResult], stored: list[GateResult]
     ) -> list[GateResult]:
-        """Keep all results; return those that were judged, else those of the baseline."""
+        """Keep all results; return the judged ones, or else the baseline's, or else the duets'."""
         results = [*against_ref, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
@@ -206,7 +206,7 @@ class Gate:
         return self._make_results(benchmark, quantity, found.metrics or [found], now, label)
 
     def _compare_stored(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
-        """Compare a benchmark with its baseline, in more sessions while the outcome is open."""
+        """Compare a benchmark with its baseline; run more sessions while the outcome is open."""
         sessions = self.measurer.measure(subject)
         now = sessions[-1]
         baselines = self.baselines_of(now.device.key)
@@ -228,7 +228,7 @@ class Gate:
         return self._make_results(benchmark, quantity, found.metrics or [found], sessions[-1])
 
     def _find_holder(self, benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline:
-        """Return the baseline to compare with, and note it if it is not the latest."""
+        """Return the baseline to compare with, and add a note if it is not the latest."""
         latest = baselines[-1]
         holder = baseline.find_holder(benchmark, baselines, host) or latest
         if holder is not latest:

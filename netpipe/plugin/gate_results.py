@@ -1,4 +1,4 @@
-"""A result of the gate: one metric of a benchmark compared, and the message if it fails."""
+"""Results of the gate, one for each compared metric of a benchmark, and failure messages."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import judge
 
 WORK: Final = "work"
-"""The quantity of a test that counts work."""
+"""The name of the quantity in a test that counts work."""
 
 _MAX_VERSIONS: Final = 6
 
-# Failures come before all of these: a regression here is waived.
+# Failures come before all of these; REGRESSED means a waived regression here.
 _WORST_FIRST: Final = (
     Outcome.INCONCLUSIVE, Outcome.NO_BASELINE, Outcome.REGRESSED, Outcome.IMPROVED, Outcome.PASS,
     Outcome.NOT_COMPARED,
@@ -37,7 +37,7 @@ class GateResult:
     """One metric of a benchmark, compared with a baseline or with another version.
 
     Attributes:
-        now: The last session of this version; None for a count of work, which has no device.
+        now: The last session of this version; None for counts of work, which have no device.
         against: The label of the other version; "" for the baseline.
     """
 
@@ -50,17 +50,17 @@ class GateResult:
 
     @property
     def device(self) -> str:
-        """The key of the device that it was measured on; "" for a count of work."""
+        """The key of the device that was measured; "" for a count of work."""
         return self.now.device.key if self.now else ""
 
     @property
     def fails(self) -> bool:
-        """Whether it is a regression without a waiver."""
+        """Whether the result is a regression without a waiver."""
         return self.comparison.outcome is Outcome.REGRESSED and self.waiver is None
 
     @property
     def is_missing(self) -> bool:
-        """Whether it was not judged, although a baseline could judge it."""
+        """Whether the metric was not judged but would be with a comparable baseline."""
         return self.comparison.outcome in UNJUDGED and not self.comparison.is_reported_only
 
     @property
@@ -71,13 +71,13 @@ class GateResult:
         return f"{self.comparison.outcome.value}{against}{waived}"
 
     def is_of(self, waiver: Waiver) -> bool:
-        """Return whether it compares the waiver's benchmark with a baseline of its device."""
+        """Return whether this compares the waiver's benchmark, on its device, with a baseline."""
         is_here = not self.against and waiver.is_for(self.device)
         return is_here and self.benchmark == waiver.benchmark
 
 
 def find_worst(results: Sequence[GateResult]) -> GateResult:
-    """Return the result that a benchmark's test reports: the worst that was judged."""
+    """Return the worst result, which is the one that a benchmark's test reports."""
     return min(
         results,
         key=lambda result: (
@@ -91,7 +91,7 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
 def note_hidden_changes(
     results: Sequence[GateResult], baselines: Sequence[Baseline], repeat: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a note if a result passes only because the machine widens its bound.
+    """Yield a note on the first result that passes only because the machine widens its bound.
 
     `repeat` returns the command that times a benchmark side by side with a commit.
     """
@@ -111,12 +111,12 @@ def render_failure(
 ) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
-    `baselines` are those of its device, the latest last; `command` runs the benchmark again.
+    `baselines` are all baselines of the device, latest last; `command` reruns the benchmark.
     """
     failed = find_worst(results)
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
     if failed.now is None:
-        # Each kind of work that rose, with its causes
+        # Each kind of work that increased, with the causes
         risen = (result for result in results if result.fails)
         lines = [f"{result.outcome}: {result.comparison.reason}" for result in risen]
         lines = [line.replace("; ", "\n  ") for line in lines]
@@ -178,7 +178,7 @@ def _format_value(metric: Metric, value: float) -> str:
 
 
 def junit_properties(comparison: Comparison) -> Iterator[tuple[str, object]]:
-    """Yield the JUnit properties of a comparison, pass or fail."""
+    """Yield the JUnit properties of a comparison, whether it passed or failed."""
     yield "netpipe_outcome", comparison.outcome.value
     if comparison.metric:
         yield "netpipe_metric", comparison.metric

@@ -1,4 +1,4 @@
-"""What a run tells GitHub Actions: annotations, and the step summary."""
+"""Output of a run for GitHub Actions: annotations and the step summary."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,14 +15,14 @@ from netpipe.printable import make_printable
 _ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
-# A table or a line may hold the user's code and names.
+# Tables and lines may contain the user's code and names.
 _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~"})
 
 
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
     """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
 
-    `reports` are pytest's reports of failures.
+    `reports` are pytest's failure reports.
     """
     for report in reports:
         if report.nodeid in run.selection.timed:

@@ -1,4 +1,4 @@
-"""The measurer of a run: each subject is measured once, and again to confirm a bad verdict."""
+"""The measurer of a run, which measures each subject once, or again after a bad verdict."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -28,10 +28,10 @@ class Measurer:
 
     Attributes:
         compares: Whether results are compared with baselines.
-        against: The other version, which is timed beside this one; None without one.
-        sessions: The sessions of every subject measured, by its full key.
-        tests: The test that requested each subject first, by its full key.
-        recorded: The sessions behind each benchmark, by its test's id.
+        against: The other version, which is timed beside this one; None if there is none.
+        sessions: The sessions of each measured subject, by the subject's full key.
+        tests: The first test that requested each subject, by the subject's full key.
+        recorded: The sessions behind each benchmark, by the id of its test.
     """
 
     options: Options
@@ -52,7 +52,7 @@ class Measurer:
 
     @property
     def sessions_limit_s(self) -> float:
-        """Seconds that the sessions of one subject may take in all, without duets."""
+        """Seconds that all sessions of one subject may take together, not counting duets."""
         # One session may confirm a bad verdict, and a comparison may need more.
         sessions = 1 + (MAX_SESSIONS if self.compares else 1)
         if self.options.record:
@@ -60,7 +60,7 @@ class Measurer:
         return limit_s(self.options.request, sessions)
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
-        """Return at least `wanted` sessions of a subject, measuring the missing ones."""
+        """Return at least `wanted` sessions of a subject; a recording stops after a bad verdict."""
         key = subject.full_key
         sessions = self.sessions.get(key, ())
         while len(sessions) < wanted:
@@ -74,11 +74,11 @@ class Measurer:
         return sessions
 
     def measure_again(self, subject: Subject, why: str) -> Measurement:
-        """Return one more session; raise an OutOfTimeError if no time is left for it."""
+        """Measure one more session; raise an OutOfTimeError if there is no time left for it."""
         return self._measure_once(subject, f"again, {why}")
 
     def benchmark(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
-        """Return the sessions behind a benchmark: one, or as many as a recording takes."""
+        """Return the sessions behind a benchmark: at least one, or as many as a recording needs."""
         if self._gates and self._may_end_early(subject):
             # Sessions that ended as soon as their verdict was clear are too short for the gate.
             self.sessions.pop(subject.full_key, None)
@@ -94,7 +94,7 @@ class Measurer:
         return self._run_once(self.lints, subject.key, "reading the order of the pipeline", lint)
 
     def check_resume(self, subject: Subject) -> ResumeReport:
-        """Return the outcome for each saved state of a subject's loader."""
+        """Return a report on resuming a subject's loader from each of its saved states."""
         request = ResumeRequest(**self._limits_of(subject))
         check = partial(self.jobs.check_resume, subject.command, request, self._follow())
         return self._run_once(
@@ -115,14 +115,14 @@ class Measurer:
         return found
 
     def work_request(self, subject: Subject) -> WorkRequest:
-        """Return the request that counts the work of this version."""
+        """Return the request for counting the work of this version."""
         request = WorkRequest(**self._limits_of(subject))
         if self.against is None or self.against.has_no_tests:
             return request
         return self.against.prepare().request_here(request)
 
     def request(self, subject: Subject) -> MeasureRequest:
-        """Return the request of a session that measures."""
+        """Return the request for a session that measures a subject."""
         request = replace(
             self.options.request,
             accelerator=subject.accelerator,
@@ -131,7 +131,7 @@ class Measurer:
         return replace(request, trace_name=subject.name) if request.trace else request
 
     def raise_again(self, key: Hashable, measure: Callable[[], _Result]) -> _Result:
-        """Measure; if that failed before, raise the same error without measuring again."""
+        """Call `measure`; if it failed for this key before, raise the same error again instead."""
         if key in self._failures:
             raise self._failures[key]
         try:
@@ -149,7 +149,7 @@ class Measurer:
         return found[key]
 
     def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
-        """Measure once, and again when the verdict is bad: the machine may have caused it."""
+        """Measure once, and again if the verdict is bad, because the machine may have caused it."""
         first = self._measure_once(subject, f"against {subject.accelerator}, {which}")
         verdict = judge(first)
         if verdict.passes(first):
@@ -164,7 +164,7 @@ class Measurer:
         return replace(second, findings=(*second.findings, finding))
 
     def _measure_once(self, subject: Subject, description: str) -> Measurement:
-        """Measure in the time that the sessions of this subject have left."""
+        """Measure once, within the time that is left for the sessions of this subject."""
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
         self.report_progress(f"measuring {description}{limit.remark}")
         measure = partial(self.jobs.measure, subject.command, progress=self._follow())
@@ -186,7 +186,7 @@ class Measurer:
         return self.compares or bool(self.options.record or self.against)
 
     def _may_end_early(self, subject: Subject) -> bool:
-        """Return whether only the verdict of its sessions counts, as far as is known so far."""
+        """Return whether, as far as is known, only the verdict of the subject's sessions counts."""
         is_emulated = parse_accelerator(subject.accelerator) is not None
         is_verdict_alone = is_emulated and subject.full_key not in self._benchmarked
         return is_verdict_alone or not self._gates

@@ -18,7 +18,7 @@ from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.printable import make_loggable
 
 BASELINE: Final = "baseline"
-"""The ref that names the commit at which the baseline in use was recorded."""
+"""The ref that stands for the commit of the latest baseline."""
 
 # name: (default, metavar, help)
 _FLAGS: Final = {
@@ -56,7 +56,7 @@ _FAILS: Final = {"warn": False, "fail": True}
 
 @dataclass(frozen=True)
 class Options:
-    """The options of this run, which `_FLAGS` describes; a recording has no `against`."""
+    """The options of a run, described in `_FLAGS`; `against` is empty in a recording."""
 
     device: str = ""
     against: str = ""
@@ -76,7 +76,7 @@ class Options:
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
-        """Read flags, then ini keys, then defaults; raise a UsageError for a wrong value."""
+        """Read flags, then ini keys, then defaults; raise a UsageError for an invalid value."""
         values = _read_values(config)
         if values["storage"] and values["record"]:
             constraint = "be absent from a recording: its times are derived"
@@ -121,7 +121,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def is_any_given(config: pytest.Config) -> bool:
-    """Return whether a flag or an ini key asks for netpipe, or for a comparison with a baseline."""
+    """Return whether an option of netpipe or a comparison with a baseline was requested."""
     return bool(getattr(config.option, "benchmark_compare", None)) or any(
         config.getoption(f"netpipe_{name}") is not None
         or config.getini(f"netpipe_{name}") != default
@@ -131,7 +131,7 @@ def is_any_given(config: pytest.Config) -> bool:
 
 @contextmanager
 def as_usage_error() -> Iterator[None]:
-    """Turn an error whose message is for the user into a UsageError."""
+    """Turn a NetpipeError, whose message is for the user, into a UsageError."""
     try:
         yield
     except NetpipeError as error:

@@ -20,8 +20,8 @@ _LEFT_OUT: Final = "netpipe_left_out"
 def take_comparison(config: pytest.Config) -> object:
     """Take `--benchmark-compare` from pytest-benchmark until the device is known.
 
-    Returns its value: None without the flag, True for a flag without a value. With another storage,
-    pytest-benchmark keeps the flag.
+    Returns the value of the flag: None if it was not given, True if it was given without a value.
+    If pytest-benchmark's storage is not the default one, pytest-benchmark keeps the flag.
     """
     compare: object = config.getoption("benchmark_compare", None)
     if config.getoption("benchmark_storage", None) == _DEFAULT_STORAGE:
@@ -30,7 +30,7 @@ def take_comparison(config: pytest.Config) -> object:
 
 
 def require_benchmark(config: pytest.Config, benchmarks: Iterator[pytest.Item]) -> None:
-    """Raise a UsageError for a benchmark without the plugin pytest-benchmark."""
+    """Raise a UsageError if there are benchmarks but pytest-benchmark is disabled."""
     if not hasattr(config, "_benchmarksession") and (benchmark := next(benchmarks, None)):
         raise pytest.UsageError(
             f"{benchmark.nodeid} needs the plugin pytest-benchmark, which is disabled. Remove "
@@ -39,7 +39,7 @@ def require_benchmark(config: pytest.Config, benchmarks: Iterator[pytest.Item]) 
 
 
 def enable_without_workers(config: pytest.Config) -> None:
-    """Enable pytest-benchmark beside pytest-xdist: timed tests run in no worker."""
+    """Enable pytest-benchmark under pytest-xdist, because timed tests never run in a worker."""
     is_enabled = not config.getoption("benchmark_disable", True)
     if config.getoption("dist", "no") != "no" and is_enabled:
         bench = _benchmark_session(config)
@@ -47,7 +47,7 @@ def enable_without_workers(config: pytest.Config) -> None:
 
 
 def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
-    """Raise a UsageError for a path that `--benchmark-compare` took for the number of a run."""
+    """Raise a UsageError if `--benchmark-compare` took a path for the number of a run."""
     if not isinstance(compare, str):
         return
     path = config.invocation_params.dir / compare.partition("::")[0]
@@ -55,7 +55,7 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
         return
     is_path = path.is_dir() or (path.suffix == ".py" and path.is_file())
     if path.is_dir():
-        with suppress(ValueError):  # The path is too deep for the name of a run.
+        with suppress(ValueError):  # The path is too deep to name a run.
             is_path = not any(_benchmark_session(config).storage.load(compare))
     if is_path:
         raise pytest.UsageError(
@@ -65,7 +65,7 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
 
 
 def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
-    """Raise a UsageError for the number of a run or a bound, which netpipe would ignore."""
+    """Raise a UsageError if a run number or a bound is given, which netpipe would ignore."""
     if isinstance(compare, str):
         raise pytest.UsageError(
             "--benchmark-compare must have no value with netpipe's tests, which are compared with "
@@ -89,7 +89,7 @@ def give_comparison_back(config: pytest.Config, compare: object) -> None:
 def show_baseline(config: pytest.Config, path: Path) -> None:
     """Show a baseline beside this run in pytest-benchmark's table, if there is a table.
 
-    pytest-benchmark's own loading would warn about each difference of the machines.
+    pytest-benchmark's own loader would warn about each difference between the machines.
     """
     if not hasattr(config, "_benchmarksession"):
         return
@@ -141,14 +141,14 @@ def find_left_out(worker: Any) -> Sequence[str]:
 
 
 def run_alone(session: pytest.Session, node_ids: Sequence[str]) -> None:
-    """Collect the timed tests that workers left out and run them here, one after the other.
+    """Collect the timed tests that the workers left out, and run them here one by one.
 
     Raises:
-        pytest.Session.Failed: As many failed as `--maxfail` allows.
+        pytest.Session.Failed: The limit of `--maxfail` was reached.
         pytest.Session.Interrupted: The run was asked to stop.
     """
     collected_by_workers = session.testscollected
-    # A path object would take one of two slashes out of the name of a parametrized test.
+    # A path object would collapse a double slash in the name of a parametrized test.
     session.perform_collect([f"{session.config.rootpath}/{node_id}" for node_id in node_ids])
     session.testscollected += collected_by_workers
     for item, following in zip_longest(session.items, session.items[1:]):

@@ -1,4 +1,4 @@
-"""The files that a run writes: baselines, its `netpipe.run/1` document, its page, its summary."""
+"""The files that a run writes: baselines, a JSON document, an HTML page and a step summary."""
 
 import json
 import os
@@ -44,9 +44,9 @@ _UNKNOWN_DEVICE: Final = (
 
 
 def write_outputs(run: Run, session: pytest.Session) -> None:
-    """Write all files that the options ask for; one that cannot be written fails the run.
+    """Write all files that the options ask for; fail the run if one cannot be written.
 
-    Nobody asked for GitHub's step summary, so failing to write it does not change the verdict.
+    No option asks for GitHub's step summary, so a failure to write it does not fail the run.
     """
     options = run.options
     writers: list[Callable[[], None]] = []
@@ -71,7 +71,7 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
 
 
 def _record_baselines(run: Run, session: pytest.Session) -> None:
-    """Write one baseline for each device key, of the tests that passed with good verdicts."""
+    """Write one baseline per device key from the tests that passed with good verdicts."""
     obstacles = _find_obstacles(run, session)
     root, name = run.options.baselines, run.options.record
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
@@ -94,7 +94,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
         savers.append(("baseline of work", save))
     written, refused = list[str](), list[str]()
     for kind, write in savers:
-        # A folder that cannot be written to must not lose the other baselines.
+        # One unwritable folder must not prevent the other baselines from being saved.
         try:
             written.append(f"recorded {write()}")
         except InputError as error:
@@ -110,10 +110,10 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
 
 
 def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
-    """Return by test why its results cannot be a baseline, and the way out.
+    """Return, for each test that cannot be recorded, the reason and what to do about it.
 
     Raises:
-        NetpipeError: The run was interrupted, or failed without a failed test.
+        NetpipeError: The run was interrupted, or it failed although no test failed.
     """
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     stats, status = reporter.stats if reporter else {}, session.exitstatus
@@ -137,12 +137,12 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
 
 
 def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterator[str]:
-    """Yield the benchmarks of a device whose test was removed.
+    """Yield the benchmarks of a device whose tests have been removed.
 
-    Benchmarks that this run did not collect, of an ignored file for instance, are kept.
+    Benchmarks that this run did not collect, for instance from an ignored file, are kept.
     """
     selection = run.selection
-    with suppress(InputError):  # Saving reports it, and keeps the recording elsewhere.
+    with suppress(InputError):  # Saving reports the error and keeps the recording elsewhere.
         earlier = [entry.baseline for entry in read_entries(folder) if entry.baseline]
         for benchmark in baseline.find_holders(earlier):
             file = benchmark.partition("::")[0]
@@ -160,7 +160,7 @@ def write_json(run: Run, path: Path) -> None:
 
 
 def _write_page(run: Run, session: pytest.Session, path: Path) -> None:
-    from netpipe.reporting.rendering import render_page  # Slow: it imports the drawing of plots.
+    from netpipe.reporting.rendering import render_page  # Slow: it imports the plotting code.
 
     typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
     write_whole(path, render_page([run_document(run)], repeat=typed), "--netpipe-report")
@@ -174,19 +174,19 @@ class BaselineChange(TypedDict):
     before: str | None  #: The file that it replaces; null for none.
     after: str | None  #: The file that will be compared with; null for none.
     differences: list[str]  #: Other differences: device, host, data, versions.
-    #: Medians over sessions, by figure; null without old or new.
+    #: Medians over sessions, by figure; null if either baseline is missing.
     figures: Mapping[str, FigureChange] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedWaiver(Waiver):
-    """A waiver of the working tree."""
+    """A waiver in the working tree."""
 
-    is_added: bool  #: Whether the commit compared with does not have it.
+    is_added: bool  #: Whether the commit of the baselines lacks this waiver.
 
 
 class Accepted(TypedDict):
-    """The accepted results that the run was compared with, and the changes to them."""
+    """The accepted results that a run was compared with, and the changes to them."""
 
     commit: str | None  #: The commit of the baselines; null for the working tree.
     baseline_changes: list[BaselineChange]
@@ -194,17 +194,17 @@ class Accepted(TypedDict):
 
 
 class PastValue(TypedDict):
-    """A metric in an earlier baseline."""
+    """The value of a metric in an earlier baseline."""
 
     baseline: str  #: NNNN_<name>.json.
-    recorded: str  #: When, as ISO 8601.
+    recorded: str  #: The time of the recording, in ISO 8601.
     value: float  #: The median over its sessions.
 
 
 class PrintedComparison(TypedDict):
     """A benchmark compared with a baseline or another version."""
 
-    benchmark: str  #: Its full name: path::test.
+    benchmark: str  #: The full name of the benchmark: path::test.
     #: The key of the device it was measured on; null for a count of work.
     device: NotRequired[str | None]
     #: The quantity that the benchmark measures.
@@ -212,7 +212,7 @@ class PrintedComparison(TypedDict):
     against: str | None  #: The git ref that it was compared with; null for the baseline.
     metric: str  #: The metric that decided; empty without a baseline.
     outcome: Outcome
-    #: Whether it is NOT_COMPARED by design: no baseline of this device is judged by the metric.
+    #: Whether the outcome is NOT_COMPARED by design: the metric is never judged on this device.
     is_reported_only: NotRequired[bool]
     now: float
     #: The value to compare with: the median over the baseline's sessions, or its count of work.
@@ -231,7 +231,7 @@ class PrintedComparison(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedDuet(Duet):
-    """A process of each version, started together and timed in slices."""
+    """One process of each version, started together and timed in slices."""
 
     quantity: str  #: The timed quantity, such as step_s.
 
@@ -239,7 +239,7 @@ class PrintedDuet(Duet):
 class OtherVersion(TypedDict):
     """The version that was timed side by side with this one."""
 
-    ref: str  #: The ref as it was given.
+    ref: str  #: The ref as the user gave it.
     commit: str
     duets: list[PrintedDuet]
 
@@ -254,7 +254,7 @@ class RunDocument(TypedDict):
     work: NotRequired[list[WorkProfile]]  #: The counted work of every loader and step.
     accepted: Accepted
     comparisons: list[PrintedComparison]
-    against: OtherVersion | None  #: The other version; null without one.
+    against: OtherVersion | None  #: The other version; null if there is none.
 
 
 def run_document(run: Run) -> dict[str, Any]:

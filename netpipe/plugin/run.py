@@ -1,4 +1,4 @@
-"""The state of one run: its measurer, its gate, and what ends it."""
+"""The state of one run: its options, measurer and gate, and the signal that ended it."""
 
 import signal
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class Run:
     """One run of pytest.
 
     Attributes:
-        left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
-        ended_by: The number of the signal that ended the run; 0 without one.
+        left_to_run: The ids of the timed tests that pytest-xdist workers left out, in order.
+        ended_by: The number of the signal that ended the run; 0 if there was none.
     """
 
     options: Options
@@ -30,29 +30,29 @@ class Run:
 
     @property
     def selection(self) -> Selection:
-        """The tests of the run."""
+        """The tests that the run selects."""
         return self.gate.selection
 
     @cached_property
     def device(self) -> Device:
-        """The device that jax finds, looked up in a process of its own."""
+        """The device that jax finds, detected in a separate process."""
         return self.measurer.jobs.find_device()
 
     def device_key(self, accelerator: str) -> str:
-        """Return the key of the device here, or of the emulated one."""
+        """Return the key of an emulated accelerator, or of the device here for "auto"."""
         emulated = parse_accelerator(accelerator)
         return self.device.key if emulated is None else emulated.key
 
     def interrupt(self, number: int) -> KeyboardInterrupt | None:
-        """Note the signal that ends the run, and return the error that ends it.
+        """Remember the signal that ends the run, and return the error to raise.
 
-        After the tests, pytest expects no error, and the outputs take no time.
+        Returns None after the tests: pytest expects no error then, and writing outputs is quick.
         """
         self.ended_by = number
         return None if self.is_finishing else KeyboardInterrupt(signal.Signals(number).name)
 
     def report_duration(self) -> None:
-        """Tell the user how long the timed tests usually take."""
+        """Report how long the timed tests usually take."""
         sessions = self.options.sessions if self.options.record else 1
         typical = format_seconds(sessions * self.options.request.typical_s)
         duets = ", without its duets" if self.measurer.against else ""

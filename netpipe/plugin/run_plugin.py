@@ -1,7 +1,7 @@
 """The plugin of a run that uses netpipe: it checks the options, compares, and writes the outputs.
 
-It imports neither jax, grain nor numpy, and the pytest process never initialises a jax backend:
-every measurement runs in a session, a fresh process of its own.
+It does not import jax, grain or numpy, and the pytest process never initialises a jax backend:
+every measurement runs in a session, which is a fresh process.
 """
 
 import os
@@ -34,7 +34,7 @@ from netpipe.worktrees import find_commit
 
 _T = TypeVar("_T")
 JOBS = pytest.StashKey[Jobs]()
-"""The key of the functions that start processes, if they are not netpipe's."""
+"""The key of the functions that start processes, if they replace netpipe's own."""
 
 _COMPARE = pytest.StashKey[object]()
 _MARKER_KEYS = (
@@ -45,13 +45,13 @@ _MARKER_KEYS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options, and refuse impossible ones before tests are collected."""
+    """Read the options, and refuse invalid ones before tests are collected."""
     compare = other_plugins.take_comparison(config)
     if other_plugins.is_worker(config):
         return
     options = Options.from_config(config)
     config.stash[_COMPARE] = compare
-    # A recorded run becomes the baseline of later ones, so it is not compared itself.
+    # A recording becomes the baseline of later runs, so it is not compared itself.
     compares = bool(compare) and not options.record
     jobs = config.stash.get(JOBS, Jobs())
     measurer = Measurer(options, compares, partial(_report_progress, config), jobs)
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_options(run: Run, config: pytest.Config) -> None:
-    """Raise a NetpipeError before anything is measured if the options cannot be met."""
+    """Raise a NetpipeError, before anything is measured, if the options cannot be satisfied."""
     options = run.options
     refuse_unwritable(options.report, "--netpipe-report")
     refuse_unwritable(options.json, "--netpipe-json")
@@ -98,7 +98,7 @@ def _report_progress(config: pytest.Config, text: str) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns about workers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a marker with an unknown argument; keep timed tests out of workers."""
+    """Refuse markers with unknown arguments, and keep timed tests out of workers."""
     # In a worker, an error would become an INTERNALERROR of pytest-xdist.
     checked = [] if other_plugins.is_worker(config) else items
     for item in checked:
@@ -117,14 +117,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse a path that --benchmark-compare took for a run, before tests are collected."""
+    """Refuse a path that --benchmark-compare took for a run number, before collection."""
     config = session.config
     if RUN in config.stash:
         other_plugins.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Remember deselected tests: their benchmarks are not lost."""
+    """Remember deselected tests, whose benchmarks do not count as lost."""
     for item in items:
         if run := item.config.stash.get(RUN, None):
             run.selection.deselected.add(item.nodeid)
@@ -144,7 +144,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     _take_over_comparison(run, session)
     if timed:
-        _open(config, signals_as_errors(run.interrupt))  # so that it cleans up
+        _open(config, signals_as_errors(run.interrupt))  # so that a killed run cleans up
     with as_usage_error():
         if timed and (run.measurer.compares or run.options.against == BASELINE):
             _find_baselines(run, session)
@@ -197,7 +197,7 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
 
 
 def _recording_command(config: pytest.Config) -> str:
-    """Return the command that makes this run record a first baseline, under tox if this run is."""
+    """Return the command that repeats this run, under tox if needed, and records a baseline."""
     tox = os.environ.get("TOX_ENV_NAME")
     typed = ["pytest", *map(str, config.invocation_params.args)]
     return shlex.join([*(["tox", "-e", tox, "--"] if tox else typed), "--netpipe-record", "first"])
@@ -229,7 +229,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         session.exitstatus = 128 + run.ended_by
     try:
         return (yield)
-    except OSError as error:  # --junitxml on a full disk must not cost the summary.
+    except OSError as error:  # --junitxml may fail on a full disk; still print the summary.
         run.gate.notes.append(f"an output of another plugin could not be written: {error}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return None
@@ -241,7 +241,7 @@ def _lists(config: pytest.Config) -> bool:
 
 
 def _only_lists(config: pytest.Config) -> bool:
-    """Return whether the user typed --collect-only; in addopts it would switch the gate off."""
+    """Return whether the user typed a list-only flag; one in addopts must not disable the gate."""
     typed = {"--collect-only", "--collectonly", "--co", "--fixtures", "--fixtures-per-test"}
     return _lists(config) and not typed.isdisjoint(config.invocation_params.args)
 

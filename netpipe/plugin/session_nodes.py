@@ -1,4 +1,4 @@
-"""A test as a session: the command of its process, and the key of its subject."""
+"""The command that runs a test as a session, and the key of the test's subject."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ SUBJECT_FIXTURES: Final = tuple(
     f"netpipe_{field.name}" for field in fields(Factories) if not field.kw_only
 )
 
-# Flags that sessions of a run do not get.
+# Flags of a run that are not passed on to its sessions.
 _RUN_ONLY: Final = (
     "--basetemp", "--benchmark", "--cache", "--collect", "--cov", "--dist", "--durations",
     "--exitfirst", "--ff", "--failed-first", "--junit", "--last-failed", "--lf", "--maxfail",
@@ -32,8 +32,8 @@ class Subject:
 
     Attributes:
         key: Identifies the loader, the step and the loop.
-        command: Runs a session of it.
-        name: The id of the test that requested it first.
+        command: The command that runs a session of the subject.
+        name: The id of the first test that requested the subject.
     """
 
     key: tuple[object, ...]
@@ -43,39 +43,39 @@ class Subject:
 
     @property
     def full_key(self) -> tuple[object, ...]:
-        """The key, with the accelerator."""
+        """The key together with the accelerator."""
         return (self.key, self.accelerator)
 
 
 def node_command(config: pytest.Config, node_id: str) -> list[str]:
     """Return the command that runs one test node alone, with this run's configuration."""
-    # A path object would take one of two slashes out of the name of a parametrized test.
+    # A path object would collapse a double slash in the name of a parametrized test.
     command = [sys.executable, "-m", "pytest", f"{config.rootpath}/{node_id}"]
     command += [f"--rootdir={config.rootpath}"]
     if config.inipath is not None:
         command += ["-c", str(config.inipath)]
     if hasattr(config.option, "numprocesses"):
         command += ["-n0"]
-    # Expressions in addopts would deselect the test. Each expression is joined with its flag in one
-    # word, so that it is not taken for a path.
+    # Override expressions in addopts, which might deselect the test. Each expression is joined to
+    # its flag, so that it is not taken for a path.
     for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
         command += [f"{flag}{expression}"] if expression else [flag, ""]
     return [*command, *_forwarded(config)]
 
 
 def repeating_command(config: pytest.Config, node_id: str, against: str) -> str:
-    """Return the command that compares one benchmark again, with a ref or its baseline."""
+    """Return the command that compares a benchmark again, with a ref or with the baseline."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
     compares = ["--netpipe-against", against] if against else ["--benchmark-compare"]
     command = ["pytest", f"{here}{colons}{name}", *compares]
-    if config.option.markexpr:  # Another one in addopts would deselect the test.
+    if config.option.markexpr:  # Another expression in addopts might deselect the test.
         command += ["-m", config.option.markexpr]
     return shlex.join([*command, *_forwarded(config)])
 
 
 def _forwarded(config: pytest.Config) -> Iterator[str]:
-    """Yield the flags of this run that its sessions get, with their values."""
+    """Yield the flags of this run that are passed on to its sessions, with their values."""
     is_run_only = False
     for argument in map(str, config.invocation_params.args):
         if argument.startswith("-"):
@@ -85,7 +85,7 @@ def _forwarded(config: pytest.Config) -> Iterator[str]:
 
 
 def covers(config: pytest.Config, node_id: str) -> bool:
-    """Return whether a node id lies in the folders, files, classes and tests of this run."""
+    """Return whether the folders, files, classes or tests given to this run include a node id."""
     path, name = _locate(config.rootpath, node_id)
     given = (_locate(config.invocation_params.dir, argument) for argument in config.args)
     return any(
@@ -96,7 +96,7 @@ def covers(config: pytest.Config, node_id: str) -> bool:
 
 
 def _locate(folder: Path, node_id: str) -> tuple[Path, str]:
-    # pytest resolves links neither in the root nor in its arguments.
+    # pytest does not resolve links in the root or in its arguments.
     path, _, name = node_id.partition("::")
     return (folder / path).resolve(), name
 
@@ -104,8 +104,8 @@ def _locate(folder: Path, node_id: str) -> tuple[Path, str]:
 def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
     """Return a key that identifies a loader, step and loop, without making them.
 
-    Tests share a measurement when they see the same definitions of the subject's fixtures, and of
-    all fixtures that those request, with the same parameters.
+    Tests share a measurement if the subject's fixtures, and all fixtures that these request, have
+    the same definitions and the same parameters for them.
     """
     manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
     definitions: dict[str, tuple[object, ...]] = {}

@@ -1,4 +1,4 @@
-"""The plugin of a session's process: it does one job with the fixtures of a test."""
+"""The plugin of a session's process, which runs one job with the fixtures of a test."""
 
 import os
 from collections.abc import Generator
@@ -15,20 +15,20 @@ from netpipe.jobs.targets import Factories
 from netpipe.plugin.options import Options, as_usage_error
 from netpipe.plugin.session_nodes import SUBJECT_FIXTURES
 
-# Options that concern only the run that started this session: they would leave its test out, or
-# write the run's files.
+# Options that concern only the run that started this session. Here they would deselect the test,
+# or write the run's files.
 _SWITCHED_OFF = {
     **dict.fromkeys(("benchmark_compare", "benchmark_save", "benchmark_json", "xmlpath")),
     **dict.fromkeys(("benchmark_autosave", "benchmark_only", "benchmark_skip"), False),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip"), False),
     **dict.fromkeys(("ignore", "ignore_glob", "deselect")),
-    "log_file": os.devnull,  # None would mean the ini key `log_file`.
+    "log_file": os.devnull,  # With None, the ini key `log_file` would apply.
 }
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a malformed request, and switch off options before other plugins read them."""
+    """Refuse a malformed request, and switch options off before other plugins read them."""
     with as_usage_error():
         request = read_request()
     assert request is not None
@@ -37,21 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
             f"{REQUEST_VARIABLE} must hold the request of a test's session; found {request}. "
             "Unset it"
         )
-    adopt_orphans()  # Fixtures may start some before the job begins.
+    adopt_orphans()  # Fixtures may start processes before the job begins.
     for name in _SWITCHED_OFF.keys() & vars(config.option).keys():
         setattr(config.option, name, _SWITCHED_OFF[name])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Keep the test that the session is for, whatever a plugin or a conftest deselects."""
+    """Keep the session's test even if another plugin or a conftest deselects it."""
     collected = list(items)
     yield
     items[:] = collected
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Report a missing test: another version may not have it."""
+    """Report a missing test, because another version may not have it."""
     request = read_request()
     if request is not None and not session.items and not session.testsfailed:
         write_result(request, error_document("missing", "there is no such test"))

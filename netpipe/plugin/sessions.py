@@ -1,4 +1,4 @@
-"""The sessions of a run: functions that start them, their time, and messages about slow ones."""
+"""The sessions of a run: functions that start them, time limits and progress messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, check_resume
 from netpipe.work_counts.reproducible_counts import count_work
 
-# Imports, the start of the loader and the compilation of the step, for each further session.
+# Allowed for imports, loader start and step compilation in each session after the first.
 _START_UP_S: Final = 60.0
 
 _FIRST_MESSAGE_AFTER_S: Final = 15.0
@@ -40,16 +40,16 @@ class Jobs:
 
 
 def limit_s(request: SessionRequest, sessions: int) -> float:
-    """Return the seconds that `sessions` sessions may take in all.
+    """Return the seconds that `sessions` sessions may take together.
 
-    One of them may use all limits of a session in full; the others add their rounds and start-ups.
+    One session may use all of its limits in full; each other one adds its rounds and start-up.
     """
     return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _START_UP_S)
 
 
 @dataclass
 class TimeLimit:
-    """The seconds that sessions may take in all."""
+    """A limit on the total time of several sessions."""
 
     limit_s: float
     clock: Clock = field(default_factory=MonotonicClock)
@@ -58,15 +58,15 @@ class TimeLimit:
 
     @property
     def remark(self) -> str:
-        """The time left, once half of it is over; "" before that."""
+        """The time left, once half of the limit is used up; "" before that."""
         left_s = self.limit_s - self._spent_s
         return f"; at most {format_seconds(left_s)} are left" if 2 * left_s <= self.limit_s else ""
 
     def run(self, request: _Request, measure: Callable[[_Request], _Result]) -> _Result:
-        """Run a session, or several at once: `measure` gets the request limited to the time left.
+        """Run one or more sessions: call `measure` with the request limited to the time left.
 
         Raises:
-            OutOfTimeError: Less time is left than the longest call took.
+            OutOfTimeError: Less time is left than the longest call took, or less than 1 s.
         """
         left_s = self.limit_s - self._spent_s
         if left_s < max(self._longest_s, 1.0):
@@ -83,7 +83,7 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Tells the user about a phase of a session whose length is unknown, if it takes long."""
+    """Reports a phase of unknown length in a session, if it takes long."""
 
     def __init__(self, report: Callable[[str], None], clock: Clock | None = None) -> None:
         self._report = report
@@ -92,7 +92,7 @@ class LongPhases:
         self._since_s = self._next_s = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        """Receive the progress of the session."""
+        """Handle a progress report of the session."""
         now_s = self._clock()
         if progress.doing != self._doing:
             self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S

@@ -42,7 +42,7 @@ _FIRST_TESTS: Final = (
 
 
 def summary_lines(run: Run) -> Iterator[str]:
-    """Yield the lines of the terminal's summary."""
+    """Yield the lines of the summary in the terminal."""
     for part in summary_parts(run):
         yield from [part] if isinstance(part, str) else _render(part)
 
@@ -103,7 +103,7 @@ def _order_lines(measurer: Measurer) -> Iterator[str]:
     findings = [finding for lint in lints for finding in lint["findings"]]
     for lint in lints:
         for finding in lint["findings"]:
-            # A silence belongs to the project: it is unused if none of its pipelines needs it.
+            # A silence applies to the project: it is unused only if no pipeline needs it.
             if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(lints):
                 yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
         for silence in lint["silenced"]:
@@ -113,7 +113,7 @@ def _order_lines(measurer: Measurer) -> Iterator[str]:
 
 
 def comparison_tables(gate: Gate) -> Iterator[Table]:
-    """Yield the comparisons in duets, those with the baseline, and changed baselines."""
+    """Yield tables of the comparisons, in duets and with baselines, and of baseline changes."""
     for against in dict.fromkeys(result.against for result in gate.results):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
         table = new_table(f"against {against or 'the baseline'}", *headings)
@@ -127,7 +127,7 @@ def comparison_tables(gate: Gate) -> Iterator[Table]:
 
 
 def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int]]:
-    """Yield each result with the number of kinds of work in one test that it represents."""
+    """Yield one result for each group of similar kinds of work in a test, and the group's size."""
     grouped: dict[tuple[object, ...], list[GateResult]] = {}
     for result in results:
         comparison = result.comparison
@@ -149,7 +149,7 @@ def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
 
 
 def _comparison_lines(gate: Gate) -> Iterator[str]:
-    """Yield why a comparison did not PASS, which benchmarks were lost, and changes."""
+    """Yield the reasons of comparisons that did not PASS, lost benchmarks, and changes."""
     against, acceptance = gate.measurer.against, gate.acceptance
     if gate.compares_nothing:
         yield _NOTHING_JUDGED if gate.results else _NOTHING_COMPARED
@@ -158,7 +158,7 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     yield from dict.fromkeys(
         f"{result.outcome}{';' if result.waiver else ':'} {result.comparison.reason}"
         for result in gate.results
-        # A count of work that passed may have parts that were left out.
+        # The reason for a count of work that passed may list omitted parts or a rise in CPU time.
         if result.comparison.outcome is not Outcome.PASS
         or (result.quantity == WORK and "; " in result.comparison.reason)
     )
@@ -184,7 +184,7 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
 
 
 def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
-    """Yield each altered baseline or added waiver: its file, from the root, and a line."""
+    """Yield the file, relative to the root, and a line for each baseline change and new waiver."""
     for change in acceptance.changes:
         description = "; ".join((_describe(change), *change.dropped))
         yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"

@@ -1,4 +1,4 @@
-"""The table of two baselines side by side."""
+"""The table that shows two baselines side by side."""
 
 from rich.table import Table
 

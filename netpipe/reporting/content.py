@@ -1,4 +1,4 @@
-"""The content of a page: parts of results as cards of text, figures and drawings."""
+"""The content of a page: a part for each result, with cards of text, figures and drawings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class Fact:
 
 @dataclass(frozen=True)
 class Drawing:
-    """An SVG document, with the table of its figures beside it if there is room.
+    """An SVG document, with a table of its figures beside it if there is room.
 
-    `is_scrolled` keeps it at a readable size on a narrow page.
+    `is_scrolled` keeps the drawing at a readable size on a narrow page.
     """
 
     kind: ClassVar[str] = "drawing"
@@ -43,13 +43,13 @@ class Drawing:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it takes the whole width of the page."""
+        """Whether the drawing takes the whole width of the page."""
         return self.table is not None
 
 
 @dataclass(frozen=True)
 class Note:
-    """A paragraph with a label before it, and further labelled lines in `more`."""
+    """A labelled paragraph, with further labelled lines in `more`."""
 
     label: str
     text: str

@@ -40,7 +40,7 @@ _MAX_STAGES: Final = 8
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
-    """Yield the tables that have rows, in reading order."""
+    """Yield the tables of a diagnosis that have rows, in reading order."""
     findings = diagnosis.findings
     if findings.stages:
         stages = build_stage_table(findings)
@@ -58,7 +58,7 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 def build_stage_table(findings: Findings) -> Table:
-    """Return the times of the stages."""
+    """Return a table of the stages and their times."""
     total = format_seconds(findings.lane_s_per_batch.median)
     rows = [
         {
@@ -80,7 +80,7 @@ def build_stage_table(findings: Findings) -> Table:
 
 
 def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
-    """Return the interventions with their effects."""
+    """Return a table of the interventions and their effects."""
     caption = "Each change was measured in turns with the unmodified loader."
     rows = [
         {
@@ -96,7 +96,7 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
 
 
 def build_read_table(reads: Reads) -> Table:
-    """Return the time of reads with more and more of them in flight."""
+    """Return a table of the time per read for increasing numbers of reads in flight."""
     size = f", of {format_bytes(reads.bytes_per_read)} each" if reads.bytes_per_read else ""
     now = f"the loader has {reads.in_flight} in flight{size}"
     rows = [
@@ -111,13 +111,13 @@ def build_read_table(reads: Reads) -> Table:
 
 
 def build_prediction_table(predictions: Sequence[Prediction]) -> Table:
-    """Return the changes that may help."""
+    """Return a table of the changes that may help."""
     rows = [{"with": Cell(guess.change), "expected": Cell(guess.expected)} for guess in predictions]
     return Table("What if", "Load time with a change, by a model of the loader.", rows)
 
 
 def build_need_table(needs: Sequence[Need]) -> Table:
-    """Return the workers and cores that keep each accelerator fed."""
+    """Return a table of the workers and cores that keep each accelerator fed."""
     rows = [
         {
             "accelerator": Cell(need.accelerator),
@@ -134,7 +134,7 @@ def build_need_table(needs: Sequence[Need]) -> Table:
 
 
 def build_start_up_table(start: StartUp) -> Table:
-    """Return the parts of a start, and the reason if it is slow."""
+    """Return a table of the parts of the start-up, with the reason if it is slow."""
     rows = [
         {
             "part": Cell(name),
@@ -150,9 +150,9 @@ def build_start_up_table(start: StartUp) -> Table:
 
 
 def closing(findings: Findings, measurement: Measurement | None = None) -> str:
-    """Return the lines after the tables: findings and remarks, and the result of the tried change.
+    """Return the lines after the tables: findings, remarks, and the result of the tried change.
 
-    The findings are those of the loader with its step, as `netpipe measure` prints them.
+    The findings concern the loader with its step, as in the output of `netpipe measure`.
     """
     found = find_remarks(measurement, judge(measurement)) if measurement else ()
     lines = [f"{each.name}: {each.message}" for each in found]

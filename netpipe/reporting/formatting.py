@@ -1,4 +1,4 @@
-"""Figures and texts as a page shows them."""
+"""Formats figures and text for a page."""
 
 import re
 from typing import Final
@@ -10,7 +10,7 @@ _MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
 
 
 def format_size(count: float) -> str:
-    """Format a number of bytes: `48 KiB`."""
+    """Format a number of bytes, as in `48 KiB`."""
     for scale, unit in _BYTES:
         if count >= scale:
             return f"{format_number(count / scale)} {unit}"
@@ -18,10 +18,10 @@ def format_size(count: float) -> str:
 
 
 def strip_modules(text: str) -> str:
-    """Remove the modules of functions: `Map of mine.input.tokenize` is `Map of tokenize`."""
+    """Remove the modules of functions: `Map of mine.input.tokenize` becomes `Map of tokenize`."""
     return _MODULES.sub("", text)
 
 
 def capitalize(text: str) -> str:
-    """Capitalize the first letter and leave all others as they are."""
+    """Capitalize the first letter and leave the rest unchanged."""
     return text[:1].upper() + text[1:]

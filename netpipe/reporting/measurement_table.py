@@ -22,11 +22,11 @@ from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()) -> Table:
     """Return a table with one row per measurement: its times, ratios, rates and verdict.
 
-    Rows of several hosts have the host's name instead of the device.
+    If `hosts` is given, each row shows the name of its host instead of the device.
     """
     table = new_table("why training waits")
-    # The only column that may wrap in a narrow terminal.
     names = iter(hosts)
+    # The only column that may wrap in a narrow terminal
     table.add_column("host" if hosts else "device")
     for heading in ("load L", "step S0", "real step R", "headroom", "stall", "tokens/s", "MFU"):
         table.add_column(heading, no_wrap=True)
@@ -46,7 +46,7 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
 
 
 def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
-    """Return by label the median and interval of each rate, or "" and why it is not known."""
+    """Return each rate's median and interval by label, or "" and why the rate is not known."""
     unit = " examples" * (measurement.tokens_unit == "examples")
 
     def describe(name: str, write: Callable[[float], str]) -> tuple[str, str]:
@@ -61,7 +61,7 @@ def describe_rates(measurement: Measurement) -> dict[str, tuple[str, str]]:
 
 
 def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
-    """Yield the rates and, for a decided verdict, needless workers and the cores needed."""
+    """Yield the rates and, if the verdict is decided, excess workers and the cores needed."""
     yield "; ".join(
         f"{label}: {median} ({note})" if median else f"{label}: not known: {note}"
         for label, (median, note) in describe_rates(measurement).items()
@@ -72,7 +72,7 @@ def figure_lines(measurement: Measurement, verdict: Verdict) -> Iterator[str]:
 
 def _describe_sizes(measurement: Measurement) -> Iterator[str]:
     workers, has = workers_needed(measurement), measurement.loader_processes
-    # `Verdict.next` advises more workers where they are missing.
+    # If there are too few workers, `Verdict.next` advises more.
     if workers is not None and workers < has:
         yield f"workers needed: {workers} (has {has})"
     needed, usable = cores_needed(measurement), measurement.host.cores
@@ -82,5 +82,5 @@ def _describe_sizes(measurement: Measurement) -> Iterator[str]:
 
 
 def trace_line(measurement: Measurement) -> str:
-    """Return the path of the trace, and the page that opens it."""
+    """Return a line with the path of the trace and the web page that opens it."""
     return f"trace: {measurement.trace} (open it in https://ui.perfetto.dev)"

@@ -1,4 +1,4 @@
-"""Reads documents, and writes them as one HTML page."""
+"""Reads documents and renders them as one HTML page."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from netpipe.reporting.plots.canvas import Ink
 from netpipe.results.documents import check_document, check_schema
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The page may load nothing from elsewhere."""
+"""The page's Content-Security-Policy: nothing may be loaded from elsewhere."""
 
 _WAY_OUT: Final = "measure, lint, diagnose, work and throughput print such a document with --json"
 
@@ -37,7 +37,7 @@ _NAMESPACE: Final = re.compile(r"^\{[^}]*\}")
 _REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
 _FONT: Final = re.compile(r"font-family: [^;]*;? ?")
 _COLOURS: Final = re.compile("|".join(Ink))
-# matplotlib's own style sheet begins with this and would apply to the whole page.
+# The start of matplotlib's style sheet, which would apply to the whole page.
 _GLOBAL_SELECTOR: Final = "*{"
 
 
@@ -53,10 +53,10 @@ def read_document(path: Path) -> dict[str, Any]:
 def render_page(
     documents: Sequence[Mapping[str, Any]], *, names: Sequence[str] = (), repeat: str = ""
 ) -> str:
-    """Return documents as one HTML page that needs no other file and no network.
+    """Return one or more documents as one HTML page that needs no other files and no network.
 
-    Each document, at least one, fits its schema, one of `parts.SCHEMAS`, and has a name unless it
-    is the only one. `repeat` is the command that makes them again; "" if it is not known.
+    Each document is valid for one of `parts.SCHEMAS`; a single document does not need a name.
+    `repeat` is the command that makes the documents again; "" if it is not known.
     """
     parts: list[Part] = []
     for document, name in zip(documents, names or [""] * len(documents), strict=True):
@@ -69,13 +69,13 @@ def render_page(
         repeat=replace_unprintable(repeat),
         policy=POLICY,
         version=netpipe.__version__,
-        # `inline_svg` serialises XML, which escapes what needs it.
+        # This is safe: `inline_svg` serialises XML and so escapes text.
         inline=lambda svg, title: Markup(inline_svg(svg, f"drawing-{next(numbers)}-", title)),
     )
 
 
 def inline_svg(svg: str, prefix: str, title: str) -> str:
-    """Return an SVG document as an element of an HTML page, each of its ids with a prefix.
+    """Return an SVG document as an element for an HTML page, with a prefix on each id.
 
     The title is for screen readers; the document's own title, if it has one, takes precedence.
     """
@@ -88,7 +88,7 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
         element.tag = _NAMESPACE.sub("", element.tag)
         names = {_NAMESPACE.sub("", name): value for name, value in element.attrib.items()}
         element.attrib = {name: _adapt(name, value, prefix) for name, value in names.items()}
-    # The page decides on the size, up to the width that the drawing was made for.
+    # The page sets the size, up to the width that the drawing was made for.
     root.set("style", f"--drawn-width: {float(root.attrib['viewBox'].split()[2]):g}px")
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
@@ -102,7 +102,7 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
 
 
 def _adapt(name: str, value: str, prefix: str) -> str:
-    """Return the value of an attribute with prefixed ids and the page's colours and font."""
+    """Return an attribute's value with prefixed ids and with the page's colours and font."""
     if name == "id":
         return prefix + value
     if name == "aria-labelledby":
@@ -116,7 +116,7 @@ def _adapt(name: str, value: str, prefix: str) -> str:
 
 
 def replace_unprintable(value: Any) -> Any:
-    """Replace the characters in all texts of a JSON value that a page cannot hold."""
+    """Replace characters that a page cannot contain, in all strings of a JSON value."""
     if isinstance(value, str):
         return make_printable(value)
     if isinstance(value, Mapping):

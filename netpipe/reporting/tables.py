@@ -14,7 +14,7 @@ from netpipe.results.units import describe_interval, format_number, format_secon
 
 
 def new_table(title: str, *headings: str, no_wrap: bool = False) -> terminal.Table:
-    """Return an empty table in the style of all terminal tables."""
+    """Return an empty table in the common style of the terminal tables."""
     columns = [terminal.Column(heading, no_wrap=no_wrap) for heading in headings]
     return terminal.Table(
         *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
@@ -23,7 +23,7 @@ def new_table(title: str, *headings: str, no_wrap: bool = False) -> terminal.Tab
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table, with a smaller note below; `svg` is drawn in place of the text."""
+    """A cell of a table, with a smaller note below; `svg` is drawn instead of the text."""
 
     text: str
     note: str = ""
@@ -35,14 +35,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure(Cell):
-    """A cell that is aligned to the right."""
+    """A right-aligned cell."""
 
     is_figure: bool = True
 
 
 @dataclass(frozen=True)
 class Table:
-    """At least one row: a cell for each heading. A wide table takes a page's whole width."""
+    """A table of one or more rows with a cell per heading; a wide one takes the page's width."""
 
     kind: ClassVar[str] = "table"
     heading: str
@@ -63,7 +63,7 @@ class Table:
 
 
 def format_ratio(value: float) -> str:
-    """Format a ratio: `0.88`, `20.1`."""
+    """Format a ratio, as in `0.88` or `20.1`."""
     return f"{value:.2f}" if abs(value) < 10 else format_number(value)
 
 
@@ -72,12 +72,12 @@ def interval_figure(
     write: Callable[[float], str] = format_seconds,
     rate: Callable[[float], Tone] = lambda _: Tone.PLAIN,
 ) -> Figure:
-    """Return the cell of an interval with its median rated; empty for None."""
+    """Return the cell of an interval, with a tone for its median; empty for None."""
     if interval is None:
         return Figure("")
     return Figure(*describe_interval(interval, write), rate(interval.median))
 
 
 def rate_headroom(headroom: float) -> Tone:
-    """Return whether a loader with this headroom keeps up."""
+    """Return the tone of a headroom: GOOD if the loader keeps up, else BAD."""
     return Tone.GOOD if headroom >= 1 else Tone.BAD

@@ -29,11 +29,11 @@ _MARK: Final = " *"
 
 
 def throughput_table(found: Throughput) -> Table:
-    """Return one row for each combination, the best marked, and its ratios below it."""
+    """Return a table of the combinations, the best one marked, with ratios to another loader."""
     has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
     columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
     table = new_table("loader speed", "batch", "workers", *columns)
-    # With more padding, ten columns do not fit.
+    # With the default padding, ten columns do not fit.
     table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
@@ -50,7 +50,7 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def remarks(found: Throughput) -> Iterator[str]:
-    """Explain the marks in the table and the chosen number of workers."""
+    """Yield lines that explain the marks in the table and the chosen number of workers."""
     if len(found.combinations) > 1:
         counted = speed_figure(found.runs[0]).partition("_")[0]
         fastest = found.combinations[found.best].label
@@ -84,7 +84,7 @@ def _ratio_cells(
 
 
 def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
-    """Write an interval's ends in the unit of its median, if they are finite and shown."""
+    """Format an interval's bounds in the median's unit; "" if infinite or not shown."""
     if name not in _WITH_BOUNDS or not isfinite(interval.high):
         return ""
     return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"

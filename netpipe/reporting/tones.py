@@ -1,4 +1,4 @@
-"""The tone of each outcome, severity and verdict, and a sign for readers who see no colours."""
+"""The tone of each outcome, severity and verdict, with a sign for readers without colours."""
 
 from enum import StrEnum
 from typing import Final
@@ -7,7 +7,7 @@ from netpipe.verdict.kinds import VerdictKind
 
 
 class Tone(StrEnum):
-    """Whether a result is good news, the worst first; shown by a colour, a sign and a word."""
+    """The tone of a result, worst first; shown as a colour, a sign and a word."""
 
     BAD = "bad"
     OPEN = "open"
@@ -17,7 +17,7 @@ class Tone(StrEnum):
 
     @property
     def sign(self) -> str:
-        """The sign before a text of this tone; "" for plain."""
+        """The sign before text in this tone; "" for plain."""
         return {"bad": "✗", "open": "?", "warn": "!", "good": "✓", "plain": ""}[self]
 
 

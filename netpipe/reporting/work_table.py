@@ -6,7 +6,7 @@ from netpipe.results.work_profile import KINDS, WorkProfile
 
 
 def work_table(profile: WorkProfile) -> Table:
-    """Return a row for the total of each kind of work, and for each of its largest parts."""
+    """Return a table with a row for each kind of work and for each of its largest parts."""
     rows = [
         {"kind": Cell(name), "part": Cell(part), "per batch": Figure(KINDS[name].format(count))}
         for name in profile.counts
@@ -20,7 +20,7 @@ def work_table(profile: WorkProfile) -> Table:
 
 
 def work_notes(profile: WorkProfile) -> list[Note]:
-    """Return the arrays of a batch, and the kinds and parts that are not counted."""
+    """Return notes on the arrays of a batch, and on kinds and parts that are not counted."""
     notes = [Note(name, shape) for name, shape in profile.arrays.items()]
     notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
     for name, parts in profile.dropped.items():

@@ -6,16 +6,16 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.loop_causes import MIN_SYNC_PROBE
 
-# Load time over step time at the high end of its interval: half of the at-risk limit.
+# Limit for the upper end of the interval of L / S0: half of the at-risk limit.
 _MAX_LOAD_OVER_STEP = 0.4
-# A cause that delays every 28th step shows three times in this number of steps.
+# A cause that delays every 28th step occurs three times in this many steps.
 _MIN_STEPS = 84
 
 
 def is_clearly_healthy(measurement: Measurement) -> bool:
     """Return whether a measurement is healthy and all its quantities are far from their limits.
 
-    Only a healthy verdict can be clear: a fault needs more rounds to measure its size.
+    Only a healthy verdict can be clear: measuring the size of a fault takes more rounds.
     """
     train, epsilon = quantities.train_over_larger(measurement), quantities.EPSILON
     return (

@@ -28,14 +28,14 @@ Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
 _MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
-# If other programs take this share of the CPU, a little more time decides nothing.
+# If other programs take at least this share of the CPU, a little more time does not help.
 _MAX_BUSY_FRACTION = 0.5
-_MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is too variable
-_JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
+_MAX_HALF_WIDTH_FRACTION = 0.10  # share of the median; load times that vary more decide nothing
+_JITTER_FRACTION = 0.5  # share of the stall that the worst tenth of the steps holds
 
 
 def judge(measurement: Measurement) -> Verdict:
-    """Return why training waits, by the first rule that holds."""
+    """Return the verdict of the first rule that holds, completed with the common evidence."""
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
     message = f"{cause.kind}: {cause.message}{name_phase(measurement)}"
@@ -43,7 +43,7 @@ def judge(measurement: Measurement) -> Verdict:
 
 
 def name_phase(measurement: Measurement) -> str:
-    """Return the clause that names the rounds that were judged, or "" for all of them."""
+    """Return a clause that says which rounds were judged, or "" if all were."""
     warmed = _has_finding(measurement, CACHE_WARMS_UP)
     return f"; judged since loading became faster ({CACHE_WARMS_UP})" if warmed else ""
 
@@ -75,7 +75,7 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
 def _make_doubt_rule(
     explain: Callable[[Measurement], str | None], way_out: str | None = None
 ) -> Rule:
-    """Return a rule that gives INCONCLUSIVE if `explain` returns a reason."""
+    """Return a rule whose verdict is INCONCLUSIVE if `explain` returns a reason."""
 
     def rule(measurement: Measurement) -> Verdict | None:
         reason = explain(measurement)
@@ -124,7 +124,7 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
 
 
 def _explain_undecided_health(measurement: Measurement) -> str | None:
-    """Explain why it is undecided whether training stalls or the loader is at risk."""
+    """Return why it is undecided whether training stalls or the loader is at risk, or None."""
     seems_to_stall = quantities.seems_to_stall(measurement)
     if seems_to_stall and (reason := _explain_undecided_stall(measurement)):
         return reason
@@ -132,7 +132,7 @@ def _explain_undecided_health(measurement: Measurement) -> str | None:
 
 
 def _explain_rare_stalls(measurement: Measurement) -> str | None:
-    """Explain pauses in a few rounds, which cost time but do not change the median of R."""
+    """Report pauses in a few rounds that cost time without changing the median of R."""
     mean = fmean(measurement.rounds.train_s_per_step) / measurement.step_s.median
     shares_cores = measurement.device.shares_host_cores
     if shares_cores or mean <= 1 + EPSILON or not _has_finding(measurement, PAUSES):
@@ -183,7 +183,7 @@ def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
     if train_over_load.high < 1 - EPSILON:
         kind, until = VerdictKind.MASKED_LOADER_BOUND, "for a while"
         if measurement.buffered_batches:
-            # A loader behind B buffered batches shows at n0 = B / (1 - S0/L).
+            # A loader behind B buffered batches becomes visible at step n0 = B / (1 - S0/L).
             step = measurement.buffered_batches / (1 - step_s / load_s)
             until = f"until about step {step:.0f}"
         hidden = f"; only the buffers hide it, {until}"
@@ -205,7 +205,7 @@ def _judge_stall(measurement: Measurement) -> Verdict | None:
 
 
 def _judge_jitter(measurement: Measurement) -> Verdict | None:
-    """Find a stall that is concentrated in a few steps. The load time does not matter."""
+    """Find a stall that is concentrated in a few steps, whatever the load time is."""
     if not quantities.certainly_stalls(measurement):
         return None
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
@@ -230,7 +230,7 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
 def _judge_likely_contention(measurement: Measurement) -> Verdict | None:
     """Find contention on a CPU device if R and S1 agree, although neither is certain.
 
-    It passes there, so two medians are enough; one alone may be due to other programs.
+    Contention passes there, so two medians are enough; one may be due to other programs.
     """
     shadow, is_shared = _shadow_over_step(measurement), measurement.device.shares_host_cores
     agrees = shadow is not None and shadow.median > 1 + EPSILON
@@ -322,7 +322,7 @@ def _judge_healthy(measurement: Measurement) -> Verdict:
 
 
 def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
-    """Return a note if R was not judged: a wide interval of R decides nothing on a CPU device."""
+    """Return a note if R was not judged, because its interval is wide on a CPU device."""
     reason = _explain_undecided_stall(measurement)
     if reason is None or not measurement.device.shares_host_cores:
         return ()
@@ -335,7 +335,7 @@ _STALL_RULES: tuple[Rule, ...] = (
     _judge_contention,
     _judge_unexplained,
 )
-# A doubt comes before the first rule that it affects, and after the rules that it does not.
+# A doubt comes before the first rule that it affects, and after the rules that it does not affect.
 RULES: tuple[Rule, ...] = (
     _judge_recompiling,
     _make_doubt_rule(_explain_no_evidence, "fix what the message names, then measure again"),

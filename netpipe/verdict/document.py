@@ -12,7 +12,7 @@ from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 
 
 class PrintedMeasurement(TypedDict, total=False):
-    """The fields that only a printed measurement has, not a session's result or a baseline."""
+    """The fields of a printed measurement that a session's result or a baseline does not have."""
 
     #: `emulated` says whether the step only takes time, without computing.
     device: Annotated[Device, Must(properties={"emulated": {"type": "boolean"}})]

@@ -46,7 +46,7 @@ class HostsReport(Document):
 
     SCHEMA = "netpipe.hosts/1"
 
-    #: The verdict for each device by its key, in runs of pytest for each test by "key test".
+    #: The verdict for each device, by its key; in runs of pytest for each test, by "key test".
     devices: Mapping[str, HostsVerdict]
 
 
@@ -54,8 +54,8 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
     """Judge two or more hosts, each by its worst measurement on one device.
 
     Raises:
-        InputError: Their batches, data, storages or versions differ, or two have the same
-            measurement.
+        InputError: The batches, data, storages or versions of the hosts differ, or two hosts have
+            the same measurement.
     """
     _refuse_others(measurements)
     worst = {host: max(each, key=_weight) for host, each in measurements.items()}
@@ -80,7 +80,7 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
 
 
 def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
-    """Raise an InputError for a host whose measurements are copies, or of another training."""
+    """Raise an InputError if a host's measurements are copies, or belong to another training."""
     pairs = [(host, each) for host, found in measurements.items() for each in found]
     first, expected = pairs[0]
     for number, (host, found) in enumerate(pairs):
@@ -98,7 +98,7 @@ def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
 
 
 def _weight(measurement: Measurement) -> tuple[int, float]:
-    """Return a sort key: waiting hosts above undecided above passing ones, then by L / S0."""
+    """Return a sort key: waiting above undecided above passing hosts, then by L / S0."""
     verdict = judge(measurement)
     is_open = verdict.kind == VerdictKind.INCONCLUSIVE
     severity = 0 if verdict.passes(measurement) else 1 if is_open else 2

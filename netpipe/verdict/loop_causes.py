@@ -16,21 +16,21 @@ from netpipe.verdict.quantities import EPSILON
 
 # If more than this share of requests find the step done, the loop syncs.
 MIN_SYNC_PROBE = 0.02
-# If this share is exceeded in a loop that never syncs, the probe proves nothing.
+# If steps without a loop exceed this share, the probe proves nothing.
 _MAX_IDLE_PROBE = 0.2
-# A line waits if the thread computes in a smaller share of the line's samples.
+# A line counts as waiting if the thread computes for a smaller share of the line's time.
 _MAX_WAITING_WORK_FRACTION = 0.15
-# Smallest share of the loop's time at waiting lines for which waits explain finished steps.
+# If waiting lines take at least this share of the loop's time, waits explain finished steps.
 _MIN_WAITING_FRACTION = 0.25
-# Relative to the step time: a few threads cannot slow less work than this to a whole step.
+# Relative to the step time: a few threads cannot make less work last for a whole step.
 _MIN_SLOWED_WORK_RATIO = 0.2
 
 
 def judge_forced_sync(measurement: Measurement) -> Verdict | None:
-    """Find a loop that waits for the device, or a cause that looks like such a loop."""
+    """Return a verdict if the loop waits for the device, or if it only seems to wait."""
     stalls = quantities.certainly_stalls(measurement)
     exposed_time = quantities.exposed_time(measurement)
-    # If the step time spreads widely, R may not show a stall although a sync is costly.
+    # If the step time varies widely, R may not show a stall although a sync is costly.
     exposed = exposed_time is not None and exposed_time[0].low > EPSILON
     if not (stalls or exposed):
         return None
@@ -78,9 +78,9 @@ def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
 
 
 def _judge_slowed_work(measurement: Measurement) -> Verdict | None:
-    """Find a loop that, by its samples, works instead of waiting, slowed down by loader threads.
+    """Find a loop whose samples show work instead of waiting, slowed down by loader threads.
 
-    Worker processes do not slow it down, because they do not hold its Python lock.
+    Worker processes do not slow the loop down, because they do not share its Python lock.
     """
     host_s, step_s = quantities.host_s(measurement), measurement.step_s.median
     beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
@@ -127,7 +127,7 @@ def _make_forced_sync(measurement: Measurement, probe: float) -> Verdict:
 
 
 def describe_exposed(measurement: Measurement) -> str:
-    """Return the measured cost of a sync as a sentence."""
+    """Return a clause that states the measured cost of a sync."""
     exposed_time = quantities.exposed_time(measurement)
     if exposed_time is None:
         return "its cost was not measured"
@@ -136,7 +136,7 @@ def describe_exposed(measurement: Measurement) -> str:
 
 
 def name_worst_line(measurement: Measurement) -> str:
-    """Return the line that blocks most, as a part of a sentence; "" if unknown."""
+    """Return a phrase that names the line that blocks most; "" if it is unknown."""
     if not measurement.blocking_lines:
         return ""
     worst = measurement.blocking_lines[0]

@@ -31,7 +31,7 @@ def train_over_larger(measurement: Measurement) -> Interval:
 
 
 def excess_probe(measurement: Measurement) -> float:
-    """Return the share of requests that find the step done, in excess of steps without a loop."""
+    """Return the share of requests that find the step done, minus the share without a loop."""
     return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
 
 
@@ -42,10 +42,10 @@ def excess_s(measurement: Measurement) -> float:
 
 
 def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
-    """Return the saving if the loop did not sync: a share of R, and seconds per step.
+    """Return the time that a loop without syncs would save: a share of R, and seconds per step.
 
-    The saving is at most S0, and at most R - L, because a slow loader also finds the step done.
-    Requests that would find a step done without any loop do not count. None if not measured.
+    The saving is at most S0, and at most R - L, because requests to a slow loader also find the
+    step done. The share that finds it done without a loop is excluded. None if not measured.
     """
     rounds, probe = measurement.rounds, measurement.sync_probe_fraction
     by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0

@@ -14,7 +14,7 @@ _DOUBTS = ("verdict-not-confirmed", "not-repeated")
 
 
 def workers_needed(measurement: Measurement) -> int | None:
-    """Return how many workers keep up with the step; None if they are more than the cores.
+    """Return how many workers keep up with the step; None if that exceeds the cores.
 
     By Little's law, the number of batches in progress is the rate, 1 / S0, times the time for which
     one batch occupies a worker. That time is L x workers, including waits for storage. If there are
@@ -31,7 +31,7 @@ def workers_needed(measurement: Measurement) -> int | None:
 
 
 def advise_workers(measurement: Measurement) -> str:
-    """Return which numbers of workers a slow loader should try; "" if that is not clear."""
+    """Return advice on the number of workers for a slow loader; "" if there is none."""
     has, needed = measurement.loader_processes, workers_needed(measurement)
     numbers = [str(needed)] if needed is not None and needed > has else []
     numbers += [f"fewer than {has}"] * (has > 1) + ["none"] * (has > 0)

@@ -1,4 +1,4 @@
-"""The settings of this repository's pipeline and step, and reading them from a TOML file."""
+"""The settings of this repository's pipeline and step, read from a TOML file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,16 +41,16 @@ def _check_range(section: str, name: str, value: int, minimum: int) -> None:
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """How prepared data become batches.
+    """Settings for making batches from prepared data.
 
     Attributes:
         batch_size: Sequences in one batch of this host.
-        packing: Whether a sequence is filled with contexts; otherwise it holds one, and padding.
-        epochs: Passes over the data; None: endless.
-        workers: Processes that make batches; 0 makes them in the calling process.
+        packing: Fill each sequence with contexts; otherwise it holds one context and padding.
+        epochs: Passes over the data; None means endless.
+        workers: Processes that make batches; with 0, the calling process makes them.
         worker_buffer_batches: Finished batches that each worker may hold.
-        shard_count: Hosts that read the same data; `shard_index` is this host's, from 0.
-        row_cache_mb: MiB of this host's memory in which rows are kept, for all workers together.
+        shard_count: Hosts that read the same data; `shard_index` is this host's number, from 0.
+        row_cache_mb: Memory for keeping rows, in MiB; all workers of this host share it.
     """
 
     seed: int = 0
@@ -79,7 +79,7 @@ class PipelineConfig:
 
 @dataclass(frozen=True)
 class StepConfig:
-    """The model that is trained."""
+    """The model to train, its learning rate, and its seed."""
 
     preset: str = "tiny"
     learning_rate: float = 3e-4
@@ -108,7 +108,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read the tables `[pipeline]` and `[step]` of a file; raise an InputError if it is invalid."""
+    """Read `[pipeline]` and `[step]` from a file; raise an InputError if the file is invalid."""
     document = read_toml(path)
     for name, table in document.items():
         if name not in _SECTIONS:

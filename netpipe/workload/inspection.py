@@ -1,4 +1,4 @@
-"""The contents of a file or a folder of data: its format, counts, spans, and a decoded row."""
+"""A description of a data file or folder: its format, counts, time span, and a decoded row."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ _SHOWN: Final = 3
 def inspect(path: Path) -> dict[str, Any]:
     """Return the `netpipe.inspection/1` document of a file or a folder.
 
-    A count is None if all rows would have to be read for it. `read` describes a sample: at most
+    A count is None if it would require reading all rows. `read` describes a sample: at most
     1,000 rows of ArrayRecord files, evenly spaced, or the first measurements of the first parquet
     file.
     """

@@ -43,9 +43,9 @@ _MIN_SHARED_BYTES = 1 << 19
 
 @dataclass(frozen=True)
 class Position:
-    """The number of batches before the first one, and of sequences that are packed together.
+    """The index of the next batch, and the number of sequences that are packed together.
 
-    With the seed, `block_sequences` determines the sequences in a batch of all hosts together.
+    The seed and `block_sequences` determine the sequences in each batch, over all hosts.
     """
 
     batch: int
@@ -53,7 +53,7 @@ class Position:
 
 
 def first_position(config: PipelineConfig) -> Position:
-    """Return the position of a new training."""
+    """Return the position at which a new training run starts."""
     sizes = range(1, _MAX_BLOCK_SEQUENCES + 1)
     return Position(0, max(size for size in sizes if config.batch_size % size == 0))
 
@@ -66,12 +66,12 @@ def build(
 ) -> grain.IterDataset:
     """Assemble the pipeline as a dataset of batches; rows are read only when it is iterated.
 
-    A batch depends only on the seed and its own index, not on the number of workers. A `position`
-    is that of a training with the same number of sequences in the batches of all hosts. `source`
-    is the result of `open_rows`.
+    A batch depends only on the seed and its own index, not on the number of workers. `position`
+    must come from a training run with the same total batch size over all hosts. `source` is the
+    result of `open_rows`.
 
     Raises:
-        InputError: The data are damaged, or too few for one batch.
+        InputError: The data are damaged, or there is too little for one batch.
     """
     return _load(sequences_of_batches(data, config, position, source), config, widen)
 
@@ -79,9 +79,9 @@ def build(
 def open_rows(
     data: Path, config: PipelineConfig, wrap: Callable[[RowSource], RowSource] | None = None
 ) -> RowSource:
-    """Open the rows of a split, and keep the first ones in memory, as configured.
+    """Open the rows of a split, and keep the first `row_cache_mb` MiB of them in memory.
 
-    `wrap` returns the source to read from instead of the one it is given.
+    `wrap` receives the source and returns the one to read from instead.
     """
     source = open_source(data, config.split)
     source = wrap(source) if wrap else source
@@ -108,7 +108,7 @@ def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
 def _make_evaluated(
     source: RowSource, block: ContextBlock, *, seed: int, sequence_length: int
 ) -> Sequences:
-    """Make the sequences of a batch, if it has any."""
+    """Make the sequences of an evaluation batch, which may have none."""
     if not len(block.row):
         return no_sequences(sequence_length)
     target = sequence_length // TOKENS_PER_MEASUREMENT
@@ -119,7 +119,7 @@ def _make_evaluated(
 def _load(
     batches: grain.MapDataset, config: PipelineConfig, make_batch: Callable[[Sequences], Batch]
 ) -> grain.IterDataset:
-    """Make the sequences of batches in workers, and batches of these in this process."""
+    """Return a dataset of batches: workers make the sequences, and this process widens them."""
     sequences = batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
     if config.workers == 0:
         return grain.experimental.ThreadPrefetchIterDataset(
@@ -129,8 +129,8 @@ def _load(
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     sharing = grain.experimental.DatasetOptions(min_shm_size=_MIN_SHARED_BYTES)
     sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
-    # `widen` runs after the workers: sending its result, twelve times as large, would take more
-    # CPU time than making it.
+    # `widen` runs in this process: its result is twelve times as large as the sequences, and
+    # sending it would take more CPU time than making it.
     return sequences.mp_prefetch(workers).map(make_batch)
 
 
@@ -148,7 +148,7 @@ def sequences_of_batches(
     build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
     blocks = build_blocks(source, epochs, data, config, sequences)
     first = position.batch * _blocks_per_step(config, sequences)
-    if sequences > config.batch_size:  # There are more hosts now, which share each block.
+    if sequences > config.batch_size:  # Each block is now shared by several hosts.
         hosts = sequences // config.batch_size
         block, part = divmod(config.shard_index, hosts)
         taken = blocks.slice(slice(first + block, None, config.shard_count // hosts))
@@ -161,7 +161,7 @@ def sequences_of_batches(
 
 
 def _blocks_per_step(config: PipelineConfig, sequences: int) -> int:
-    """Return the blocks of this many sequences in the batches of all hosts."""
+    """Return the number of blocks in one step, counting the batches of all hosts."""
     return config.batch_size * config.shard_count // sequences
 
 
@@ -197,7 +197,7 @@ def _order_rows(
     contexts_per_block: int,
     blocks_per_step: int,
 ) -> RowOrder:
-    """Cut each epoch into blocks of about equally many contexts, for whole batches of all hosts."""
+    """Cut each epoch into a whole number of steps, in blocks with about equally many contexts."""
     contexts = epochs.contexts_per_epoch
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
     contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)

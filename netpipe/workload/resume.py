@@ -1,7 +1,7 @@
 """Batches whose position can be saved, and restored in another process or on other hosts.
 
-A batch is a pure function of the seed and its index, so only the index must be kept. The rest of a
-state shows whether the batches would still be the same.
+A batch is a pure function of the seed and its index, so only the index needs to be saved. The rest
+of the state shows whether the batches would still be the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,11 +26,11 @@ _WAYS_OUT: Final = {
 
 
 class ResumableBatches(Iterator[Batch]):
-    """The batches of this host, from the position of the last state that was set.
+    """The batches of this host, from the first one or from the state that was last set.
 
-    `get_state` counts the batches that were handed out; those in buffers are made again. The state
-    is the same on every host, and any number of hosts can resume from it. If it `is_timed`, Grain
-    measures how long each stage takes. Until the first batch, `config` may get other workers.
+    `get_state` counts only batches that `next` returned; those in buffers are made again. The state
+    is the same on every host, and another number of hosts can resume from it. With `is_timed`,
+    Grain measures how long each stage takes. `config.workers` may change until the first batch.
     """
 
     def __init__(self, data: Path, config: PipelineConfig, *, is_timed: bool = False) -> None:
@@ -62,7 +62,7 @@ class ResumableBatches(Iterator[Batch]):
         return batch
 
     def dataset(self) -> grain.IterDataset:
-        """Return the batches from the position on."""
+        """Return a dataset of the batches from the current position on."""
         dataset = build(self._data, self.config, self._position, self.source)
         if self._is_timed:
             timing = grain.experimental.ExecutionTrackingMode.STAGE_TIMING
@@ -71,15 +71,15 @@ class ResumableBatches(Iterator[Batch]):
         return dataset
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position as plain JSON values of less than a kilobyte."""
+        """Return the position as plain JSON values that take less than a kilobyte."""
         return {"schema": SCHEMA, **vars(self._position), **self._identity}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state, which may have been saved with other workers or on other hosts.
 
         Raises:
-            InputError: It is not a state, or the batches after it would not be the same. The
-                position is then unchanged.
+            InputError: `state` is invalid, or the batches after it would differ. The position is
+                then unchanged.
         """
         expected = self.get_state()
         if not isinstance(state, Mapping) or state.keys() != expected.keys():
@@ -109,7 +109,7 @@ class ResumableBatches(Iterator[Batch]):
             raise InputError("state", "block_sequences", constraint, found, way_out)
 
     def close(self) -> None:
-        """Stop the workers; the next batch starts others."""
+        """Stop the workers; the next batch starts new ones."""
         if self.iterator is not None:
             self.iterator.close()
             self.iterator = None

@@ -1,1 +1,1 @@
-"""Runs of a loader in altered forms, in turns with the unmodified loader."""
+"""Experiments that run variants of a loader in turns with the unmodified loader."""

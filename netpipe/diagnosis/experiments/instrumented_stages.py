@@ -1,7 +1,7 @@
 """Times every call of each dataset of a Grain pipeline.
 
 Grain's own figures lag, and include waits for Python's lock (docs/diagnose.md). So the pipeline
-runs in one thread, and every `__getitem__` and `__next__` is timed, without its calls to the
+runs in one thread, and every `__getitem__` and `__next__` is timed, excluding its calls to the
 datasets below it.
 """
 
@@ -26,7 +26,7 @@ Observe = Callable[..., Any]
 
 @dataclass
 class Spent:
-    """The seconds and number of a dataset's calls, without its `calls_below` to other datasets."""
+    """The time and number of a dataset's calls; the time excludes its `calls_below` to others."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -35,16 +35,16 @@ class Spent:
 
 
 class Timing:
-    """Times the calls of datasets, each of which has a number."""
+    """Times the calls of numbered datasets."""
 
     def __init__(self) -> None:
         self.spent: dict[int, Spent] = defaultdict(Spent)
         self._thread = local()
 
     def call(self, number: int, function: Method, *arguments: Any) -> Any:
-        """Call a method of a dataset, and add its time to that of the dataset."""
+        """Call a method of a dataset, and add the time to the dataset's total."""
         outer = getattr(self._thread, "running", None)
-        # A class that calls its base class is one call.
+        # A method that calls its base class counts as one call.
         if outer == number:
             return function(*arguments)
         self._switch(outer, number)
@@ -76,7 +76,7 @@ def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
 
 @contextmanager
 def observed(numbered: Mapping[int, Any], observe: Observe) -> Iterator[None]:
-    """Have the calls of numbered datasets observed, by replacing methods of their classes."""
+    """Observe the calls of numbered datasets by replacing methods of their classes."""
     with ExitStack() as stack:
         numbers = {id(dataset): number for number, dataset in numbered.items()}
         methods = _ObservedMethods(numbers, observe, stack)
@@ -91,20 +91,20 @@ def observed(numbered: Mapping[int, Any], observe: Observe) -> Iterator[None]:
 
 
 class _ObservedMethods:
-    """Replaces methods of datasets and of their iterators, whose numbers are given by their ids."""
+    """Replaces methods of datasets and of their iterators; `numbers` maps their ids to numbers."""
 
     def __init__(self, numbers: dict[int, int], observe: Observe, stack: ExitStack) -> None:
         self._numbers = numbers
         self._observe = observe
         self._stack = stack
-        # An id is unique only while its object lives.
+        # Keep the iterators alive: an id is unique only while its object lives.
         self._iterators: list[Any] = []
         self._kinds: set[type] = set()
 
     def observe(
         self, kind: type, name: str, ignores: Callable[..., bool] = lambda *_: False
     ) -> None:
-        """Observe a method, except its calls with arguments to be ignored."""
+        """Observe a method, except for calls with arguments that `ignores` accepts."""
         observe, numbers = self._observe, self._numbers
 
         def wrap(original: Method) -> Method:
@@ -138,9 +138,9 @@ class _ObservedMethods:
 
 
 def _wrap_iterator(observe: Observe, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Observe an iterator that is not Grain's, whose class may not allow changes."""
+    """Wrap a non-Grain iterator, whose class may not allow changes, in an observed one."""
 
-    # Grain changes the class of the iterator that it returns, so each has its own.
+    # Grain changes the class of the iterator that it returns, so each needs its own class.
     class Wrapped(Iterator[Any]):
         def __next__(self) -> Any:
             return observe(number, next, iterator)
@@ -152,9 +152,9 @@ def _wrap_iterator(observe: Observe, number: int, iterator: Iterator[Any]) -> It
 
 
 def without_overhead(spent: Spent, own: Spent, caller: Spent) -> Spent:
-    """Return the calls without the seconds that timing them added; at least 0 seconds.
+    """Return the calls without the overhead of timing them; their times are at least 0.
 
-    `own` and `caller` are the calibration: calls that do nothing, and their caller.
+    `own` and `caller` are from the calibration: calls that do nothing, and their caller.
     """
     calls, below = spent.calls / own.calls, spent.calls_below / caller.calls_below
     wall_s = spent.wall_s - calls * own.wall_s - below * caller.wall_s

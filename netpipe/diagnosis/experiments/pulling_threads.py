@@ -1,4 +1,4 @@
-"""Measures blocks of batches that threads pull flat out, each from a loader of its own."""
+"""Measures blocks of batches that threads pull flat out, each thread from its own loader."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,13 +19,13 @@ from netpipe.measuring.loader_puller import LoaderFactory, Puller, block_s
 
 _MIN_BATCHES: Final = 2
 _FIRST_LOOK_BATCHES: Final = 3
-# As a fraction of the block; prefetched batches arrive at once.
+# Warm-up as a fraction of the block, because prefetched batches arrive at once.
 _WARM_UP_FRACTION: Final = 0.25
-# Smallest fraction of its wall time that a thread is assumed to run.
+# The smallest fraction of its wall time for which a thread is assumed to run.
 _MIN_RUNNING_FRACTION: Final = 0.05
 # Grain stops its workers one after the other.
 _CLOSING_S: Final = 10.0
-# Ratios divide by CPU times, so they must not be 0.
+# Ratios divide by CPU times, which must not be 0.
 _MIN_CPU_S: Final = 1e-9
 
 
@@ -54,7 +54,7 @@ class Block:
 class PullCost:
     """The cost of the batches that one thread pulled.
 
-    `copying_s` is the CPU time of copies for an intervention.
+    `copying_s` is the CPU time spent on copying for an intervention.
     """
 
     batches: int
@@ -66,11 +66,11 @@ class PullCost:
 
 
 class PullingThread:
-    """A thread that pulls from a loader of its own, which no other thread touches.
+    """A thread that pulls from its own loader, which no other thread touches.
 
-    After `until_s`, a time on the clock, a pull returns as soon as it has one batch. `undelayed`
-    wall times exclude waiting for a core and copying for an intervention, which is valid only if
-    the loader is idle while the thread copies.
+    After `until_s`, a time on the clock, a pull returns as soon as it has one batch. With
+    `undelayed`, wall times exclude waiting for a core and copying for an intervention, which is
+    valid only if the loader is idle while the thread copies.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class PullingThread:
             raise
 
     def start_pulling(self, enough_s: float, least: int = _MIN_BATCHES) -> Callable[[], PullCost]:
-        """Start to pull for some time; return a function that waits for the end."""
+        """Start pulling for `enough_s`; return a function that waits and returns the cost."""
         return self._thread.submit(partial(self._pull, enough_s, least)).result
 
     def _pull(self, enough_s: float, least: int) -> PullCost:
@@ -126,13 +126,13 @@ class PullingThread:
         return PullCost(batches, wall_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
 
     def close(self) -> None:
-        """Stop the loader. One that cannot be stopped ends with its process."""
+        """Stop the loader. A loader that cannot be stopped ends with its process."""
         self._thread.submit(self._puller.close)
         self._thread.end(_CLOSING_S)
 
 
 def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
-    """Let threads pull at the same time, each for some time after a warm-up that is discarded."""
+    """Return the cost while all threads pull at the same time, after a discarded warm-up."""
     for finish in [thread.start_pulling(_WARM_UP_FRACTION * enough_s) for thread in threads]:
         finish()
     return measure_cold_block(threads, enough_s)
@@ -141,7 +141,7 @@ def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
 def measure_cold_block(
     threads: Sequence[PullingThread], enough_s: float, least: int = _MIN_BATCHES
 ) -> Block:
-    """Let threads pull at the same time without a warm-up."""
+    """Return the cost while all threads pull at the same time, without a warm-up."""
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
     running = [thread.start_pulling(enough_s, least) for thread in threads]
     costs = [finish() for finish in running]
@@ -162,14 +162,14 @@ def measure_cold_block(
 
 
 class FirstLook(NamedTuple):
-    """Seconds that a start takes, and an estimate of the seconds per batch."""
+    """The seconds that a start takes, and the estimated seconds per batch."""
 
     start_s: float
     batch_s: float
 
 
 def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
-    """Start a loader, pull a few batches, and stop the loader."""
+    """Start and stop a loader; return its start time and the mean time of its first batches."""
     started_s = clock()
     with closing(PullingThread(loader, clock, watch, until_s)) as thread:
         start_s = clock() - started_s

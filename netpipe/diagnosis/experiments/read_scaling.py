@@ -1,4 +1,4 @@
-"""Measures reads that wait, with more and more of them in flight, and names what limits them."""
+"""Measures waiting reads with more and more of them in flight, and names their limit."""
 
 import threading
 import time
@@ -26,13 +26,13 @@ BANDWIDTH: Final = "read-bandwidth"
 THROTTLING: Final = "read-throttling"
 
 SATURATED_GROWTH: Final = 1.5
-"""From this growth on, reads share a saturated storage."""
+"""At or above this growth, reads share a saturated storage."""
 
 _MIN_READS: Final = 150
 _MIN_WAVES: Final = 3
-# About the number of reads in the single-thread run.
+# Approximate number of reads in the single-thread run.
 _ALONE_READS: Final = 75
-# Less growth cannot be told from none.
+# Smaller growth cannot be distinguished from none.
 _MIN_GROWTH: Final = 1.05
 _MIN_SIZE_RATIO: Final = 1.3
 # Above this fraction of the time in which some thread is computing, Python's lock is the limit.
@@ -40,7 +40,7 @@ _MAX_LOCKED_FRACTION: Final = 0.85
 # Growth of the quickest tenth over growth of the mean. It is 0.2 to 0.7 if reads are refused, and
 # above 1.2 if all reads wait their turn.
 _MAX_QUICK_RATIO: Final = 0.7
-# Records that are read this many times as fast again come from a cache.
+# Records that are this many times as fast when they are read again come from a cache.
 _CACHED_SPEEDUP: Final = 3.0
 # If reads take a smaller fraction of an element's time, the source is not the cause of the wait.
 _MIN_SOURCE_FRACTION: Final = 0.5
@@ -50,7 +50,7 @@ _MAX_TRANSFER_FRACTION: Final = 0.5
 
 @dataclass(frozen=True)
 class Read:
-    """One element that a reader thread has read: its time, and its reads of the source.
+    """The time of one element that a reader thread read, and its reads of the source.
 
     `cpu_s` is the CPU time of the thread. A source that cannot be observed has no reads.
     """
@@ -65,12 +65,12 @@ class Read:
 
 @dataclass(frozen=True)
 class ReadScaling:
-    """How the time of an element changes with the reads in flight.
+    """How the time of an element changes with the number of reads in flight.
 
     Attributes:
-        levels: The elements read, by their number in flight.
-        growth: The factor by which the storage slows a read down, by the reads in flight.
-        limit: The limit of the most reads in flight, one of the three names above; "" if the
+        levels: The elements read, by the number of reads in flight.
+        growth: The factor by which the storage slows a read down, by the number in flight.
+        limit: The limit with the most reads in flight, one of the three names above; "" if the
             records are too alike to tell a bandwidth from a limit on requests.
     """
 
@@ -79,9 +79,9 @@ class ReadScaling:
     limit: str
 
     def growth_at(self, in_flight: float) -> float:
-        """Return the growth at any number of reads: the asymptotic bounds of the nearest levels.
+        """Return the growth at any number of reads, by asymptotic bounds from the nearest levels.
 
-        Reads take as long as with fewer in flight. If more of them saturate the storage, each also
+        Reads take at least as long as with fewer in flight. If more saturate the storage, each also
         waits its turn (Denning and Buzen 1978).
         """
         if in_flight <= 1:
@@ -99,7 +99,7 @@ class ReadScaling:
         return more >= SATURATED_GROWTH * now
 
     def count_source_reads(self) -> tuple[float, float, float]:
-        """Return seconds and bytes per read of the source, and reads per element.
+        """Return the seconds and bytes per read of the source, and the reads per element.
 
         All are 0 if the wait is not in the source.
         """
@@ -115,8 +115,8 @@ class ReadScaling:
     def larger_records_factor(self, times: int) -> float | None:
         """Return the factor by which waiting would change if records were `times` as large.
 
-        Fewer reads wait for the latency, which is the part of a read's time that does not grow with
-        its size (by the Theil-Sen slope). None if larger records do not help.
+        Fewer reads then wait for the latency: the part of a read's time that does not grow with its
+        size (by the Theil-Sen slope). None if larger records do not help.
         """
         if self.limit not in (LATENCY, THROTTLING):
             return None
@@ -137,12 +137,12 @@ class ReadScaling:
 
 
 def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlot) -> ReadScaling:
-    """Read elements with more and more threads, from the second third of the elements on.
+    """Read elements with more and more threads, starting a third of the way into the elements.
 
     Args:
-        dataset: A pipeline of its own, without workers and threads.
-        times: Its stages.
-        slot: How long it may take.
+        dataset: The pipeline rebuilt without workers and threads.
+        times: The stages of the pipeline.
+        slot: The time slot for all reads.
 
     Raises:
         SessionError: There is not exactly one place where threads can read, or no time is left.
@@ -178,7 +178,7 @@ _SEEN: Final = threading.local()
 
 
 def _add_up(read: Callable[[Any], Any], index: Any) -> Any:
-    """Read, and add to the reads that this thread has made of the sources."""
+    """Return the record at an index, and add its read to this thread's totals."""
     started_s = time.perf_counter()
     record = read(index)
     seen = vars(_SEEN)
@@ -191,17 +191,17 @@ def _add_up(read: Callable[[Any], Any], index: Any) -> Any:
 def _read_at_once(
     elements: Any, positions: Iterator[int], threads: int, slot: TimeSlot
 ) -> list[Read]:
-    """Read with some threads until there are enough elements or the time is up.
+    """Read with `threads` threads until there are enough elements or the time is up.
 
     The first reads find an idle storage, which serves some at once and may allow a burst. So each
     thread reads at least twice if time allows.
 
     Returns:
-        The later three quarters of the reads, without the first one of each thread.
+        The last three quarters of the reads, without the first read of each thread.
     """
     reads: list[Read] = []
     failures: list[Exception] = []
-    # All levels and two halves by size get the same time.
+    # Each level, and each half by size, gets the same time.
     share_s, clock = slot.budget_s / (len(LEVELS) + 2), slot.clock
     slot.require(share_s)
     ends_s, enough = clock() + share_s, max(_MIN_READS, _MIN_WAVES * threads)
@@ -246,7 +246,7 @@ def find_growth(
 
     More reads in flight are never quicker, so the mean times are those of an isotonic regression
     (Barlow et al., Statistical Inference under Order Restrictions, 1972). Levels that differ by
-    less than three standard errors are one sample. Levels that Python's lock limits show no growth.
+    less than three standard errors count as one sample. Levels limited by the lock show no growth.
     """
     growth, alone = dict[int, float](), list[float]()
     means_s = _rising_means_s(levels, alone_s)
@@ -262,7 +262,7 @@ def find_growth(
 
 
 def _rising_means_s(levels: Mapping[int, Sequence[Read]], alone_s: float) -> dict[int, float]:
-    """Return the seconds of an element by level, without levels that Python's lock limits."""
+    """Return rising mean seconds per element by level, without levels that Python's lock limits."""
     from scipy.optimize import isotonic_regression
 
     means_s, weights = {1: alone_s}, [_ALONE_READS]
@@ -276,7 +276,7 @@ def _rising_means_s(levels: Mapping[int, Sequence[Read]], alone_s: float) -> dic
 
 
 def split_by_size(reads: Iterable[Read]) -> tuple[list[int], list[int]]:
-    """Return the positions of the smaller and of the larger half of the elements."""
+    """Return the positions of the smaller half of the elements, and of the larger half."""
     by_size = sorted(reads, key=lambda read: read.source_bytes)
     middle = len(by_size) // 2
     smaller, larger = by_size[:middle], by_size[-middle:]
@@ -291,9 +291,9 @@ def name_limit(
 ) -> str:
     """Return what limits a saturated storage, or "" if that is not clear.
 
-    Refused reads wait long beside others that are served at once, so the mean grows by more than
-    the quickest reads. A bandwidth passes the same bytes with records of any size, a limit on
-    requests the same number of records.
+    If the storage refuses some reads, they wait long while others are served at once, so the mean
+    grows more than the quickest reads. A limited bandwidth passes the same number of bytes whatever
+    the size of the records; a limit on requests passes the same number of records.
     """
     crowded_s, usual_s = [read.element_s for read in crowded], list(alone_s)
     quick_growth = np.percentile(crowded_s, 10) / np.percentile(usual_s, 10)

@@ -1,6 +1,6 @@
 """A second process that pulls from the same loader.
 
-The process imports this before it sets its environment for jax, so nothing heavy is imported here.
+The process imports this module before it sets its environment for jax, so keep imports light here.
 """
 
 import os
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from netpipe.jobs.targets import Target
 
 _FAREWELL_S: Final = 5.0
-# Added to the longest block, because a slow batch is pulled to its end.
+# Added to the longest block, because a slow batch is not cut short.
 _GRACE_S: Final = 20.0
 
 
 class SecondProcess:
-    """A process with a single-thread run of the same loader; raises a SessionError if it fails."""
+    """A process that runs the same loader in one thread; raises a SessionError if that fails."""
 
     def __init__(self, target: "Target", start_limit_s: float = 60.0) -> None:
         self._target = target
@@ -65,14 +65,14 @@ class SecondProcess:
                 if not isinstance(answer, str):
                     return answer
                 how = f"failed: {answer}"
-        # Otherwise it would use the cores beside the other measurements.
+        # Otherwise the process would compete for cores with the other measurements.
         self._end(0.0)
         raise SessionError(f"a second process with the same loader {how}")
 
     def _end(self, farewell_s: float) -> None:
-        """Let the process stop its loader; after a while kill it and all its children."""
+        """Let the process stop its loader; after `farewell_s`, kill it and its children."""
         self._pipe.close()
-        # A process that was ended before is closed, and raises a ValueError.
+        # A process that has already been ended is closed, and raises a ValueError.
         with suppress(ValueError):
             self._process.join(farewell_s)
             with suppress(psutil.NoSuchProcess):
@@ -96,7 +96,7 @@ def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
     from netpipe.jobs.registry import make_factory
 
     try:
-        # The parent's method came with this process; the user's module may set its own only once.
+        # Clear the parent's start method: the user's module can set one only if none is set.
         set_start_method(None, force=True)
         let_grain_start_workers()
         loader, _ = single_thread_variant(make_factory(target))

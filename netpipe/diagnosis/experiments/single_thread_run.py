@@ -1,7 +1,7 @@
-"""The loader in one thread: its stage times, how it scales to a second thread or process, its disk.
+"""Measures a loader in one thread: its stages, its scaling to a second thread or process, its disk.
 
-Each measurement is in turns with the plain single-thread run. Times exclude the waits of the thread
-for a core that another program used.
+The scaling is measured in turns with the plain single-thread run. Times exclude waiting for a core
+that another program used.
 """
 
 import os
@@ -48,7 +48,7 @@ from netpipe.jobs.targets import Target
 from netpipe.measuring.loader_puller import LoaderFactory
 
 END_FRACTION: Final = 0.6
-"""Fraction of the longest duration for stages and scaling; later parts need the rest."""
+"""Fraction of the longest duration by which stages and scaling end; later parts need the rest."""
 
 _STAGES_FRACTION: Final = 0.08
 _SCALING_FRACTION: Final = 0.25
@@ -63,7 +63,7 @@ _WITH_WARM_UP: Final = 1.25
 _DISK_ROUNDS: Final = 4
 _MIN_DISK_BATCHES: Final = 3
 _MAX_DISK_BATCHES: Final = 500
-# Assumed time of a batch from the disk over that from the page cache.
+# Assumed ratio of a batch's time from the disk to that from the page cache.
 _COLD_SLOWDOWN: Final = 1.5
 _PYTHON_FOLDERS: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
 _CODE: Final = tuple(
@@ -75,7 +75,7 @@ _CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 
 
 class Measured(NamedTuple):
-    """The stages of a single-thread run, the largest first, its reads if they wait, its scaling."""
+    """The stages of a single-thread run (the largest first), reads if they wait, and scaling."""
 
     times: tuple[StageTime, ...]
     reads: ReadScaling | None
@@ -86,7 +86,7 @@ class Measured(NamedTuple):
 class SingleThreadRun:
     """The single-thread run of a loader.
 
-    The target and the graph are those of the unmodified loader; so is `loader` unless `is_rebuilt`.
+    `target` and `graph` belong to the unmodified loader, and so does `loader` unless `is_rebuilt`.
     """
 
     loader: LoaderFactory
@@ -99,7 +99,7 @@ class SingleThreadRun:
     remarks: list[str]
 
     def measure(self) -> Measured:
-        """Measure the stages, reads that wait, and the scaling.
+        """Measure the stages, the reads if they wait, and the scaling.
 
         Raises:
             SessionError: The run failed.
@@ -115,13 +115,13 @@ class SingleThreadRun:
         )
         times = list[StageTime]()
         with note_failure(self.remarks, "the stages could not be timed"):
-            # Scaling, which everything is compared with, needs another start.
+            # Leave time to start again for the scaling, which everything is compared with.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
             times += call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
         return tuple(times)
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
-        """Return the run in turns with a second thread, a second process, and without a stage.
+        """Return blocks of the run alone, with a second thread or process, and without a stage.
 
         Raises:
             SessionError: The run failed.
@@ -143,7 +143,7 @@ class SingleThreadRun:
         return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns))
 
     def measure_reads(self, times: Sequence[StageTime]) -> ReadScaling | None:
-        """Return the scaling of the elements that reader threads could read, if reading waits."""
+        """Return how reading scales with reader threads, if reading waits and can be measured."""
         reading = [time for time in times if time.node and time.node.random_access]
         waiting_s = sum(time.s_per_batch - time.cpu_s_per_batch for time in reading)
         whole_s = sum(time.s_per_batch for time in times)
@@ -151,7 +151,7 @@ class SingleThreadRun:
             return None
         with note_failure(self.remarks, "reads at the same time could not be measured"):
             slot = self.schedule.slot(_READS_FRACTION, END_FRACTION)
-            # Stage times may include waits for a core.
+            # Measure again, because stage times may include waits for a core.
             with self._start(self.loader, slot) as puller:
                 block = measure_cold_block([puller], _MIN_BLOCK_S)
             if block.cpu_s_per_batch < (1 - _MIN_WAITING_FRACTION) * block.s_per_batch:
@@ -161,9 +161,9 @@ class SingleThreadRun:
         return None
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
-        """Pull the first batches from the disk and from the page cache, in turns.
+        """Return blocks of the first batches, pulled from the disk and the page cache in turns.
 
-        Only files that the loader has open are dropped from the page cache; None if it has none.
+        Only files that the loader has open are dropped from the page cache; None if there are none.
         """
         try:
             slot, batch_s = self.schedule.slot(_DISK_FRACTION), self.look.batch_s
@@ -173,7 +173,7 @@ class SingleThreadRun:
 
             def pull(dropped: Iterable[str]) -> Block:
                 drop_from_page_cache(dropped)
-                # Start the loader again, so that it reads the same files from their beginning.
+                # Start the loader again, so that it reads the same files from the beginning.
                 with self._start(self.loader, slot) as puller:
                     return measure_cold_block([puller], 0.0, least=count)
 
@@ -211,7 +211,7 @@ class SingleThreadRun:
 
         started_s = slot.clock()
         puller = stack.enter_context(self._start(self.loader, slot))
-        # The cost of one more run, until it has been measured in the least rounds.
+        # The cost of one more side: its start and the minimum number of rounds.
         cost_s = slot.clock() - started_s + MIN_ROUNDS * _WITH_WARM_UP * block_s
         starts: dict[str, Callable[[], MeasureSide]] = {
             Side.TWO_THREADS: start_second_thread,
@@ -236,7 +236,7 @@ def drop_costly_ablation(scaling: SideBlocks) -> SideBlocks:
 
 
 def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], MeasureSide]) -> MeasureSide:
-    """Start a side; if that fails, measuring this side fails and the others go on."""
+    """Return a started side. If it fails to start, measuring this side raises the error."""
     try:
         slot.require(cost_s)
         return start()
@@ -250,7 +250,7 @@ def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], MeasureSide]) ->
 
 
 def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> Block:
-    """Return a block with the rates of both processes added, and the CPU time of this one."""
+    """Return a block with the added rates of both processes, and the CPU time of this process."""
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
     own, other = measure_block([puller], min_s), wait()
     rate = 1 / own.s_per_batch + other.batches / other.wall_s

@@ -1,4 +1,4 @@
-"""The time of each stage of a loader: timed if it is Grain's, sampled otherwise."""
+"""Measures the time of each stage of a loader: by timing a Grain pipeline, or else by sampling."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ _SWITCH_S: Final = 5e-5
 _HARNESS: Final = str(Path(__file__).parents[2]) + os.sep
 _PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE: Final = ("site-packages", "dist-packages")
-# A thread whose innermost code is here waits for another thread.
+# A thread whose innermost function is in one of these files is waiting for another thread.
 _WAITING: Final = tuple(
     _PYTHON + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
 )
@@ -51,9 +51,9 @@ class StageTime:
     """The time of a stage in the single-thread run.
 
     Attributes:
-        node: Its node in the graph of the unmodified loader; None if it has none.
-        single_thread_node: Its id in the graph of the single-thread run; None without a graph.
-        calls_per_batch: Elements that it makes for a batch; 0 without a graph.
+        node: The stage's node in the graph of the unmodified loader; None if there is none.
+        single_thread_node: Id of its node in the single-thread run's graph; None without a graph.
+        calls_per_batch: Elements that the stage makes for a batch; 0 without a graph.
     """
 
     name: str
@@ -93,7 +93,7 @@ def _time_nodes(
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
     datasets = collect_datasets(made.dataset)
     with timed(datasets) as timing, closing(start(lambda: made)) as puller:
-        # Calls while the loader starts, such as opening files, do not count.
+        # Discard calls made while the loader started, such as opening files.
         timing.spent.clear()
         batches = puller.start_pulling(budget_s)().batches
     unmodified, times = match_nodes(own_graph, graph), []
@@ -128,7 +128,7 @@ def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
 
 @dataclass
 class Samples:
-    """The wall time for which each path was seen, and the CPU time of its threads meanwhile."""
+    """The wall time for which each path was seen, and its threads' CPU time over that period."""
 
     wall_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
     cpu_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
@@ -169,7 +169,7 @@ def _sample(samples: Samples, is_over: threading.Event) -> None:
 
 
 def users_path(frame: FrameType | None) -> UsersPath:
-    """Return the user's functions on a stack, or a library's if none is the user's own.
+    """Return the user's functions on a stack, or those of libraries if it has none of the user's.
 
     The path of a thread that waits for another thread is empty.
     """
@@ -194,7 +194,7 @@ def function_names(path: UsersPath) -> tuple[str, ...]:
 
 
 def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
-    """Return the main path as one stage and every other path as one, the largest first."""
+    """Return one stage for the main path and one for each other path, the largest first."""
     total_s, main = sum(samples.wall_s.values()), find_main_path(samples.wall_s)
     stages: dict[tuple[str, ...], list[UsersPath]] = defaultdict(list)
     for path in samples.wall_s:
@@ -214,7 +214,7 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
 
 
 def find_main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
-    """Return the longest path of functions that has at least half of the time."""
+    """Return the longest path of functions that takes at least half of the time."""
     within_s: dict[tuple[str, ...], float] = defaultdict(float)
     for path, path_s in wall_s.items():
         names = function_names(path)

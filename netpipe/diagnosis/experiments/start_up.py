@@ -1,4 +1,4 @@
-"""Splits the time to a loader's first batch, in a start of its own.
+"""Splits the time to a loader's first batch into its parts, in a separate start.
 
 If `loader()` imports grain, that is part of the start, so this module must not import it.
 """
@@ -19,7 +19,7 @@ from netpipe.results.start_up import StartUp
 
 
 class Notes:
-    """Notes when it arrives in a worker, and when the first read of a source begins and ends."""
+    """Records when it arrives in a worker, and when the first read of a source begins and ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._has_read = folder, False
@@ -29,7 +29,7 @@ class Notes:
         _note(self._folder, "arrived")
 
     def __call__(self, read: Callable[[Any], Any], index: Any) -> Any:
-        """Read, and note the first time."""
+        """Return the element; record the times of the first read."""
         if self._has_read:
             return read(index)
         _note(self._folder, "asked")
@@ -40,14 +40,14 @@ class Notes:
 
 
 def _note(notes: Path, event: str) -> None:
-    """Note the time of an event as the name of a file; all processes share the clock."""
-    # A worker may still read when the folder has been removed.
+    """Record the time of an event in the name of a file; all processes share the clock."""
+    # A worker may still be reading after the folder has been removed.
     with suppress(OSError):
         (notes / f"{event} {time.monotonic()}").touch()
 
 
 def observe_start(subject: Factories, watch: Watch) -> StartUp:
-    """Start a loader, and split the time to its first batch."""
+    """Start a loader, and return the parts of the time to its first batch."""
     with temporary_folder("start") as notes, ExitStack() as restoring:
 
         def make() -> Any:
@@ -59,7 +59,7 @@ def observe_start(subject: Factories, watch: Watch) -> StartUp:
         puller = Puller(make, MonotonicClock(), watch)
         noted = [note.name.split() for note in notes.iterdir()]
         close_with_timeout(puller.close)
-    # The first of several threads or workers counts.
+    # If several threads or workers recorded an event, the first one counts.
     at_s = dict(sorted(((event, float(at_s)) for event, at_s in noted), reverse=True))
     shipping_s = at_s["arrived"] - at_s["made"] if "arrived" in at_s else None
     first_read_s = at_s["read"] - at_s["asked"] if "read" in at_s else None

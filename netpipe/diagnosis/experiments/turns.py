@@ -1,4 +1,4 @@
-"""Blocks of several sides, measured in turns within a time slot, and their statistics."""
+"""Measures blocks of several sides in turns within a time slot, and computes their statistics."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,7 +54,7 @@ def max_duration_s(budget_s: float) -> float:
 
 @dataclass(frozen=True)
 class TimeSlot:
-    """The time of a part of a diagnosis: it should take its budget, and must end at `until_s`."""
+    """The time for part of a diagnosis, which should take `budget_s` and must end by `until_s`."""
 
     clock: Clock
     budget_s: float
@@ -65,14 +65,14 @@ class TimeSlot:
         return max(0.0, self.until_s - self.clock())
 
     def require(self, cost_s: float) -> None:
-        """Raise a SessionError with `NO_TIME` if something takes longer than the time left."""
+        """Raise a SessionError with `NO_TIME` if `cost_s` exceeds the time left."""
         if cost_s > self.remaining_s():
             raise SessionError(NO_TIME)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Gives each part of a diagnosis its time slot, counted from the first batches."""
+    """Assigns a time slot to each part of a diagnosis, counted from the loader's first batches."""
 
     clock: Clock
     budget_s: float
@@ -80,7 +80,7 @@ class Schedule:
     started_s: float
 
     def slot(self, budget_fraction: float, end_fraction: float = 1.0) -> TimeSlot:
-        """Return the time slot of a part; the end is a fraction of `max_duration_s`."""
+        """Return the time slot of a part, which ends at a fraction of `max_duration_s`."""
         until_s = self.started_s + end_fraction * max_duration_s(self.budget_s)
         return TimeSlot(self.clock, budget_fraction * self.budget_s, until_s)
 
@@ -91,7 +91,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class SideBlocks:
-    """One block per round of each side, and why the missing sides failed."""
+    """One block of each side per round, and why the missing sides failed."""
 
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class SideBlocks:
         return all(side in self.blocks for side in sides)
 
     def why_missing(self, *sides: str) -> str:
-        """Return why the first of some sides that failed was not measured."""
+        """Return why the first failed side of `sides` was not measured, or `NO_TIME`."""
         return next((self.failures[side] for side in sides if side in self.failures), NO_TIME)
 
     def s_per_batch(self, side: str) -> tuple[float, ...]:
@@ -109,15 +109,15 @@ class SideBlocks:
         return tuple(block.s_per_batch for block in self.blocks[side])
 
     def interval(self, side: str) -> Interval:
-        """Return a side's seconds per batch."""
+        """Return the interval of a side's seconds per batch."""
         return log_interval(self.s_per_batch(side))
 
     def cpu_interval(self, side: str) -> Interval:
-        """Return the CPU seconds per batch of a side, all processes."""
+        """Return the interval of a side's CPU seconds per batch, over all processes."""
         return log_interval([block.cpu_s_per_batch for block in self.blocks[side]])
 
     def speedup(self, side: str, over: str) -> Interval:
-        """Return a side's batches per second over those of another side."""
+        """Return the interval of a side's batches per second over those of another side."""
         pairs = zip(self.s_per_batch(over), self.s_per_batch(side), strict=True)
         return log_interval([before / after for before, after in pairs])
 
@@ -125,8 +125,8 @@ class SideBlocks:
 def log_interval(values: Sequence[float]) -> Interval:
     """Return the median with Student's 95% interval of the mean of the logarithms.
 
-    Times and their ratios vary by factors. There are too few rounds for an interval between two of
-    the values.
+    Times and their ratios vary by factors. There are too few rounds for an interval with two of
+    the values as bounds.
     """
     n, middle = len(values), median(values)
     if n == 1:
@@ -138,7 +138,7 @@ def log_interval(values: Sequence[float]) -> Interval:
 
 
 def divide(seconds: float, by: Interval) -> Interval:
-    """Return a duration over an interval; it is unbounded if the divisor may be 0."""
+    """Return a duration divided by an interval; the result is unbounded if the divisor may be 0."""
     low = seconds / by.high if by.high else 0.0
     high = seconds / by.low if by.low else inf
     return Interval(seconds / by.median, low, high, by.n)
@@ -153,8 +153,8 @@ def measure_in_turns(
 ) -> SideBlocks:
     """Measure sides until the time is up, for at least three rounds if they fit.
 
-    A side that raises is dropped. If three rounds of blocks that take `cost_s` seconds with their
-    starts do not fit, the last sides are dropped, so the least informative should be last. A
+    A side that raises is dropped. If three rounds do not fit, at `cost_s` seconds for a block and
+    its start, the last sides are dropped, so the least informative should be last. A
     watchdog already guards the side `watched` against hangs.
     """
     began_s, costs_s = time.clock(), list[float]()
@@ -171,7 +171,7 @@ def measure_in_turns(
         return True
 
     def measure(side: str) -> Block:
-        # A later round does not begin unless all of it fits.
+        # Only blocks of the first round are checked: a later round begins only if all of it fits.
         if len(costs_s) < len(chosen):
             time.require(max(costs_s, default=0.0))
         started_s = time.clock()
@@ -215,6 +215,6 @@ def note_failure(remarks: list[str], what: str) -> Iterator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """Return why something failed in one line, without saying that it was the loader."""
+    """Return one line on why something failed, without blaming the loader."""
     cause = error.__cause__ if isinstance(error, LoaderFailedError) else None
     return summarize_error(cause if isinstance(cause, Exception) else error)

@@ -1,4 +1,4 @@
-"""Fixes of findings, as variants that can be tried without changing the user's code."""
+"""Fixes for findings, as variants that can be tried without changing the user's code."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 
 @dataclass(frozen=True)
 class Fix:
-    """One change of a pipeline.
+    """A change to a pipeline that fixes a finding.
 
     Attributes:
-        change: The call to write instead; `variant` does the same.
+        change: The call to write instead; `variant` has the same effect.
         why_not: Why it cannot be tried without changing the user's code; "" if it can.
-        overlaps: Whether loading then continues while the trainer works, which only shows beside a
-            step.
+        overlaps: Whether the fix lets loading continue while the trainer works; such a gain shows
+            only beside a step.
     """
 
     rule: str

@@ -1,4 +1,4 @@
-"""A run of a loader: digests of its batches, kept even if it fails or hangs."""
+"""Runs a loader, and keeps the digests of its batches even if it fails or hangs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -12,7 +12,7 @@ from netpipe.grain_access.dataset_variants import open_iterator
 from netpipe.jobs.bounded_calls import call_within, summarize_error
 from netpipe.jobs.targets import LoaderFactory
 
-# Workers start for every run, and Grain gives each 5 s to end.
+# Workers start for every run, and Grain gives each of them 5 s to end.
 _GRACE_S: Final = 6.0
 
 
@@ -43,9 +43,9 @@ class Run:
 
 
 def read_batches(loader: LoaderFactory, max_batches: float, limit_s: float, clock: Clock) -> Run:
-    """Read until `max_batches`, the end of the data or the limit; at least one batch.
+    """Read at least one batch, until `max_batches`, the end of the data or the limit.
 
-    The limit starts with the first batch. A loader that does not stop soon after it is killed.
+    The limit counts from the first batch. A loader that overruns it is soon killed.
     """
     digests: list[bytes] = []
     elements, start_s = 0, 0.0

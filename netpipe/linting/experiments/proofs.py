@@ -1,4 +1,4 @@
-"""Tests two rules about workers on the data, by reading batches without workers and with them."""
+"""Tests two rules about workers on the data, by reading batches with and without workers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
@@ -19,15 +19,15 @@ LOSS: Final = "batch-in-workers-loses-data"
 
 # Number of batches to compare when the data do not end in time.
 _COMPARED_BATCHES: Final = 64
-# One worker stays if the workers run an init function.
+# One worker is kept if the workers run an init function.
 _BASE: Final = "at most 1 worker"
-# All starts of workers together may exceed the limit for reading by this much.
+# Starting workers may exceed the limit for reading by this much in total.
 _STARTS_LIMIT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome of the runs for a finding; "not seen": not in the part of the data read."""
+    """The outcome of the runs for a finding; "not seen": no difference in the data read."""
 
     outcome: Literal["proven", "refuted", "not seen", "not decided"]
     seen: str
@@ -49,11 +49,11 @@ def prove(
     limit_s: float = 20.0,
     read: Read | None = None,
 ) -> LintReport:
-    """Test the findings that only the data can decide.
+    """Return the report after testing the findings that only the data can decide.
 
     Grain must be allowed to start workers. All iterators are closed at the end; a worker that hangs
-    is killed. A refuted finding becomes a remark, and a proven order an error for the intent
-    "reproducible". The limit is for all reading; the starts of workers may add 10 s.
+    is killed. A refuted finding becomes a remark, and a proven change of order becomes an error for
+    the intent "reproducible". The limit is for all reading; starting workers may add 10 s.
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
@@ -70,10 +70,10 @@ def prove(
 
 
 def _judge_until_proven(steps: Iterable[Runs], rules: Set[str]) -> dict[str, Proof]:
-    """Judge the runs after each step, until all rules are proven or workers hang."""
+    """Return proofs by rule, judged after each step until all are proven or workers hang."""
     proofs: dict[str, Proof] = {}
     for runs in steps:
-        # A proof stays proven whatever other numbers of workers show.
+        # A proven rule stays proven, whatever runs with other numbers of workers show.
         proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
         proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
         last = list(runs.values())[-1]
@@ -94,7 +94,7 @@ def _add_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
 def _read_variants(
     loader: LoaderFactory, graph: Graph, read: Read, clock: Clock, limit_s: float
 ) -> Iterator[Runs]:
-    """Read twice without workers, then with the configured number, then with 2; yield each time."""
+    """Yield two runs without workers and one with the configured number, then one with 2 too."""
     numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}
     variants = {_count_workers(*numbers): Variant()} if numbers - {0} else {}
     variants["2 workers"] = Variant(workers=2)
@@ -172,7 +172,7 @@ def judge_loss(runs: Runs) -> Proof:
 
 
 def _find_failure(runs: Runs) -> Proof | None:
-    """Return why the first run that failed decides nothing."""
+    """Return why the runs decide nothing, if one of them failed."""
     for label, run in runs.items():
         if run.failure:
             return Proof("not decided", f"with {label} the loader {run.failure}")
@@ -180,7 +180,7 @@ def _find_failure(runs: Runs) -> Proof | None:
 
 
 def _find_hang(runs: Runs) -> Proof | None:
-    """Return why the first run that hung decides nothing."""
+    """Return why the runs decide nothing, if one of them hung."""
     for label, run in runs.items():
         if run.hung:
             how = f"was too slow for the limit, after {_count_batches(run)}"

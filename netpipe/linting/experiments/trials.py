@@ -1,4 +1,4 @@
-"""Fixes tried on this machine: the gain of each one, before and after in one run."""
+"""Measures the gain of each fix on this machine, before and after in one run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
 ALL: Final = "all"
-"""Takes the place of the rule in a trial of all fixes that were not measured to be slower."""
+"""Stands in for the rule in a trial of all fixes that were not measured to be slower."""
 
 
 class TrialRatio(TypedDict):
@@ -49,7 +49,7 @@ class Trial:
     after_s_per_batch: PositiveAmount | None = None  #: Seconds of as many elements with the fix.
     #: CPU seconds of a batch of the unchanged pipeline, all processes.
     before_cpu_s_per_batch: Amount | None = None
-    after_cpu_s_per_batch: Amount | None = None  #: The same with the change.
+    after_cpu_s_per_batch: Amount | None = None  #: The same with the fix.
     #: Before divided by after, over the rounds; above 1 is faster. None if there were too few
     #: rounds for an interval.
     ratio: Annotated[Interval | None, TrialRatio | None] = None
@@ -77,13 +77,13 @@ def try_fixes(
     measure: MeasureBlock | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
-    """Measure the gain of each proposed fix, and of all that are not slower together.
+    """Measure the gain of each proposed fix, and of all fixes together that are not slower.
 
-    Grain must be allowed to start workers. A loader that hangs is ended. The budget is for all
-    trials; a block that is running when it ends is given up soon after.
+    Grain must be allowed to start workers. A loader that hangs is killed. The budget is for all
+    trials; a block still running when the budget runs out is abandoned soon after.
 
     Returns:
-        One trial for each fix, then one of several together if that is another variant.
+        One trial of each fix, then one of the combined fixes if they make another variant.
     """
     fixes = fixes_for(report, cores)
     measure = measure or partial(measure_block, clock=clock)
@@ -115,13 +115,13 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
 
 
 def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
-    """Compare at full speed; fixes that only show beside a step, beside one."""
+    """Return a trial of each fix, at full speed, or beside a step if its gain shows only there."""
     variants: dict[bool, dict[Variant, None]] = {}
     for fix in fixes:
         if not fix.why_not:
             variants.setdefault(fix.overlaps, {})[fix.variant] = None
     sides_left = sum(1 + len(each) for each in variants.values())
-    # One more comparison may follow.
+    # A comparison of the combined fixes may follow.
     sides_left += 2 if sum(map(len, variants.values())) > 1 else 0
     compared: dict[bool, Mapping[Variant, VariantBlocks]] = {}
     for overlaps, each in variants.items():
@@ -137,7 +137,7 @@ def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Tria
 
 
 def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
-    """Join the best fix of each rule; None if that was tried already."""
+    """Return the best fixes of all rules combined; None if there are none or this was tried."""
     best: dict[str, tuple[Fix, float]] = {}
     for fix, trial in zip(fixes, trials, strict=True):
         if trial.ratio and not trial.is_slower:
@@ -153,7 +153,7 @@ def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
 
 
 def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
-    """Compute the gain of a fix from the blocks before and after it."""
+    """Return the gain of a fix, from the blocks without and with it."""
     before, after = compared.before, compared.after
     if compared.failure:
         return Trial(fix.rule, fix.change, f"not measured: {compared.failure}")

@@ -1,7 +1,7 @@
-"""Comparison of a pipeline's variants by timed blocks of batches, in turns within one run.
+"""Compares variants of a pipeline by blocks of batches, timed in turns within one run.
 
-Each block has its own iterator, so that no buffer of one side fills while another side is timed;
-its first part is thrown away.
+Each block has its own iterator, so that no buffer of one side fills while another side is timed.
+The first part of each block is discarded.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -29,7 +29,7 @@ _MIN_STEPS: Final = 4
 _MAX_ROUNDS: Final = 6
 # Starting and ending loaders takes the other half of a side's time.
 _BLOCK_FRACTION: Final = 1 / 12
-# A block that begins in time may end this much later, because its workers must start.
+# A block that begins in time may end this much late, because its workers must start.
 _GRACE_S: Final = 5.0
 # Sleeping is not exact enough for a shorter step.
 _MIN_STEP_S: Final = 1e-3
@@ -55,7 +55,7 @@ class Pace:
     """How a block is pulled.
 
     Attributes:
-        block_s: Seconds to time at least, from the first batch on.
+        block_s: The minimum time to measure, from the first batch on.
         step_s: Seconds from a batch to the request for the next; 0: full speed.
         from_start: Whether the start of the loader counts too, and the block ends with the data.
     """
@@ -66,17 +66,17 @@ class Pace:
 
 
 MeasureBlock = Callable[[LoaderFactory, Pace], ElementBlock]
-"""Measures a loader from its start."""
+"""Starts a loader and measures one block."""
 
 
 def measure_block(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
-    """Start a loader and time its batches."""
+    """Start a loader, and return the cost of a block of its batches."""
     if pace.from_start:
         return _measure_from_start(loader, pace, clock)
     counts: list[int] = []
     puller = Puller(lambda: _count_elements(loader, counts), clock)
     try:
-        # Warm-up: the first workers have made batches ahead while the last ones started.
+        # Warm-up: the first workers made batches ahead while the last workers started.
         _pull(puller, clock, _WARM_UP_FRACTION * pace.block_s, pace.step_s)
         s_per_batch, cpu_s_per_batch = _pull(puller, clock, pace.block_s, pace.step_s)
     finally:
@@ -86,7 +86,7 @@ def measure_block(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlo
 
 
 def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple[float, float]:
-    """Pull as a trainer with a step does; return wall and CPU seconds per batch."""
+    """Pull like a trainer with a step; return the wall and CPU seconds per batch."""
     if not step_s:
         pulled = puller.pull_flat_out(enough_s, whole_bursts=True)
         return pulled.s_per_batch, pulled.cpu_s_per_batch
@@ -101,7 +101,7 @@ def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple
 
 
 def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
-    """Time a loader from the call that makes it to the end of its data or of the block."""
+    """Return the cost from the call of the factory to the end of the data or of the block."""
     counts: list[int] = []
     waits_s: list[float] = []
     ended = False
@@ -118,7 +118,7 @@ def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Elem
                 break
         else:
             ended = True
-        # Before the loader is closed: the CPU time of ended workers is unknown.
+        # Read this before closing the loader: the CPU time of ended workers is unknown.
         cpu_s = ProcessTree().cpu_s() - cpu_s
     finally:
         close_with_timeout(batches.close)
@@ -149,7 +149,7 @@ _Rounds = Interleaved[Variant, ElementBlock]
 class VariantBlocks:
     """Blocks of the unchanged pipeline and of a variant, paired by round.
 
-    `failure` says why there are no more, or none at all; "" if nothing failed.
+    `failure` is the reason why there are no more blocks, or none; "" if nothing failed.
     """
 
     before: tuple[ElementBlock, ...]
@@ -160,9 +160,9 @@ class VariantBlocks:
 
 @dataclass
 class VariantComparison:
-    """Compares variants of one pipeline within one budget, which starts now.
+    """Compares variants of one pipeline within one budget, which starts at construction.
 
-    The loader factory is called again for each block, and `tell` with each phase.
+    The loader factory is called again for each block, and `tell` for each phase.
     """
 
     loader: LoaderFactory
@@ -177,14 +177,14 @@ class VariantComparison:
     def compare(
         self, variants: Sequence[Variant], fraction: float, stepping: bool = False
     ) -> Mapping[Variant, VariantBlocks]:
-        """Measure rounds of one block of each variant and one of the unchanged pipeline.
+        """Measure rounds, each with one block of every variant and one of the unchanged pipeline.
 
-        No block begins once the budget is used up, and a running one is given up soon after. A
+        No block begins once the budget is used up, and a running one is abandoned soon after. A
         variant that failed is left out of later rounds.
 
         Args:
             variants: The most important first: the last are skipped if time is short.
-            fraction: Share of the remaining time to spend; the fewest rounds may take more.
+            fraction: Share of the remaining time to spend; `MIN_ROUNDS` may take more.
             stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
                 otherwise at full speed.
         """
@@ -197,9 +197,9 @@ class VariantComparison:
             return {variant: _pair(probe, variant, probe_pace, NO_TIME) for variant in variants}
         (first,) = probe.results(UNCHANGED)
         step_s = max(_MIN_STEP_S, first.load_s_per_batch) if stepping else 0.0
-        # Data so short that most of a block would be restarts are compared by whole epochs.
+        # Compare whole epochs if the data are so short that restarts would dominate a block.
         pace = Pace(inf if first.ended else probe_pace.block_s, step_s, first.ended)
-        # A block takes as long as the probe did.
+        # Assume that a block takes as long as the probe.
         probe_s = self.clock() - began_s
         affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * probe_s)) - 1
         chosen = variants[: max(1, affordable)]

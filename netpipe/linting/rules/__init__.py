@@ -1,7 +1,7 @@
-"""The rules that judge a pipeline's graph, and the table of them.
+"""The rules that judge a pipeline's graph, and the table that lists them.
 
 Each rule is a generator function in the file of its topic: it takes a `Pipeline` and yields
-`Problem`s (`finding.py`). A new rule is such a function and one line of the table.
+`Problem`s (`finding.py`). To add a rule, write such a function and add it to the table.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from netpipe.linting.rules.finding import Rule
 
 
 class RegisteredRule(NamedTuple):
-    """A line of the table; with `local_only`, the rule does not hold where reading waits."""
+    """An entry of the table; a `local_only` rule does not hold where reading waits."""
 
     find: Rule
     local_only: bool = False
 
 
 _TABLE: Final = (
-    # Pipelines that fail, or that give other data than intended
+    # Pipelines that fail, or that yield data other than intended
     RegisteredRule(placement.nested_mp_prefetch),
     RegisteredRule(workers.cannot_be_pickled),
     RegisteredRule(placement.device_put_before_mp_prefetch),
@@ -61,6 +61,6 @@ RULE_NAMES: Final = (*RULES, NO_GRAIN_GRAPH)
 
 
 def split_silence(silence: str) -> tuple[str, str]:
-    """Split "RULE of FUNCTION" into both names; the function of a plain "RULE" is ""."""
+    """Return the rule and the function of "RULE of FUNCTION"; the function of "RULE" is ""."""
     rule, _, function = silence.partition(" of ")
     return rule, function

@@ -25,10 +25,10 @@ _ONE_OUTPUT_PER_INPUT: Final = (
 
 
 def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report batches in workers, each of which drops its own remainder.
+    """Report batches in workers where each worker drops its own remainder.
 
-    An error if the loss can be counted, a warning if it can only be bounded, info if it is at most
-    1% or the data may be endless. Silent if one process loses as much.
+    The severity is error if the loss can be counted, warning if it can only be bounded, and info if
+    it is at most 1% or the data may be endless. A loss that one process has too is not reported.
     """
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
@@ -42,7 +42,7 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     """Report the elements that a batch in several workers drops.
 
     With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
-    the rest after whole batches: at most w * (b - 1) in total.
+    those after its last whole batch: at most w * (b - 1) in total.
     """
     if count_elements(graph)[node.parents[0]] == inf:
         return
@@ -70,14 +70,14 @@ def _propose_whole_batches(graph: Graph, size: int, *, can_batch_by_position: bo
     if can_batch_by_position and graph.data_loader is None:
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
         return f"Batch before the data are divided among the workers: {batch}"
-    # A DataLoader, or a batch of filtered or packed elements.
+    # This is a DataLoader, or a batch of filtered or packed elements.
     batch = choose_call(graph, f"grain.transforms.Batch({size}", f".batch(batch_size={size}")
     repeat = choose_call(graph, "IndexSampler(num_epochs=None)", ".repeat()")
     return f"Keep the remainders: {batch}, drop_remainder=False), or repeat forever: {repeat}"
 
 
 def _count_shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
-    """Count the elements that the workers divide, if all of them reach the batch."""
+    """Return the number of elements that workers divide; None unless all reach the batch."""
     between = list(graph.below(node, lambda below: below.kind == "ToIter"))
     takes_turns = pool.uses_processes and not pool.is_sequential
     if not takes_turns or any(below.kind not in _ONE_OUTPUT_PER_INPUT for below in between):
@@ -98,9 +98,9 @@ def _judge_bound(graph: Graph, node: Node, lost: int) -> Severity:
 
 
 def count_elements(graph: Graph) -> Mapping[int, float | None]:
-    """Count the elements that each node yields in one process, by node id.
+    """Return the number of elements that each node yields in one process, by node id.
 
-    A count is inf for endless elements, and None if it depends on the elements or an unknown class.
+    A number is inf for endless data, and None if it depends on the elements or an unknown class.
     """
     counts: dict[int, float | None] = {}
     order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
@@ -143,8 +143,8 @@ def _count(node: Node, inputs: list[float | None]) -> float | None:
             return known[0] if kind in _ONE_OUTPUT_PER_INPUT else None
 
 
-# Each kind was run with 0 to 3 workers on Grain 0.2.18; the others (maps, random maps, zips,
-# caches) gave the same elements in the same order.
+# All kinds were run with 0 to 3 workers on Grain 0.2.18. Those not listed (maps, random maps, zips,
+# caches) yielded the same elements in the same order.
 _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
     "Batch": "batches the elements of one worker",
     "Rebatch": "batches the elements of one worker",
@@ -166,7 +166,7 @@ _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
 def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
     """Report nodes that make the batches, or their order, depend on the number of workers.
 
-    An unknown class is info for either intent: only `netpipe lint --prove` can tell.
+    An unknown class is info for either intent: only `netpipe lint --prove` can decide.
     """
     for pool in worker_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _depends_on_workers(pipeline.graph, node)]

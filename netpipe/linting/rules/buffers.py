@@ -30,7 +30,7 @@ _THREADS_HELP: Final = "help only where reading waits (remote storage)"
 # 64 batches feed even a step of 20 ms for more than a second.
 _MAX_BUFFERED_BATCHES: Final = 64
 _LARGE_MEMORY_FRACTION: Final = 0.25
-# Iterating a MapDataset means to_iter_dataset() with its default buffer.
+# Iterating a MapDataset uses to_iter_dataset() with its default buffer.
 _DEFAULT_BUFFER_ELEMENTS: Final = 500
 # An Interleave reads each of its datasets in a thread.
 _BUFFER_SETTINGS: Final = {
@@ -71,7 +71,7 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _reads_ahead(node: Node) -> bool:
-    """Whether a node makes elements ahead; an unknown class may."""
+    """Whether a node makes elements ahead; an unknown class is assumed to."""
     if node.kind in _BUFFER_SETTINGS:
         return node.parameters.get(_BUFFER_SETTINGS[node.kind]) != 0
     return _buffer_size(node) > 0 or node.kind.startswith("Unknown:")
@@ -91,9 +91,9 @@ def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str
 
 
 def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report read-ahead buffers that hold batches where the user counted elements.
+    """Report read-ahead buffers of many batches, whose size was meant as a number of elements.
 
-    A MapDataset that is iterated directly has Grain's default buffer, and is only info.
+    A MapDataset that is iterated directly has Grain's default buffer, and is reported as info.
     """
     graph, reads_wait = pipeline.graph, pipeline.reads.wait
     for node in graph.nodes:
@@ -122,7 +122,7 @@ def _buffer_size(node: Node) -> int:
 
 
 def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report buffers of many batches, and of much memory if a batch could be measured."""
+    """Report buffers of many batches, or of much memory if a batch could be measured."""
     graph, memory_bytes = pipeline.graph, pipeline.memory_bytes
     held = {node.id: _count_held_batches(graph, node) for node in graph.nodes}
     node, total = max(graph.nodes, key=lambda node: held[node.id]), sum(held.values())
@@ -151,7 +151,7 @@ def buffers_exceed_memory(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _count_held_batches(graph: Graph, node: Node) -> float:
-    """Return the batches that a node can hold in all processes, as counted on Grain 0.2.18."""
+    """Return the number of batches that a node can hold in all processes (Grain 0.2.18)."""
     held = _buffer_size(node)
     if buffer := node.integer(_BUFFER_SETTINGS.get(node.kind, "")):
         held = (node.integer("cycle_length") or node.integer("num_threads") or 1) * (buffer + 1)
@@ -164,7 +164,7 @@ def _count_held_batches(graph: Graph, node: Node) -> float:
 
 
 def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
-    """Return the settings of a node to lower, so that its useful part fits in the memory."""
+    """Return the settings to lower so that the buffers of a node fit in memory; "" if none."""
     setting = _BUFFER_SETTINGS.get(node.kind, "prefetch_buffer_size")
     buffer, workers = node.integer(setting) or _DEFAULT_BUFFER_ELEMENTS, node.integer("num_workers")
     less = max(1, int((buffer + 1) * min(fits, _MAX_BUFFERED_BATCHES) / held) - 1)
@@ -177,7 +177,7 @@ def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
 
 
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report workers that read with threads, as a warning: remote storage may need them."""
+    """Warn about threads that read in workers; remote storage may need them."""
     for pool, readers in find_in_workers(pipeline.graph, _buffer_size):
         yield Problem(
             "warning",
@@ -190,10 +190,10 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report threads that read single elements in the training process.
+    """Warn about threads that read single elements in the training process.
 
-    It is a warning, because remote storage may need them. Threads that read whole batches read
-    ahead, at no measurable cost.
+    Remote storage may need such threads. Those that read whole batches are not reported, because
+    they read ahead at no measurable cost.
     """
     graph = pipeline.graph
     if readers := find_element_readers(graph):
@@ -213,7 +213,7 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report few reads at a time where reading waits, as a warning: a server may allow no more."""
+    """Warn about too few reads in flight where reading waits; the server may not allow more."""
     graph, readers = pipeline.graph, pipeline.graph.of_kind("ToIter", "Elastic")
     count = sum(_count_reads(graph, reader) for reader in readers)
     if pipeline.reads.wait and 0 < count < _MIN_READS_IN_FLIGHT:

@@ -1,4 +1,4 @@
-"""The types that rules take and yield, and the findings that the linter makes of them."""
+"""The types that rules take and yield, and the findings that the linter builds from problems."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
 
 
 class Reads(NamedTuple):
-    """Whether reading is known to wait, and the evidence for or against it; "" without any.
+    """Whether reading is known to wait, and the evidence for or against that; "" if there is none.
 
     `measure_batch` reads a batch and returns its bytes, or None if it cannot.
     """
@@ -37,7 +37,7 @@ class Pipeline:
     #: depend on the number of workers.
     for_throughput: bool
     cores: int  #: CPU cores that the process may use.
-    memory_bytes: int  #: Memory that it may use.
+    memory_bytes: int  #: Memory that the process may use.
     reads: Reads
 
 
@@ -69,7 +69,7 @@ class LintFinding:
 
 
 def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
-    """Return errors, then warnings, then remarks."""
+    """Return the findings: errors first, then warnings, then remarks."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 

@@ -26,7 +26,7 @@ def is_work(node: Node) -> bool:
 
 
 def changes_elements(node: Node) -> bool:
-    """Whether a node combines or splits elements; an unknown class may."""
+    """Whether a node combines or splits elements; an unknown class is assumed to."""
     kinds = (*BATCHES, "FlatMap", "Pack", "ConcatThenSplit", "Operation")
     return node.kind in kinds or node.kind.startswith("Unknown:")
 
@@ -59,7 +59,7 @@ def _has_own_function(batch: Node) -> bool:
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that share a pipeline: each reads every n-th element.
+    """Workers that share a pipeline: each reads every n-th element, or its own slice.
 
     `nodes` ends at the node that starts a nested pool.
     """
@@ -74,7 +74,7 @@ class Pool:
 
     @property
     def uses_processes(self) -> bool:
-        """Whether the workers are processes, which are sent their nodes by pickle."""
+        """Whether the workers are processes, which receive their nodes pickled."""
         return self.prefetch.kind == _PROCESSES
 
     @property
@@ -84,11 +84,11 @@ class Pool:
 
     @property
     def each(self) -> str:
-        """How messages refer to each single worker."""
+        """The words for each single worker in messages."""
         return f"each of {self}" if self.size > 1 else str(self)
 
     def __str__(self) -> str:
-        """Return how messages refer to the workers."""
+        """Return the words for the workers in messages."""
         call = "mp_prefetch" if self.uses_processes else "multithread_prefetch"
         return f"the {self.size} workers of {call}" if self.size > 1 else f"the worker of {call}"
 
@@ -116,7 +116,7 @@ def find_in_workers(
 
 
 def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:
-    """Return how a fix is written: as an argument of the DataLoader, if there is one."""
+    """Return the text of a fix: `for_loader` if there is a DataLoader, else `for_dataset`."""
     return for_dataset if graph.data_loader is None else for_loader
 
 
@@ -131,7 +131,7 @@ def write_workers(graph: Graph, count: object) -> str:
 def propose_reading(
     graph: Graph, node: Node, how: str = "without", settings: str = "num_threads=0"
 ) -> str:
-    """Propose reading with or without threads, in the call that made a node."""
+    """Return a fix that reads with or without threads, in the call that made `node`."""
     options = f"grain.ReadOptions({settings})"
     call = choose_call(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":

@@ -16,15 +16,15 @@ from netpipe.linting.rules.graph_parts import (
     write_batch_call,
 )
 
-# Kinds of IterDataset that a MapDataset has too, with the same result for the same element.
+# Kinds of IterDataset that MapDatasets have too, with the same result for the same element.
 _ALSO_ON_MAP_DATASETS: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter", "ProcessPrefetch")
 
 
 def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches that are made in the training process, not in the workers.
 
-    Only info for the intent "reproducible", because batches then do not depend on the number of
-    workers.
+    For the intent "reproducible" this is only info, because such batches do not depend on the
+    number of workers.
     """
     for node, prefetch in _find_first_after_workers(pipeline.graph, *BATCHES):
         below = pipeline.graph.below(node)
@@ -60,8 +60,8 @@ def _propose_batch_in_workers(graph: Graph, batch: Node) -> str:
 def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report user code that runs in the training process, not in the workers.
 
-    Code that calls jax belongs there. Only info for the intent "reproducible" if the result in the
-    workers would depend on their number.
+    Code that calls jax belongs there. For the intent "reproducible" this is only info if the
+    result in the workers would depend on their number.
     """
     for node, prefetch in _find_first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
@@ -109,7 +109,7 @@ def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 def _find_first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
     """Yield the first node after the workers that they could run, with its mp_prefetch.
 
-    The nodes after it cannot move without it.
+    Later nodes cannot move into the workers unless this one does.
     """
     for node in graph.of_kind(*kinds):
         if _runs_in_trainer(node):

@@ -18,8 +18,8 @@ _SHUFFLES: Final = ("Shuffle", "WindowShuffle")
 def shuffle_after_batch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report shuffles of whole batches, whose elements stay together.
 
-    Silent for blocks that are only read together: their elements were shuffled before, or are split
-    or batched again after the shuffle.
+    Blocks that are only read together are not reported: their elements were shuffled before, or are
+    split or batched again after the shuffle.
     """
     graph = pipeline.graph
     for node in graph.of_kind(*_SHUFFLES):
@@ -45,9 +45,9 @@ def shuffle_after_batch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report shuffles that mix epochs. A warning, because such sampling may be intended.
+    """Warn about shuffles that mix epochs; such sampling may be intended.
 
-    A repeat in one of several branches is that branch's weight.
+    A repeat in one of several branches only sets the weight of that branch.
     """
     for node in pipeline.graph.of_kind("Shuffle"):
         for repeat in pipeline.graph.below(node, lambda below: len(below.parents) > 1):
@@ -80,6 +80,6 @@ def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _write_call(graph: Graph, node: Node) -> str:
-    # Grain derives the seed after a `.seed(...)`.
+    # After a `.seed(...)`, Grain derives the seed of the shuffle.
     is_seeded = any(below.kind == "Seed" for below in graph.below(node))
     return ".shuffle()" if is_seeded else f".shuffle(seed={node.parameters.get('seed')})"

@@ -1,4 +1,4 @@
-"""Rules about the number of workers, the objects sent to them, and jax in them."""
+"""Rules about the number of workers, the objects sent to them, and their use of jax."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,8 +14,8 @@ from netpipe.linting.rules.graph_parts import (
 )
 from netpipe.results.units import format_megabytes
 
-# A worker without data takes 74 MB, and about two bytes per byte sent to it (Grain 0.2.18): above
-# this size, the objects sent take as much memory as the worker itself.
+# A worker takes 74 MB, plus about two bytes for each byte sent to it (Grain 0.2.18). Above this
+# size, the objects sent take about as much memory as the worker itself.
 LARGE_CAPTURE_BYTES: Final = 32 * 2**20
 _OPEN_SOURCE: Final = (
     "Let the source keep a path and open it in the worker when the first element is read,"
@@ -30,7 +30,7 @@ _LOAD_IN_WORKER: Final = (
 def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report an `mp_prefetch` or a DataLoader without workers.
 
-    A DataLoader is only info: 0 workers are its default, and right for a light pipeline.
+    A DataLoader is only info: 0 workers is the default, and right for a light pipeline.
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
@@ -76,7 +76,7 @@ def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
 
 
 def _propose_workers(pipeline: Pipeline) -> str:
-    """Propose reading without threads first: threads would slow workers down equally."""
+    """Return a fix: first read without threads, which would slow workers down just as much."""
     workers = f"{write_workers(pipeline.graph, 1)} or more"
     readers = find_element_readers(pipeline.graph)
     if not readers or pipeline.reads.wait:
@@ -87,7 +87,7 @@ def _propose_workers(pipeline: Pipeline) -> str:
 
 
 def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report more workers than cores, as a warning: workers that wait for storage need no core."""
+    """Warn about more workers than cores; workers that wait for storage need no core."""
     graph, cores = pipeline.graph, pipeline.cores
     started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
@@ -106,7 +106,7 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report functions in the workers that call jax, as a warning: a light call may be intended."""
+    """Warn about functions that call jax in workers; a light call may be intended."""
 
     def is_offending(node: Node) -> bool:
         # Other rules report unpicklable objects and device_put.

@@ -1,8 +1,8 @@
 """An accelerator that is only a clock: asynchronous steps of a set time that use no CPU.
 
 A step is a jitted computation whose custom call sleeps until a deadline that the host computed at
-dispatch. Its results are real `jax.Array`s, so everything that waits for a real step waits for it
-too, and the runtime limits the steps in flight as on a real device.
+dispatch. Its results are real `jax.Array`s, so any code that waits for a real step also waits for
+an emulated step, and the runtime limits the steps in flight as on a real device.
 """
 
 import ctypes
@@ -28,11 +28,11 @@ _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
 
 class AbsentError(MisuseError, AttributeError):
-    """A stand-in lacks an attribute; `hasattr` and `getattr` see it as absent."""
+    """A stand-in lacks an attribute; `hasattr` and `getattr` treat it as absent."""
 
 
 class _StandIn:
-    """A part of an emulated training; reading an attribute that it lacks is an error."""
+    """A part of an emulated training; reading a missing attribute is an error."""
 
     _name: str
     _way_out: str
@@ -91,8 +91,8 @@ jax.tree_util.register_pytree_node(
 class Engines:
     """The copy engine and the compute engine of a device, on a clock in nanoseconds.
 
-    Each does one thing at a time, in order. A deadline follows from the previous deadline, not from
-    the moment of waking up, so short steps take exactly their time on average.
+    Each engine does one thing at a time, in order. A deadline follows from the previous deadline,
+    not from the moment of waking up, so short steps take exactly their time on average.
     """
 
     def __init__(self, step_s: float, copy_bytes_per_s: float = inf) -> None:
@@ -102,14 +102,14 @@ class Engines:
         self._copy_ns_per_byte = _NS / copy_bytes_per_s
 
     def dispatch(self, now_ns: int, copied_bytes: int) -> int:
-        """Return the end of a step that is dispatched now and waits for the copy of its batch."""
+        """Return the end time of a step dispatched now, which waits for the copy of its batch."""
         copy_ns = round(copied_bytes * self._copy_ns_per_byte)
         self._copies_done_ns = max(self._copies_done_ns, now_ns) + copy_ns
         self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns
         return self.free_ns
 
     def device_step(self, done_ns: int) -> DeviceStep:
-        """Return the start and the end of the step that ends at `done_ns`."""
+        """Return the start and end times of the step that ends at `done_ns`."""
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
@@ -117,7 +117,7 @@ class EmulatedStep(_StandIn):
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
     An array is copied when the step first sees it. The step begins when this copy and the previous
-    step are done. It is compiled again for new shapes or dtypes of the batch.
+    step are done. It is recompiled for new shapes or dtypes of the batch.
 
     The `real` step is traced for the shapes of its aux and never run; without it, the aux is
     `{"loss": float32 ()}`.
@@ -156,19 +156,19 @@ class EmulatedStep(_StandIn):
             )
         leaves, structure = jax.tree.flatten(batch)
         arrays = [array_of(leaf) for leaf in leaves]
-        # The key of jax.jit's own cache.
+        # The cache of jax.jit uses the same key.
         kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
         if kind not in self._compiled:
             self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
-        # After compiling, because a real device does not begin before its program is compiled.
+        # Dispatch after compiling, because a real device cannot start before that.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
-        # As two uint32, because jax converts 64 bits to 32 by default.
+        # Pass the deadline as two uint32, because jax converts 64 bits to 32 by default.
         deadline = np.array([done_ns], np.uint64).view(np.uint32)
         self.device_step = self._engines.device_step(done_ns)
         return self._compiled[kind](deadline, state)
 
     def _copied_bytes(self, arrays: Sequence[Any]) -> int:
-        """Return the bytes that the device does not have yet, and record that it has them."""
+        """Return the number of bytes to copy to the device, and record the arrays as copied."""
         copied = 0
         for array in filter(lambda array: array is not None, arrays):
             if self._on_device.get(id(array)) is not array:
@@ -183,8 +183,8 @@ def _trace_aux(
 ) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
-    The factory is traced too, because its state may not fit into this host's memory; if it cannot
-    be traced, it is run. `arrays` has None for each leaf that stays on the host.
+    The factory is traced, too, because its state may not fit into this host's memory; a factory
+    that cannot be traced is run. `arrays` has None for each leaf that stays on the host.
     """
     if real is None:
         return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
@@ -213,16 +213,16 @@ def _trace_aux(
 
 
 def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Compile `(deadline, state) -> (state, aux)`, which ends at the deadline."""
+    """Return a compiled `(deadline, state) -> (state, aux)` that ends at the deadline."""
     sleep_until = jax.ffi.ffi_call(_register_sleep_target(), _TOKEN, has_side_effect=True)
 
     def compute(deadline: Any, state: EmulatedState) -> tuple[EmulatedState, Any]:
         (token,) = jax.tree.leaves(state)
-        # Without real work beside the call, the runtime runs the computation inline, and the
-        # dispatch waits for the step.
+        # Without real work beside the call, the runtime would run the computation inline, and
+        # dispatching would wait for the step.
         token = jnp.tanh(token @ token)
         slept = sleep_until(deadline, token)
-        # The call writes nothing; the barrier only makes `done` depend on it.
+        # The call writes nothing; the barrier only makes `done` depend on the call.
         done = jax.lax.optimization_barrier((token, slept))[0]
         aux = jax.tree.map(lambda leaf: jnp.full(leaf.shape, done[0, 0], leaf.dtype), aux_shapes)
         return EmulatedState(done), aux
@@ -235,7 +235,7 @@ def _register_sleep_target() -> str:
     """Register a custom call of XLA's CPU runtime that sleeps until a deadline; return its name.
 
     Its operands are the deadline on `CLOCK_MONOTONIC` in nanoseconds, uint32 (2,) in memory order,
-    and a value that must be computed before. Its result is never written.
+    and a value that must be computed before the sleep. Its result is never written.
     """
     handler = jax.ffi.pycapsule(ctypes.cast(_HANDLER, ctypes.c_void_p))
     jax.ffi.register_ffi_target("netpipe_sleep_until", handler, platform="cpu")
@@ -246,7 +246,7 @@ def _structure(**fields: Any) -> type[ctypes.Structure]:
     return type("_Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-# XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to the last used field.
+# XLA's FFI structures (xla/ffi/api/c_api.h, version 0.3), each up to the last field used here.
 _SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
 _EXTENSION = _structure(struct_size=_SIZE, type=_INT, next=_POINTER)
 _VERSION = _structure(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)
@@ -276,7 +276,7 @@ _API_VERSION = (0, 1)
 
 
 def _sleep_until(frame: Any) -> None:
-    """Answer XLA's question for metadata, or sleep until the deadline in the first argument."""
+    """Answer XLA's request for metadata, or sleep until the deadline in the first argument."""
     call = frame.contents
     if call.extension_start and call.extension_start.contents.type == _METADATA_TYPE:
         extension = ctypes.cast(call.extension_start, ctypes.POINTER(_METADATA_EXTENSION))
@@ -286,7 +286,7 @@ def _sleep_until(frame: Any) -> None:
     if call.stage != _EXECUTE_STAGE:
         return
     deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
-    # Python sleeps by the same clock, and continues after a signal.
+    # time.sleep uses the same clock, and resumes after a signal.
     time.sleep(max(0.0, (deadline - time.monotonic_ns()) / _NS))
 
 

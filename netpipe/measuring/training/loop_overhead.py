@@ -24,7 +24,7 @@ def measure_host_s_per_step(
 ) -> float:
     """Return H: seconds of the loop's own work per batch.
 
-    Batches and the results of steps are ready, so all the time from one batch to the request for
+    Batches and the results of steps are ready, so the whole time from one batch to the request for
     the next is the loop's own work. The loop gets no more batches after `limit_s` seconds.
     """
     step, clock = _ReadyStep(stepper), stepper.clock
@@ -42,7 +42,7 @@ def measure_host_s_per_step(
                 return
 
     run_loop(loop, batches(), stepper.state, step)
-    # The loop may compile in its first step.
+    # Skip the first step, in which the loop may compile.
     counted = own_s[1:] or own_s
     return max(0.0, fmean(counted)) if counted else 0.0
 
@@ -83,7 +83,7 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 
 
 class _ReadyStep:
-    """A step that returns its state, and an aux that is ready."""
+    """A step that returns its state unchanged, and an aux that is ready."""
 
     def __init__(self, stepper: StepRunner) -> None:
         self.spent_s = 0.0

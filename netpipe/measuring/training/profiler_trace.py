@@ -1,4 +1,4 @@
-"""The profiler: the harness's marks in traces, a trace to keep, the overlap that a trace shows.
+"""Profiler traces: the harness's marks, traces to keep, and the overlap that a trace shows.
 
 Tracing slows a block down, so a traced block is never timed.
 """
@@ -22,7 +22,7 @@ from netpipe.files.whole_file import write_whole
 Span = tuple[float, float]
 """Start and end in nanoseconds."""
 
-# A real step in its loop, numbered: from the request for its batch to the next request.
+# A real step, numbered, from the request for its batch to the next request.
 STEP = "netpipe.step"
 # The two parts of a step: the wait for its batch, then the work of the loop.
 LOADING = "netpipe.loading"
@@ -31,11 +31,11 @@ LOOP = "netpipe.loop"
 DISPATCH = "netpipe.dispatch"
 # Before the steps: buffered batches are pulled and thrown away.
 DRAIN = "netpipe.drain"
-# On a thread of its own: a step on the device, from the previous step's end to its own.
+# On a separate thread: a step on the device, from the end of the previous step to its own end.
 DEVICE = "netpipe.device"
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
-# of operations. Their other lines, such as "Steps", are derived from these and span idle time.
+# for operations. Other lines, such as "Steps", are derived from these and include idle time.
 _WORK_LINES = ("Stream #", "XLA Ops")
 _COPIES = ("MemcpyH2D", "MemcpyD2H")
 # XLA's CPU client has no plane: its operations carry this statistic, on any thread.
@@ -50,18 +50,18 @@ THREADS: Final = {
 _MAX_NAME_LENGTH: Final = 120
 
 mark = jax.profiler.TraceAnnotation
-"""Marks the `with` block in a trace; costs next to nothing when nobody traces."""
+"""Marks the `with` block in a trace; costs next to nothing without a running trace."""
 
 mark_step = jax.profiler.StepTraceAnnotation
 """Marks the `with` block as a step, by which TensorBoard groups the other marks."""
 
 
 class NoTraceError(HarnessError):
-    """The profiler cannot trace: it is forbidden, in use, or has no room."""
+    """The profiler cannot trace: it is forbidden, in use, or out of disk space."""
 
 
 def trace_file(folder: Path, name: str, device_key: str) -> Path:
-    """Return the file for the trace of `name`, which may be "", on a device."""
+    """Return the path of the trace of `name`, which may be "", on a device."""
     words = re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-.")[-_MAX_NAME_LENGTH:]
     return folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
 
@@ -88,7 +88,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
 
 
 def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events of a trace, with threads named after the marks that they hold."""
+    """Return the events of a trace, with threads named after the marks in them."""
     names = {
         (event["pid"], event["tid"]): thread
         for marked, thread in THREADS.items()
@@ -104,10 +104,10 @@ def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
-    """Return the shared time of loading and device work over the shorter of the two.
+    """Return the time that loading and device work share, divided by the shorter of the two.
 
-    0: the loop loads and computes in turns; 1: one is hidden behind the other; None: a trace is not
-    possible, or shows no loading or no device work. `run` loads inside `mark(LOADING)` and returns
+    0: the loop loads and computes alternately; 1: one is hidden behind the other; None: the trace
+    failed, or shows no loading or no device work. `run` loads inside `mark(LOADING)` and returns
     when the device is done. Never call this inside a timed window.
     """
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
@@ -121,7 +121,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 @contextmanager
 def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
-    """Run a function under the profiler and yield the file of the trace that matches `wanted`.
+    """Run a function under the profiler and yield the trace's file that matches `wanted`.
 
     Raises:
         NoTraceError: Tracing failed. If it did not start, the function was not run.
@@ -135,7 +135,7 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
             options = jax.profiler.ProfileOptions()
             # Recording every Python call would take most of the time.
             options.python_tracer_level = 0
-            # Annotations, and the CPU client's operations.
+            # Level 1 records annotations and the CPU client's operations.
             options.host_tracer_level = 1
             options.enable_hlo_proto = False
             jax.profiler.start_trace(str(folder), profiler_options=options)
@@ -163,7 +163,7 @@ def _explain_failure(action: str) -> Iterator[None]:
 
 
 def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], list[Span]]:
-    """Return the spans of a trace in which the host loaded and the device worked.
+    """Return the spans of a trace in which the host loaded, and those in which the device worked.
 
     The device is the accelerator whose plane shows work, else XLA's CPU client.
     """
@@ -195,7 +195,7 @@ def overlap_fraction(loads: Sequence[Span], busy: Sequence[Span]) -> float | Non
 
 
 def covered_ns(spans: Iterable[Span]) -> float:
-    """Return the nanoseconds that any of `spans` covers."""
+    """Return the nanoseconds that `spans` cover; overlaps count once."""
     total_ns = 0.0
     covered_until = -inf
     for start, end in sorted(spans):

@@ -31,7 +31,7 @@ _Sample = tuple[_Line | None, float, float]
 
 
 class StackSampler:
-    """Samples the main thread's line in the trainer's code, every millisecond."""
+    """Samples, every millisecond, which line of the trainer's code the main thread runs."""
 
     def __init__(self) -> None:
         self._main = threading.get_ident()
@@ -51,11 +51,11 @@ class StackSampler:
         self._thread.join()
 
     def begin(self) -> None:
-        """Start sampling: the trainer has its batch."""
+        """Start sampling, now that the trainer has its batch."""
         self._current, self._sampling = [], True
 
     def end(self, *, counts: bool) -> None:
-        """Stop sampling at the next request; keep the samples since `begin` if they count."""
+        """Stop sampling at the next request; keep the samples since `begin` if `counts` is true."""
         self._sampling = False
         if counts:
             self._kept += self._current
@@ -94,7 +94,7 @@ class StackSampler:
 def find_trainers_line(frame: FrameType | None) -> _Line | None:
     """Return the innermost line of the trainer's own code on a stack, or None.
 
-    Code of jax, NumPy and Python does not count. Code of other installed packages counts only if
+    Lines in jax, NumPy and the standard library do not count. Other packages count only if
     the trainer has no line of its own. The search ends at the harness's code.
     """
     installed = None

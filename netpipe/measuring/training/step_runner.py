@@ -1,4 +1,4 @@
-"""Running a step: on resident batches, synced, with transfers, beside a loader."""
+"""Run and time a step: on resident batches, synced, with transfers, and beside a loader."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,9 +27,9 @@ StepFactory = Callable[[], tuple[State, Step]]
 Wait = Callable[[Aux], object]
 BatchesFactory = Callable[[], Sequence[Batch]]
 
-# A step finds a single batch in its caches when it sees it again.
+# With only one batch, a step would find it in the caches every time.
 _MIN_RESIDENT = 2
-# Steps without a compilation that end the warm-up.
+# The warm-up ends after this many successive steps without a compilation.
 _QUIET_STEPS = 3
 # The time limit applies only from this step on.
 _MIN_WARM_UP_STEPS = 4
@@ -39,7 +39,7 @@ _NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array called loss in an aux, else the first; raise a MisuseError without one."""
+    """Return the array named loss in an aux, else its first; raise a MisuseError if it has none."""
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
@@ -57,22 +57,22 @@ def first_array(aux: Aux) -> jax.Array:
 
 
 class Waited:
-    """Takes the place of the array to wait for, if the step has a `wait` of its own."""
+    """Stands in for the array to wait for if the step has its own `wait`."""
 
     def __init__(self, wait: Wait, aux: Aux) -> None:
         self._wait, self._aux, self._is_done = wait, aux, False
 
     def block_until_ready(self) -> None:
-        """Wait with the step's own function."""
+        """Wait by calling the step's own `wait`."""
         self._wait(self._aux)
         self._is_done = True
 
     def is_ready(self) -> bool:
-        """Return whether something has waited for it; the step cannot be asked."""
+        """Return whether `block_until_ready` has returned; the step itself cannot be asked."""
         return self._is_done
 
     def is_deleted(self) -> bool:
-        """Return False."""
+        """Return False, because there is no array to delete."""
         return False
 
 
@@ -92,7 +92,7 @@ def copy_tree(tree: Any) -> Any:
 
 
 def is_finite(array: Done) -> bool:
-    """Return whether an array, as far as it can be read, holds neither NaN nor infinity."""
+    """Return whether an array holds neither NaN nor infinity; True if it cannot be read."""
     if isinstance(array, Waited) or array.is_deleted():
         return True
     is_float = jnp.issubdtype(array.dtype, jnp.inexact)
@@ -112,8 +112,8 @@ def to_device(batch: Batch) -> Batch:
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
     """Return the array of a leaf that goes to the device, or None if the leaf stays on the host.
 
-    Anything that NumPy reads as an array of numbers goes, such as a torch tensor on the CPU. If an
-    array spans several processes, only the part of this process goes.
+    Anything that NumPy reads as an array of numbers goes to the device, such as a torch tensor on
+    the CPU. If an array spans several processes, only this process's part is returned.
     """
     if isinstance(leaf, jax.Array):
         return leaf if leaf.is_fully_addressable else _part_of_process(leaf)
@@ -135,7 +135,7 @@ def _part_of_process(array: jax.Array) -> jax.Array:
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Return the bytes of a batch's arrays of any library, or of its objects if it has none."""
+    """Return the bytes of a batch's arrays (of any library), or of its objects without arrays."""
     leaves = jax.tree.leaves(batch)
     sizes = [size for leaf in leaves if isinstance(size := getattr(leaf, "nbytes", None), int)]
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
@@ -158,13 +158,13 @@ class StepRunner:
     """A training state, and the step that is timed on it.
 
     The step is timed alone on the `synthetic` batches if given, else on the loader's
-    `host_batches`. There are at least two, used in rotation.
+    `host_batches`. At least two batches are used, in rotation.
 
     Attributes:
-        ready_aux: The aux of the first warm-up step, which is done.
-        kept_state_bytes: Bytes of the old state that a step leaves alive.
-        ready_before_next: Steps alone that were done when the next one was dispatched.
-        devices: What the latest step ran on: jax's devices, or objects with their `platform` and
+        ready_aux: A copy of the first warm-up step's aux, ready to read.
+        kept_state_bytes: Bytes of the old state that stay allocated after a step.
+        ready_before_next: Steps without a loop that were done when the next one was dispatched.
+        devices: The devices of the latest step: jax's own, or objects with a `platform` and a
             `device_kind`.
     """
 
@@ -193,7 +193,7 @@ class StepRunner:
         self.devices: tuple[Any, ...] = ()
 
     def advance(self, batch: Batch) -> Done:
-        """Dispatch one step and return the array that is ready when it is done."""
+        """Dispatch one step and return the array that is ready when the step is done."""
         self.state, aux = self.step(self.state, batch)
         done = self.find_done(aux)
         if not isinstance(done, Waited):
@@ -203,7 +203,7 @@ class StepRunner:
         return done
 
     def _find_devices(self, aux: Aux) -> Iterable[Any]:
-        """Return the devices of a step with a `wait`: that which it names, or that of arrays."""
+        """Return the devices of a step with a `wait`: its named device, or those of its arrays."""
         name, arrays = self._read_attribute("device"), _arrays((aux, self.state))
         if name is None and arrays:
             return arrays[0].sharding.device_set
@@ -212,7 +212,7 @@ class StepRunner:
         return [SimpleNamespace(platform=platform, device_kind=kind)]
 
     def _read_attribute(self, name: str) -> Any:
-        # Reading an attribute that a step lacks may fail in other ways than AttributeError.
+        # Reading an attribute that a step lacks may raise something other than AttributeError.
         has_it = getattr_static(self.step, name, None) is not None
         return getattr(self.step, name, None) if has_it else None
 
@@ -221,12 +221,12 @@ class StepRunner:
         return first_array(aux) if self.wait is None else Waited(self.wait, aux)
 
     def lower(self) -> Any:
-        """Return the step's `jax.stages.Lowered`; raise whatever the step raises in tracing."""
+        """Return the step's `jax.stages.Lowered`; raise whatever tracing the step raises."""
         lower: Callable[..., Any] = getattr(self.step, "lower", None) or jax.jit(self.step).lower
         return lower(self.state, to_device(self.host_batches[0]))
 
     def _to_device(self, batch: Batch) -> Batch:
-        # A step with a `wait` of its own may not be JAX's, and moves its batch itself.
+        # A step with its own `wait` may not use JAX, so it moves its batch itself.
         return to_device(batch) if self.wait is None else batch
 
     def warm_up(self, limit_s: float) -> bool:
@@ -273,9 +273,9 @@ class StepRunner:
         return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
     def measure_resident_s(self, steps: int, *, probes: bool = True) -> float:
-        """Return the seconds of one step on resident batches, blocked once at the end.
+        """Return the seconds per step on resident batches, waiting only once, at the end.
 
-        With `probes` it counts the steps that are done when the next one is dispatched.
+        With `probes`, also count the steps that are done when the next one is dispatched.
         """
         batches = self._take(self._resident, steps)
         started = self.clock()
@@ -289,7 +289,7 @@ class StepRunner:
         return (self.clock() - started) / steps
 
     def measure_synced_s(self, steps: int) -> float:
-        """Return the seconds of one step on resident batches, blocked after every step."""
+        """Return the seconds per step on resident batches, waiting after every step."""
         batches = self._take(self._resident, steps)
         started = self.clock()
         for batch in batches:
@@ -297,7 +297,7 @@ class StepRunner:
         return (self.clock() - started) / steps
 
     def measure_transfer_s(self, steps: int) -> float:
-        """Return the seconds of one step with a transfer of a cached host batch before each.
+        """Return the seconds per step, with a transfer of a cached host batch before each step.
 
         The clock starts when the first step, whose transfer nothing hides, is done and the next one
         is running, so the device is busy throughout.
@@ -305,7 +305,7 @@ class StepRunner:
         batches = self._take(self._host, steps + 2)
         first, last = (self.advance(self._to_device(batch)) for batch in batches[:2])
         jax.block_until_ready(first)
-        # A step that is done when it is dispatched is not running, so one more is timed.
+        # The second step counts if it is still running; otherwise, one more step is timed.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
         started = self.clock()
         for batch in timed:
@@ -314,10 +314,10 @@ class StepRunner:
         return (self.clock() - started) / steps
 
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
-        """Return the seconds of one resident step while the loader is drained beside it.
+        """Return the seconds per step on resident batches while this thread pulls the loader.
 
-        The main thread pulls the loader, as in training, because some loaders need that. It takes
-        at most one batch every `step_s` seconds, the time of a step alone.
+        The main thread pulls, as in training, because some loaders need that. It takes at most one
+        batch every `step_s` seconds, the time of a step alone.
         """
         with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
             stepping = thread.submit(self.measure_resident_s, steps, probes=False)

@@ -1,4 +1,4 @@
-"""Counting the tokens of a batch, by the leaf that marks its padding."""
+"""Count the tokens of a batch by the leaf that marks its padding."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,7 @@ import numpy as np
 
 BY_ELEMENTS: Final = "all elements of a batch's first array, padding too"
 
-# The names of MaxText, Grain, Hugging Face and BERT. Under other names 0 may not mean padding.
+# The names used by MaxText, Grain, Hugging Face and BERT. In other arrays, 0 may not mean padding.
 _MARK: Final = re.compile(
     r"(.*\.)?((inputs|targets)_segmentation|\w+_segment_ids|attention_mask|input_mask)"
 )
@@ -27,15 +27,15 @@ class Counted:
 
     @property
     def padding_fraction(self) -> float:
-        """Fraction of the positions that is padding; 0 for a batch without positions."""
+        """Fraction of the positions that are padding; 0 for a batch without positions."""
         return 1 - self.tokens / self.slots if self.slots else 0.0
 
 
 def count_tokens(batch: object) -> Counted:
-    """Count the tokens: elements where a segmentation or mask is above 0, or all without one."""
+    """Count the elements where a segmentation or mask is above 0, or all elements without one."""
     leaves = dict(name_leaves(batch))
     shapes = {name: np.shape(leaf) for name, leaf in leaves.items()}
-    # An attention mask may also have an element for each pair of tokens.
+    # A mark must share its shape with another leaf: some attention masks cover pairs of tokens.
     places = list(shapes.values())
     marks = [name for name in leaves if _MARK.fullmatch(name) and places.count(shapes[name]) > 1]
     if marks:

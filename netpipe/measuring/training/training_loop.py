@@ -1,4 +1,4 @@
-"""The trainer's loop, observed from outside: its requests for batches, the ends of its steps."""
+"""The trainer's loop, observed from outside: its requests for batches and the ends of its steps."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,7 @@ from netpipe.measuring.training.step_runner import (
 from netpipe.measuring.training.token_counts import Counted
 from netpipe.results.step_times import DeviceStep, StepTimes, timeline
 
-# Counted steps of a block that is cut short.
+# Minimum number of counted steps in a block that is cut short.
 _MIN_STEPS = 3
 # A loop that prefetches takes batches ahead of its steps.
 _MAX_BATCHES_PER_STEP = 1.5
@@ -64,9 +64,9 @@ class TrainBlock:
     """A block of real training steps, without the skipped ones.
 
     Attributes:
-        steps_s: Seconds between the completions of one step and the next.
-        asked: Requests for a batch.
-        ready: Requests at which the previous step was done.
+        steps_s: Seconds from the completion of each step to that of the next.
+        asked: Number of requests for a batch.
+        ready: Number of requests at which the previous step was done.
         exposed_s: Idle seconds of the device: from requests that found the step done to the next
             call of the step.
         counted: The tokens of the last batch; None if they cannot be counted.
@@ -85,7 +85,7 @@ class TrainBlock:
 
     @property
     def s_per_step(self) -> float:
-        """Wall seconds of one step."""
+        """Mean wall seconds per step."""
         return sum(self.steps_s) / len(self.steps_s)
 
 
@@ -94,7 +94,7 @@ class BlockLength:
     """The length of a block of real steps.
 
     The first `skipped` steps, at least 1, do not count, as loading and computing do not overlap
-    yet. Then `steps` count; after a few, `limit_s` seconds or the epoch's end also end the block.
+    yet. `steps` more do; after a few of them, the block also ends at `limit_s` or with the epoch.
     """
 
     steps: int
@@ -103,7 +103,7 @@ class BlockLength:
 
 
 def run_loop(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
-    """Run a loop; one that calls `next` itself ends with StopIteration after the last batch."""
+    """Run a loop; if it calls `next` itself, it may end with StopIteration."""
     with suppress(StopIteration):
         loop(batches, state, step)
 
@@ -115,10 +115,10 @@ def run_train_block(
     length: BlockLength,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
-    """Run the trainer's loop over a block of batches; a sampler makes its times useless.
+    """Run the trainer's loop over a block of batches; with a sampler, the times are useless.
 
     Raises:
-        MisuseError: The loop does not call the step once a batch.
+        MisuseError: The loop does not call the step once per batch, or ends too early.
     """
     watched = WatchedStep(stepper)
     batches = WatchedBatches(puller, watched, length, stepper.clock, sampler)
@@ -157,7 +157,7 @@ def run_train_block(
 
 
 class WatchedStep:
-    """A step that keeps the state, and timestamps the completion of each call in a side thread.
+    """Wraps the step: keeps the latest state, and timestamps each completion in a side thread.
 
     Other attributes are those of the step itself.
     """
@@ -187,7 +187,7 @@ class WatchedStep:
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         self._called_s.append(called_s)
-        # The state that came in may have been donated.
+        # Keep the new state, because the step may have donated the old one.
         self._stepper.state = state
         self.latest = self._stepper.find_done(aux)
         if isinstance(self._step, EmulatedStep):
@@ -211,10 +211,10 @@ class WatchedStep:
             self._done_s.append(self._clock())
 
     def wait_for_device(self) -> list[DeviceStep]:
-        """Wait for the last step; return when each step could begin and ended on the device.
+        """Wait for the last step; return each step's earliest start and its end on the device.
 
         The side thread sees completions late while the loop holds Python's lock, so an emulated
-        device gives its own exact times.
+        device reports its own exact times.
         """
         self._dispatched.put(None)
         self._thread.shutdown()
@@ -226,7 +226,7 @@ class WatchedStep:
 class WatchedBatches:
     """The batches of a block; records how long the loop waits for each.
 
-    Each request probes whether the previous step is done, which shows that the loop waited for it.
+    Each request probes whether the previous step is done, a sign that the loop waited for it.
     """
 
     puller: Puller

@@ -1,4 +1,4 @@
-"""The content of a page: one module for each kind of document, and the table of these kinds."""
+"""The content of a page: one module per kind of document, and a function that picks one."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -28,5 +28,5 @@ SCHEMAS: Final = tuple(_BUILDERS)
 
 
 def build_parts(document: Document) -> tuple[Part, ...]:
-    """Return the parts of a document with one of `SCHEMAS`."""
+    """Return the parts of a document that has one of `SCHEMAS`."""
     return _BUILDERS[document["schema"]](document)

@@ -1,4 +1,4 @@
-"""A diagnosis: its stage and resource, the interventions, and the changes that may help."""
+"""The parts of a diagnosis: the bottleneck, the interventions and the changes that may help."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -50,16 +50,16 @@ from netpipe.verdict.kinds import VerdictKind
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
 _MAX_DRAWN_STAGES: Final = 10
-# As a fraction of a batch's time; a shorter bar cannot be seen.
+# As a fraction of a batch's time. Shorter bars would be invisible.
 _MIN_DRAWN_FRACTION: Final = 0.005
 
 
 def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a `netpipe.diagnosis/1` document: it, its measurement, its lint."""
+    """Return the parts of a `netpipe.diagnosis/1` document: diagnosis, measurement, lint."""
     findings = findings_from(document)
     measured = order = None
     if measurement := document["measurement"]:
-        # The diagnosis itself shows the steps.
+        # The diagnosis part shows the steps itself.
         without_steps = {**measurement, "timeline": [], "distributions": None}
         measured = build_measurement_part(without_steps)
     if document["lint"]["graph"]:
@@ -153,7 +153,7 @@ def _build_stages(findings: Findings) -> Drawing:
 
 
 def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
-    """Draw the effects of the interventions."""
+    """Return a drawing of the effects of the interventions, or a table if none has a speedup."""
     table = replace(build_intervention_table(interventions), is_wide=True)
     drawn = [_rate_speedup(tried, tried.speedup) for tried in interventions if tried.speedup]
     if not drawn:

@@ -1,4 +1,4 @@
-"""The order of a pipeline's calls: its graph and its findings."""
+"""The part of a lint report: the order of the pipeline's calls, and the findings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Measurements: why training waits, all figures, and several accelerators side by side."""
+"""The parts of measurements: verdicts, figures, and several accelerators side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -36,7 +36,7 @@ _DRAWN_TIMES: Final = (
 
 
 def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a `netpipe.measurements/1` document: an overview, then each."""
+    """Return the parts of a `netpipe.measurements/1` document; several get an overview first."""
     measurements = document["measurements"]
     parts = tuple(map(build_measurement_part, measurements))
     return (_build_overview(measurements, parts), *parts) if len(parts) > 1 else parts
@@ -74,7 +74,7 @@ def _build_accelerator_row(part: Part) -> dict[str, Cell]:
 
 
 def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
-    """Draw the headroom of each accelerator, at least one, by its name, beside a table."""
+    """Return a drawing of the headrooms of one or more accelerators, beside a table."""
     return Drawing(
         "Headroom of each accelerator",
         draw_factors([rate_factor(*each) for each in headrooms.items()], "keeps up"),
@@ -166,7 +166,7 @@ def _build_line_row(line: BlockingLine) -> dict[str, Cell]:
 
 
 def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
-    """Yield drawings of the single steps that a measurement document may have."""
+    """Yield drawings of the individual steps, if a measurement document has them."""
     if document.get("timeline"):
         yield _draw_timeline(document)
     if found := document.get("distributions"):
@@ -226,7 +226,7 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
 
 
 def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
-    """Yield a card of the device (if known) and the host, and one of the versions."""
+    """Yield a card for the host and, if known, the device, and a card for any versions."""
     host, facts = document["host"], []
     if device := document.get("device"):
         facts.append(Fact("device", device["key"], device["kind"]))

@@ -1,4 +1,4 @@
-"""A suite run: its comparisons, metric by metric with their history, its measurements and lints."""
+"""The parts of a run: comparisons with the history of each metric, measurements and lints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,8 +15,8 @@ Comparison = Mapping[str, Any]
 
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a `netpipe.run/1` document: the gate, then its measurements and lints."""
-    # Show only the last session of the same device, data and test.
+    """Return the parts of a `netpipe.run/1` document: the gate, then measurements and lints."""
+    # Show only the last session for each device, data set and test.
     last_sessions = {
         (session["device"]["key"], session["fingerprint"], session.get("test")): session
         for session in document["measurements"]
@@ -51,7 +51,7 @@ def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) 
 
 
 def _pick_tone(comparison: Comparison) -> Tone:
-    """Return a comparison's tone; a waived or only reported metric does not fail."""
+    """Return a comparison's tone; a waived regression or a reported-only metric is never BAD."""
     if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
         return Tone.WARN
     if comparison.get("is_reported_only"):

@@ -1,4 +1,4 @@
-"""The speed of loaders without a step."""
+"""The part of a throughput document: the speed of loaders without a step."""
 
 from collections.abc import Mapping
 from typing import Any, Final

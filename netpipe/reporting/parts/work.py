@@ -1,4 +1,4 @@
-"""Exact counts of the work for a batch."""
+"""The part of a work document: exact counts of the work for a batch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""A pipeline with its findings as text (`terminal.py`) and as SVG (`drawing.py`)."""
+"""Pictures of a pipeline and its findings, as text (`terminal.py`) or SVG (`drawing.py`)."""

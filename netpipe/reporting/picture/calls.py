@@ -1,4 +1,4 @@
-"""Describes a node of a pipeline as the call to Grain that the user wrote."""
+"""Descriptions of the nodes of a pipeline as the calls to Grain that the user wrote."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
@@ -7,7 +7,7 @@ from typing import Final
 from netpipe.grain_access.nodes import ENDLESS, Node, PlainValue
 
 _METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
-# First-fit or best-fit: Grain has one class for both kinds of packing.
+# "Pack" stands for first-fit and best-fit packing, which share one class in Grain.
 _PARTS: Final = ("Pack", "Source", "Sampler", "Shard", "Operation", "Options")
 _NAMES: Final[Mapping[str, str]] = {
     **{kind: f".{kind.lower()}" for kind in _METHODS},
@@ -27,7 +27,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 _NOT_CALLED: Final = ("source", "sampler")
 
-# Written before the value of a parameter; all others are written as `name=value`.
+# Text in place of `name=` before the value of a parameter.
 _LABELS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("batch_size", "count", "operation", "options", "sampler"), ""),
     **dict.fromkeys(("seed_rng_seed", "source", "transform"), ""),
@@ -46,15 +46,15 @@ _COUNTED: Final[Mapping[str, str]] = {
 }
 
 WORKER_COUNT: Final = "worker_count"
-"""A DataLoader's own name for the number of workers, on the `mp_prefetch` that it adds."""
+"""DataLoader's name for the number of workers, kept on the `mp_prefetch` node that it adds."""
 
 _OMITTED: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuffle_bins")
-# Grain sets these to functions of its own if the user gives none.
+# Grain sets these to its own functions by default.
 _OMITTED_DEFAULTS: Final = ("batch_fn", "selection_map")
 
 
 def describe_call(node: Node) -> str:
-    """Write the call to Grain that makes a node, with the settings that are not its defaults."""
+    """Return the call to Grain that makes a node, with settings that differ from the defaults."""
     name, arguments = _name(node), ", ".join(_describe_settings(node))
     return f"{name} {arguments}".rstrip() if name in _NOT_CALLED else f"{name}({arguments})"
 
@@ -81,7 +81,7 @@ def _describe_settings(node: Node) -> Iterable[str]:
 
 
 def format_count(count: object, thing: str) -> str:
-    """Return "1 worker", "1,000 elements" or "endless elements"."""
+    """Return a count with its noun: "1 worker", "1,000 elements" or "endless elements"."""
     if isinstance(count, int) and count >= ENDLESS:
         return f"endless {thing}s"
     number = f"{count:,}" if isinstance(count, int) else str(count)
@@ -89,7 +89,7 @@ def format_count(count: object, thing: str) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return the method, or for a class of `grain.experimental` without a method, the class."""
+    """Return the name of a node's method, or of its class if Grain has no method for it."""
     if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
         return "DataLoader"
     if node.kind in _NAMES:
@@ -116,19 +116,19 @@ def _arguments(settings: Mapping[str, PlainValue]) -> Iterator[str]:
 
 
 def _is_omitted(name: str, value: PlainValue, settings: Mapping[str, PlainValue]) -> bool:
-    """Whether a setting is not set, is Grain's default, or repeats another one."""
+    """Return whether a setting is unset, is not worth showing, or follows from another one."""
     if value is None or value is False or value == ():
         return True
     if name == "length":
         return "num_records" in settings
     if name == "prefetch_buffer_size":
-        # Without threads nothing fills the buffer.
+        # Without threads, nothing fills the buffer.
         return settings.get("num_threads") == 0
     return name in _OMITTED or (name in _OMITTED_DEFAULTS and str(value).startswith("grain."))
 
 
 def _ratio(shares: tuple[PlainValue, ...]) -> str:
-    """Reduce proportions, which Grain scales to whole numbers: `1:2`."""
+    """Format proportions, which Grain scales to whole numbers, in lowest terms: `1:2`."""
     whole = [share for share in shares if isinstance(share, int)]
     if len(whole) < len(shares):
         return _value(shares)
@@ -142,7 +142,7 @@ def _value(value: PlainValue) -> str:
         return f"{value:g}"
     if not isinstance(value, str):
         return str(value)
-    # Without the module and the enclosing function, but with the class of a method.
+    # Drop the module and the enclosing function, but keep the class of a method.
     *scopes, last = value.rpartition("<locals>.")[2].split(".")
     class_name = scopes[-1:] if scopes and scopes[-1][:1].isupper() else []
     return ".".join([*class_name, last]).replace("<lambda>", "lambda")

@@ -1,4 +1,4 @@
-"""The terminal's picture of a pipeline as one SVG that needs no script, font or other file."""
+"""The terminal's picture of a pipeline as a single SVG without scripts, fonts or other files."""
 
 import re
 from html import escape
@@ -28,7 +28,7 @@ _DARK: Final = TerminalTheme(
      (240, 171, 252), (171, 216, 255), (154, 167, 180)],
 )  # fmt: skip
 _STYLES: Final = "{styles} .{unique_id}-page {{ fill: BACKGROUND }}"
-# Rich fills the fields in braces. Its own format has a window, and loads a font from the web.
+# Rich fills the fields in braces. Rich's own format draws a window and loads a web font.
 _FORMAT: Final = Template("""\
 <svg role="img" aria-label="$label" viewBox="-9 0 {width} {terminal_height}" width="900" \
 xmlns="http://www.w3.org/2000/svg">
@@ -48,7 +48,7 @@ $light
 
 
 def draw_svg(report: LintReport, *, lists_findings: bool = True) -> str:
-    """Return an SVG of a pipeline with its findings marked, and below it a list of them."""
+    """Return an SVG of a pipeline with its findings marked and, by default, listed below it."""
     console = Console(
         record=True, width=_COLUMNS, file=StringIO(), color_system="truecolor",
         force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False,

@@ -25,7 +25,7 @@ from netpipe.reporting.picture.visible_graph import (
     shorten_path,
 )
 
-# In columns. In a wider picture the eye loses the line between a call and its source line.
+# In columns. In a wider picture, a call and its source line would be too far apart to match.
 _MAX_WIDTH: Final = 100
 _MAX_PATH_WIDTH: Final = 32
 _GAP: Final = "   "
@@ -38,8 +38,8 @@ _ASCII: Final = str.maketrans("╭╮╰╯─│┌├└✗▼…", "++++-|.+`
 class TextPicture:
     """A pipeline as lines of text, from the source to the trainer, drawn when rich prints it.
 
-    A box encloses the calls that run in worker processes, a bracket the branches that a call reads.
-    Each finding is marked at all of its calls. On a console without UTF-8 the picture is in ASCII.
+    A box encloses calls that run in worker processes; a bracket joins the branches that a call
+    reads. Each finding is marked at all of its calls. A console without UTF-8 gets ASCII.
     """
 
     report: LintReport
@@ -63,7 +63,7 @@ class TextPicture:
 
 
 def print_report(console: Console, report: LintReport) -> None:
-    """Print the picture of a pipeline, its findings, the worst first, and the silenced ones."""
+    """Print the picture of a pipeline, its findings (worst first) and the silenced findings."""
     if report.graph.nodes:
         console.print(TextPicture(report))
     for finding in sort_by_severity(report.findings):
@@ -85,7 +85,7 @@ def _print_finding(console: Console, finding: LintFinding) -> None:
 
 
 def _measure_margin(outline: Outline) -> int:
-    """Return the columns at the right that only boxes use: all source lines end before them."""
+    """Return the width of the right margin, which only boxes use; source lines end before it."""
     margins = [0]
     for part in outline:
         match part:
@@ -99,7 +99,7 @@ def _measure_margin(outline: Outline) -> int:
 def _draw(
     parts: Sequence[Entry | Workers | Branches | None], process: str, width: int, margin: int
 ) -> Iterator[Text]:
-    """Yield the lines of calls in a process; None is the trainer."""
+    """Yield the lines for calls in a process; None stands for the trainer."""
     indent = ""
     for part in parts:
         match part:
@@ -133,7 +133,7 @@ def _draw_border(corners: str, label: str, width: int) -> Text:
 
 
 def _draw_call(entry: Entry, width: int) -> Iterator[Text]:
-    """Yield the line of a call, and below it the findings that do not fit beside it."""
+    """Yield the line of a call, then its findings if they do not all fit on that line."""
     text = describe_call(entry.node) + (f" #{entry.number}" if entry.number else "")
     text, made_at = (f"{text}, as above", "") if entry.is_repeated else (text, entry.node.made_at)
     path = shorten_path(made_at, _MAX_PATH_WIDTH)

@@ -1,4 +1,4 @@
-"""The visible part of a pipeline in reading order: the user's calls and all findings."""
+"""The visible part of a pipeline, in reading order: the user's calls and all findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ TRAINING: Final = "training process"
 WORDS: Final[Mapping[str, str]] = {"error": "error", "warning": "warning", "info": "remark"}
 SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
-# Grain puts these around the transformations that a user calls.
+# Nodes that Grain adds around the transformations that the user calls.
 _ADDED_BY_GRAIN: Final = (
     "DataLoader", "DataLoaderState", "Options", "WorkerContext", "WorkerSlice",
 )  # fmt: skip
@@ -25,25 +25,25 @@ _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 
 
 def label_finding(finding: LintFinding) -> str:
-    """Return the label that marks the calls that a finding is about: `! no-workers`."""
+    """Return a finding's label, which marks the calls that it concerns: `! no-workers`."""
     return f"{SIGNS[finding.severity]} {finding.rule}"
 
 
 def count_findings(report: LintReport) -> str:
-    """Return the number of findings by severity, the worst first: `1 error, 2 remarks`."""
+    """Return the number of findings per severity, worst first: `1 error, 2 remarks`."""
     counts = Counter(finding.severity for finding in report.findings)
     return ", ".join(format_count(counts[key], WORDS[key]) for key in SEVERITIES if counts[key])
 
 
 def shorten_path(made_at: str, columns: int) -> str:
-    """Remove folders from the left of `file:line` until it fits; the file's name always stays."""
+    """Drop leading folders from `file:line` until it fits; the file's name always stays."""
     while cell_len(made_at) > columns and "/" in made_at.removeprefix("…/"):
         made_at = "…/" + made_at.removeprefix("…/").split("/", 1)[1]
     return made_at if cell_len(made_at) <= columns else made_at.removeprefix("…/")
 
 
 def shorten_middle(text: str, columns: int) -> str:
-    """Cut the middle out of a text that is wider than some columns, at least one."""
+    """Cut the middle out of a text that is wider than `columns`; keep at least one column."""
     if cell_len(text) <= columns:
         return text
     kept = max(columns, 1) - 1
@@ -57,7 +57,7 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        number: Distinguishes calls that several others read; 0 for all other calls.
+        number: The number of a call that several other calls read; 0 for all other calls.
     """
 
     node: Node
@@ -85,11 +85,11 @@ Outline: TypeAlias = tuple[Entry | Branches | Workers, ...]
 
 
 class VisibleGraph:
-    """The nodes that the user wrote or that a finding is about, by their ids in the whole graph.
+    """The nodes that the user wrote or that a finding concerns, by their ids in the whole graph.
 
     Attributes:
-        outline: The calls from the sources on; each node is described once, where it is reached
-            first, and is named again where another call reads it. Empty: there is no graph.
+        outline: The calls, starting from the sources; empty without a graph. A node is described
+            where it is first reached, and only named again where another call reads it.
     """
 
     def __init__(self, report: LintReport) -> None:
@@ -109,7 +109,7 @@ class VisibleGraph:
         self.outline = self._outline_all(self._find_visible(graph, (0,)) if graph.nodes else ())
 
     def _find_visible(self, graph: Graph, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Replace each node that is not shown by the visible nodes that it reads."""
+        """Return `ids` with each hidden node replaced by the visible nodes that it reads."""
         visible: list[int] = []
         waiting = list(reversed(ids))
         while waiting:
@@ -126,9 +126,9 @@ class VisibleGraph:
         return (Branches(tuple(map(self._outline, ids))),) if ids else ()
 
     def _outline(self, last: int) -> Outline:
-        """Follow a node to where its chain branches, changes process or was reached already."""
+        """Return the calls from the sources, or from a call already listed, up to a node."""
         chain = [last]
-        # A loop, because a chain may be longer than Python's stack.
+        # A loop, because a chain may exceed Python's recursion limit.
         while (
             len(self._inputs[chain[-1]]) == 1
             and self.nodes[chain[-1]].kind != "ProcessPrefetch"
@@ -165,7 +165,7 @@ def _group_by_node(findings: Iterable[LintFinding]) -> Mapping[int, tuple[LintFi
 
 
 def _with_written_settings(graph: Graph, node: Node) -> Node:
-    """Remove the seeds that Grain derives from `.seed(...)`; name a DataLoader's own argument."""
+    """Return a node with the settings as written: no derived seeds, and DataLoader's names."""
     settings = dict(node.parameters)
     if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
         del settings["seed"]

@@ -1,1 +1,1 @@
-"""Drawings of figures as whole SVG documents."""
+"""Drawings of figures as complete SVG documents."""

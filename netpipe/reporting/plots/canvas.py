@@ -1,7 +1,7 @@
-"""Shared by all drawings: sizes, text, axes, and colours that a style sheet sets.
+"""Sizes, text, axes and colours that all drawings share.
 
-A drawing has no colours of its own: each colour of `Ink` stands for a CSS variable that replaces
-it on the page, so that one drawing serves light and dark pages.
+A drawing has no fixed colours: on the page, a CSS variable replaces each colour of `Ink`, so that
+the same drawing suits light and dark pages.
 """
 
 import io
@@ -19,11 +19,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from netpipe.results.units import format_seconds
 
-# Sizes are in px; this is nearly the width of a phone.
+# In px, like all sizes here; nearly the width of a phone.
 _WIDTH: Final = 440.0
 SMALL: Final = 12.5
 MAX_TICKS: Final = 5
-# matplotlib writes points as px into SVG files.
+# In SVG files, matplotlib writes points as px.
 _PX_PER_INCH: Final = 72.0
 _SETTINGS: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -57,12 +57,12 @@ class Ink(StrEnum):
 
     @property
     def variable(self) -> str:
-        """The CSS variable that replaces it."""
+        """The CSS variable that replaces this colour."""
         return f"--{self.name.lower()}"
 
 
 def as_svg(draw: Callable[Concatenate[Figure, _Arguments], None]) -> Callable[_Arguments, str]:
-    """Let a function that draws into a figure return an SVG document, always the same bytes."""
+    """Make a function that draws into a figure return a byte-for-byte reproducible SVG."""
 
     @wraps(draw)
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> str:
@@ -82,7 +82,7 @@ def add_axes(
     figure: Figure, left: float, top: float, right: float, bottom: float, *,
     height: float, width: float = _WIDTH,
 ) -> Axes:  # fmt: skip
-    """Add axes with these margins and a grid, without a frame, to a figure of a size; all in px."""
+    """Set a figure's size, and add axes with margins and a grid but no frame; all sizes in px."""
     figure.set_size_inches(width / _PX_PER_INCH, height / _PX_PER_INCH)
     box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
     axes = figure.add_axes(box)
@@ -101,12 +101,12 @@ def label_values(axes: Axes, write: Callable[[float], str] = format_seconds) -> 
 
 
 def write_text(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
-    """Write text at a point in units of the data; `style` takes matplotlib's settings."""
+    """Write text at a point in data coordinates; `style` is passed on to matplotlib."""
     axes.text(x, y, text, color=Ink.TEXT, fontsize=SMALL, va="center", clip_on=False, **style)
 
 
 def add_legend(figure: Figure, entries: Mapping[str, dict[str, Any]], **where: Any) -> None:
-    """Add a legend in one row: for each label the style of its patch."""
+    """Add a legend in one row; `entries` has the style of the patch for each label."""
     patches = [Rectangle((0, 0), 1, 1, **style) for style in entries.values()]
     figure.legend(
         patches, list(entries), ncols=len(entries), frameon=False, fontsize=12, handlelength=1.1,

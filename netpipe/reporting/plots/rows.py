@@ -1,4 +1,4 @@
-"""Drawings in rows: medians with intervals, times of stages, and a metric's history."""
+"""Drawings of medians with intervals, of stage times, and of the history of a metric."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,13 +32,13 @@ _MAX_STAGE_COLUMNS: Final = 26
 _CPU_BAR: Final[dict[str, Any]] = {"facecolor": "none", "edgecolor": Ink.TEXT, "hatch": "/////"}
 
 _SPARKLINE_ENDS: Final = {Tone.GOOD: (Ink.GOOD, "o"), Tone.BAD: (Ink.BAD, "X")}
-# As a fraction of the largest value; noise would fill a smaller range.
+# As a fraction of the largest value. In a smaller range, noise would look like a change.
 _MIN_SPARKLINE_RANGE: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Row:
-    """A label and its interval; matplotlib's `marker` tells rows apart without colours."""
+    """A labelled interval; the matplotlib `marker` tells rows apart without colours."""
 
     label: str
     interval: Interval
@@ -47,7 +47,7 @@ class Row:
 
 
 def rate_factor(label: str, factor: Interval) -> Row:
-    """Return the row of a factor that is good (●) from 1 on, and bad (✖) below."""
+    """Return the row of a factor, marked good (●) if at least 1 and bad (✖) if below 1."""
     return Row(label, factor, *((Ink.GOOD, "o") if factor.median >= 1 else (Ink.BAD, "X")))
 
 
@@ -58,7 +58,7 @@ def draw_amounts(
     step_s: float | None = None,
     write: Callable[[float], str] = format_seconds,
 ) -> None:
-    """Draw amounts on an axis from 0, with a line at the time of a step; at least one row."""
+    """Draw one or more amounts on an axis from 0, with a line at the time of a step, if given."""
     axes = _add_axes(figure, rows, None if step_s is None else (step_s, "a step"))
     axes.set_xlim(0, 1.06 * max(step_s or 0.0, *_finite_ends(rows)) or 1.0)
     label_values(axes, write)
@@ -67,7 +67,7 @@ def draw_amounts(
 
 @as_svg
 def draw_factors(figure: Figure, rows: Sequence[Row], label: str) -> None:
-    """Draw factors on a logarithmic axis, with a labelled line at 1; at least one row."""
+    """Draw one or more factors on a logarithmic axis, with a labelled line at 1."""
     axes = _add_axes(figure, rows, (1.0, label))
     ends = [end for end in _finite_ends(rows) if end > 0] or [1.0]
     # The ticks are powers of two, and 1 is among them.
@@ -107,7 +107,7 @@ def _add_axes(figure: Figure, rows: Sequence[Row], line: tuple[float, str] | Non
 
 def _draw_rows(axes: Axes, rows: Sequence[Row], write: Callable[[float], str]) -> None:
     start, end = axes.get_xlim()
-    # A background of the page's colour hides the grid behind the text.
+    # A background in the page's colour hides the grid behind the text.
     background = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}
     style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": background}
     for index, row in enumerate(rows):
@@ -123,7 +123,7 @@ def _draw_rows(axes: Axes, rows: Sequence[Row], write: Callable[[float], str]) -
 
 @as_svg
 def draw_stage_bars(figure: Figure, stages: Sequence[Stage], bottleneck: str | None) -> None:
-    """Draw two bars for each stage, at least one; a colour and a sign mark the bottleneck."""
+    """Draw two bars for each of one or more stages; a colour and a sign mark the bottleneck."""
     axes = add_axes(figure, left=16, top=30, right=24, bottom=34, height=66 + 52 * len(stages))
     axes.set_xlim(0, max(max(stage.s_per_batch, stage.cpu_s_per_batch) for stage in stages) or 1.0)
     axes.set_ylim(len(stages) - 0.5, -0.5)
@@ -147,7 +147,7 @@ def _draw_stage(axes: Axes, y: int, stage: Stage, *, is_bottleneck: bool) -> Non
 
 @as_svg
 def draw_sparkline(figure: Figure, before: Sequence[float], now: float, tone: Tone) -> None:
-    """Draw the baselines' values, oldest first, then this run's value."""
+    """Draw the values of the baselines, oldest first, followed by the value of this run."""
     values = [*before, now]
     middle = (min(values) + max(values)) / 2
     half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * max(values)) / 2 or 1.0

@@ -1,4 +1,4 @@
-"""The steps of the real loop: a timeline of some, and the distributions of all."""
+"""Drawings of the real loop's steps: a timeline of some, and distributions of all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,24 +29,24 @@ _BARS: Final[Mapping[str, dict[str, Any]]] = {
     "works": {"facecolor": Ink.DEVICE},
     "idle": {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"},
 }
-# As a fraction of the whole width; a shorter mark cannot be seen.
+# As a fraction of the whole width. Shorter marks would be invisible.
 _MIN_DRAWN_IDLE: Final = 0.002
 
 _BINS: Final = 30
-# The last percentile may be a hundred times as large.
+# The maximum may be a hundred times as large.
 _MAX_DRAWN_PERCENTILE: Final = 99
 
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time."""
+    """A span of time."""
 
     begin_s: float
     end_s: float
 
     @property
     def length_s(self) -> float:
-        """Its duration."""
+        """The duration of the span, in seconds."""
         return self.end_s - self.begin_s
 
 
@@ -61,26 +61,26 @@ class Timeline:
 
     @property
     def device_s(self) -> float:
-        """Seconds from the end of the device's first step to the end of its last."""
+        """Seconds from the end of the first step on the device to the end of the last one."""
         return self.working[-1].end_s - self.working[0].end_s
 
     @property
     def idle_fraction(self) -> float:
-        """Idle share of the device's time: the stall fraction of these steps."""
+        """The fraction of the device's time that is idle: the stall fraction of these steps."""
         return sum(gap.length_s for gap in self.idle) / self.device_s if self.device_s else 0.0
 
     @property
     def waiting_fraction(self) -> float:
-        """Share of the loop's time in which it waits for a batch."""
+        """The fraction of the loop's time that is spent waiting for batches."""
         loop_s = self.calling[-1].end_s - self.waiting[0].begin_s
         return sum(wait.length_s for wait in self.waiting) / loop_s if loop_s else 0.0
 
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
-    """Return the spans of the loop and the device in at least one step.
+    """Return the timeline of one or more steps.
 
-    Older documents do not say when the device began a step. The later of two moments counts: when
-    the step before was done, and when the batch arrived.
+    Older documents do not contain the moment when the device began a step. It is then taken to be
+    the end of the step before or the arrival of the batch, whichever is later.
     """
     working: list[Span] = []
     for step in steps:
@@ -98,7 +98,7 @@ def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
 
 @as_svg
 def draw_timeline(figure: Figure, timeline: Timeline) -> None:
-    """Draw the loop's spans above the device's, with the device's idle time marked."""
+    """Draw the spans of the loop above those of the device, with idle time marked."""
     axes = add_axes(figure, left=8, top=34, right=14, bottom=64, height=236)
     end_s = max(timeline.calling[-1].end_s, timeline.working[-1].end_s) or 1.0
     axes.set_xlim(0, end_s)
@@ -125,7 +125,7 @@ def _draw_spans(axes: Axes, y: float, name: str, bars: Mapping[str, Sequence[Spa
 def draw_distributions(
     figure: Figure, train_step_s: Sequence[float], wait_s: Sequence[float]
 ) -> None:
-    """Draw percentiles 0 to 100 of the time from step to step, and of the wait for a batch."""
+    """Draw histograms of step times and waits, each given as the percentiles 0 to 100."""
     end_s = 1.12 * max(times[_MAX_DRAWN_PERCENTILE] for times in (train_step_s, wait_s)) or 1.0
     upper = add_axes(figure, left=16, top=28, right=24, bottom=168, height=292)
     lower = add_axes(figure, left=16, top=162, right=24, bottom=34, height=292)

@@ -1,4 +1,4 @@
-"""How measurements and probe rows are stored: parquet, ArrayRecord shards and their index.
+"""File formats of measurements and probe rows: parquet, ArrayRecord shards and their index.
 
-Start with `rows.py`, the unit that is stored; `layout.py` has its encodings.
+Start with `rows.py`, which defines the stored unit; `layout.py` has its encodings.
 """

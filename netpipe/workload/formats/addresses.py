@@ -15,7 +15,7 @@ EMPTY_IPV6 = 1
 NO_ADDRESS = -1
 OTHER_FAMILY = -2
 
-# Private networks (RFC 1918, RFC 6598), whose hosts share addresses behind a translator.
+# Private networks (RFC 1918, RFC 6598): many hosts behind NAT share each address.
 _TRANSLATED = tuple(
     ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
@@ -32,18 +32,18 @@ class PackedAddresses:
         return len(self.packed)
 
     def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return 4 or 6 for each number, int8."""
+        """Return the IP version of each numbered address, 4 or 6, int8."""
         return np.asarray(self.family[numbers], np.int8)
 
     def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
-        """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
+        """Return addresses in network order, uint8 (numbers, 16); IPv4 fills the first 4 bytes."""
         return np.asarray(self.packed[numbers])
 
 
 class AddressTable:
     """The distinct addresses seen so far, numbered in order of appearance.
 
-    An empty text is an unknown address: all zeros, of the measurement's family, with number 0 or 1.
+    An empty string is an unknown address, stored as zeros: number 0 for IPv4 and 1 for IPv6.
     """
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class AddressTable:
     def number_column(
         self, column: "pa.Array[Any]", ip_version: NDArray[np.generic]
     ) -> NDArray[np.int32]:
-        """Number the addresses of a column of strings (n,) without nulls: int32 (n,).
+        """Return the number of each address in a column of strings (n,) without nulls, int32 (n,).
 
-        An invalid text gives `NO_ADDRESS`, and one of the other IP version `OTHER_FAMILY`.
+        An invalid string becomes `NO_ADDRESS`, an address of the other IP version `OTHER_FAMILY`.
         """
         encoded = column.dictionary_encode()
         which = encoded.indices.to_numpy()
@@ -74,12 +74,12 @@ class AddressTable:
         return np.where((numbers >= 0) & (family != ip_version), OTHER_FAMILY, numbers)
 
     def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return 4 or 6 for each number, int8; 4 if there is no address."""
+        """Return the IP version of each numbered address, int8; 4 if there is no address."""
         lengths = [len(self._packed[max(number, 0)]) for number in numbers]
         return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4).astype(np.int8)
 
     def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
-        """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
+        """Return addresses in network order, uint8 (numbers, 16); IPv4 fills the first 4 bytes."""
         padded = b"".join(self._packed[number].ljust(ADDRESS_BYTES, b"\0") for number in numbers)
         return np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)
 
@@ -97,11 +97,11 @@ class AddressTable:
 
 
 Addresses = AddressTable | PackedAddresses
-"""Addresses by number."""
+"""Addresses that can be looked up by number."""
 
 
 def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return which IPv4 addresses are private: from uint8 (n, 16) to bool (n,)."""
+    """Return whether each IPv4 address, uint8 (n, 16), is private, bool (n,)."""
     word = np.ascontiguousarray(octets[:, :4]).view(">u4")[:, 0]
     inside = np.zeros(len(word), np.bool_)
     for network in _TRANSLATED:

@@ -8,14 +8,14 @@ from netpipe.results.fields import Count, PositiveCount
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that one constraint on a column excluded, and the first of them.
+    """The rows dropped because of one constraint on a column, with the first as an example.
 
     Attributes:
-        constraint: The constraint on the values, to follow "must".
-        rows: Number of rows; one with several invalid values counts once.
+        constraint: The constraint on the values, worded to follow "must".
+        rows: Number of rows; a row with several invalid values counts once.
         file: The file of the first such row.
-        row: Its number in that file, counted from 0.
-        value: Its value in that column.
+        row: The number of that row in the file, counted from 0.
+        value: The value of that row in the column.
     """
 
     column: str
@@ -27,7 +27,7 @@ class Dropped:
 
 
 def join_dropped(found: Iterable[Dropped]) -> tuple[Dropped, ...]:
-    """Add up the rows by column and constraint, in order of the names; keep the first examples."""
+    """Sum the rows by column and constraint, sorted by name; keep the first example of each."""
     joined: dict[tuple[str, str], Dropped] = {}
     for each in found:
         key = each.column, each.constraint

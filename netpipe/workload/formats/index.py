@@ -37,11 +37,11 @@ class Split:
     """The number of probes for training or for evaluation, and the shards of their rows."""
 
     probes: Count
-    shards: tuple[Shard, ...]  #: Empty if file names state that all data is of the other split.
+    shards: tuple[Shard, ...]  #: Empty if file names assign all data to the other split.
 
     @property
     def row_measurements(self) -> NDArray[np.int64]:
-        """Measurements of every row, int64 (rows,), shard after shard."""
+        """The number of measurements in each row, int64 (rows,), shard by shard."""
         counts = chain.from_iterable(shard.row_measurements for shard in self.shards)
         return np.fromiter(counts, np.int64)
 
@@ -62,23 +62,23 @@ class Index(Document):
 
     SCHEMA = INDEX_SCHEMA
 
-    layout_version: Count  #: Layout of the records.
-    seed: Count  #: The seed that chose the probes of the splits.
+    layout_version: Count  #: The version of the records' layout.
+    seed: Count  #: The seed that split the probes.
     #: The fraction of the probes that is chosen for evaluation.
     eval_fraction: Annotated[float, Must(exclusiveMinimum=0, exclusiveMaximum=1)]
-    row_bytes: PositiveCount  #: The largest size of a row's arrays.
-    #: A hash of every row, equal for equal measurements prepared in the same way.
+    row_bytes: PositiveCount  #: The maximum size of a row's arrays, in bytes.
+    #: A hash of all rows; equal measurements prepared in the same way have the same hash.
     fingerprint: Annotated[str, Must(pattern="^[0-9a-f]{32}$")]
     train: Split
     eval: Split
-    #: Names of the files in the folder parquet that the rows were generated with.
+    #: Names of the files in the folder `parquet` that the generated rows were made from.
     parquet: MayBeAbsent[tuple[Annotated[str, Must(pattern=r"\.parquet$")], ...]] = ()
     #: Rows that were dropped because of an invalid value, by column and constraint.
     dropped: MayBeAbsent[tuple[Dropped, ...]] = ()
 
     @property
     def files(self) -> list[PurePath]:
-        """All files of the data set except the index, relative to its folder."""
+        """All files of the data set except the index, relative to the folder."""
         shards = [PurePath(shard.file) for shard in (*self.train.shards, *self.eval.shards)]
         return shards + [PurePath("parquet", name) for name in self.parquet]
 
@@ -98,7 +98,7 @@ def save_index(index: Index, folder: Path) -> None:
 
 def load_index(folder: Path) -> Index:
     """Read the index of a folder; raise an InputError if it is missing, damaged or too new."""
-    # The workers of a loader import this module, but read no index.
+    # Loader workers import this module but never read an index.
     from netpipe.results.documents import check_document, check_schema
 
     path = folder / INDEX_NAME
@@ -118,14 +118,14 @@ def load_index(folder: Path) -> Index:
 
 
 def is_data_file(file: PurePath) -> bool:
-    """Return whether a path, relative to a folder, can be a file of its data set."""
+    """Return whether a path relative to a folder can belong to the folder's data set."""
     folder, suffix = (".", ".arrayrecord") if len(file.parts) == 1 else ("parquet", ".parquet")
     return str(file.parent) == folder and file.suffix == suffix and file.name.isprintable()
 
 
 def _check_files(index: Index, path: Path) -> None:
     for file, times in Counter(index.files).items():
-        # `prepare` removes the files when it replaces them: none may be outside the folder.
+        # `prepare` deletes these files when it replaces them, so none may be outside the folder.
         if not is_data_file(file):
             constraint = "be *.arrayrecord or parquet/*.parquet"
             raise InputError(path, "file", constraint, quote(str(file)), _AGAIN)

@@ -1,7 +1,7 @@
-"""The layouts of a probe row: how it is encoded as the bytes of a record, and decoded.
+"""The layouts in which a probe row is encoded as the bytes of a record, and their decoding.
 
-Layout 0 is inherited: see `decode_history_v0`. Layout 1 is little-endian, and has the arrays of
-`ProbeRow` widest first, so that each is aligned. The arrays of a decoded row are views of the
+Layout 0 is inherited: see `decode_history_v0`. Layout 1 is little-endian and stores the arrays
+of `ProbeRow` widest first, so that each is aligned. The arrays of a decoded row are views of the
 record.
 
     header   4s magic, u32 version, i64 probe, i64 first_s,
@@ -44,7 +44,7 @@ def encode_row(row: ProbeRow) -> bytes:
 
 
 def decode_row(record: bytes | memoryview, where: object) -> ProbeRow:
-    """Read a record of any known layout; an InputError names the file and record in `where`."""
+    """Return the row of a record in any known layout; `where` names the record in errors."""
     if record[: len(_MAGIC)] == _MAGIC and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)
     if record[: len(ARROW_STREAM_START)] == ARROW_STREAM_START:
@@ -94,11 +94,11 @@ def check_layout_version(version: int, where: object) -> None:
 
 
 def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
-    """Read the measurements of a record of layout 0, in time order, and their addresses.
+    """Return the measurements of a layout 0 record, in time order, and their addresses.
 
-    The record is an Arrow stream of a row with `src_id` int64, `n_measurements` int32 and
+    The record is an Arrow stream of one row with `src_id` int64, `n_measurements` int32 and
     `measurements` binary: a stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8,
-    `ip_version` int8 and `rtt` float32. Anything else is an InputError.
+    `ip_version` int8 and `rtt` float32. Anything else raises an InputError.
     """
     with _named_errors(where):
         outer = _read_batch(record)
@@ -115,7 +115,7 @@ def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, A
 
 
 def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
-    """Return a layout 0 record's stated probe and length; raise an InputError if it has none."""
+    """Return a layout 0 record's stated probe and length; raise an InputError for invalid ones."""
     with _named_errors(where):
         probe, measurements = _probe_and_measurements(_read_batch(record))
     if measurements < 1:

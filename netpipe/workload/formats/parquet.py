@@ -1,4 +1,4 @@
-"""Measurements in parquet files: their columns, how values are checked, and how they are read."""
+"""Measurements in parquet files: the columns, the checks of their values, and the reader."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from netpipe.workload.formats.rtt import encode_rtt
 from netpipe.workload.sampling.counter_rng import fold_key
 
 _BATCH_ROWS = 1 << 19
-# A column is read in pieces of this size, not a row group at once.
+# A column is read in pieces of this size, not one row group at a time.
 _BUFFER_BYTES = 1 << 22
 _MAX_DICTIONARY_BYTES = 1 << 22
 _INDEX_BYTES = 4
@@ -33,7 +33,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-# The accepted types of each column: in words that follow "must be", and as a predicate.
+# The types accepted for each column: as text to follow "must be", and as a predicate.
 _COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
     "event_time": (
         "a timestamp in us or ns (UTC)",
@@ -65,14 +65,14 @@ class MergedProbesWarning(UserWarning):
     """Measurements without `prb_id` come from private addresses, which many probes share."""
 
 
-# Without a file name, so that Python shows it once for all files.
+# The text names no file, so that Python shows the warning once for all files.
 _MERGED_PROBES = (
     "without a column prb_id a probe is its src_addr, and private addresses merge unrelated probes"
 )
 
 
 class InvalidValuesError(InputError):
-    """A column has values that are null or outside their range; `good` rows are valid."""
+    """A column has null or out-of-range values; `good` marks the valid rows."""
 
     column: str
     good: NDArray[np.bool_]
@@ -80,10 +80,10 @@ class InvalidValuesError(InputError):
 
 @dataclass(frozen=True)
 class MeasurementColumns:
-    """Some rows of measurements in a file, from `first_row` on.
+    """Rows of measurements in a file, starting at `first_row`.
 
-    Errors name `where` as their place. `kept` holds the numbers of the rows that remain after
-    dropping some, int64 (rows,); None if all remain.
+    Errors name `where`. `kept` holds the indices of the rows that remain after some were dropped,
+    int64 (rows,); None if all remain.
     """
 
     where: object
@@ -96,8 +96,8 @@ class MeasurementColumns:
     ) -> MeasurementArray:
         """Check every value and return the measurements; add their addresses to `addresses`.
 
-        A row with an invalid value is an InputError, or is added to `dropped` with the first
-        reason found.
+        An invalid value raises an InputError. If `dropped` is given, the row is dropped instead,
+        and counted there under the first reason found.
         """
         rows = self
         while True:
@@ -139,7 +139,7 @@ class MeasurementColumns:
         raise error
 
     def _row_in_file(self, good: NDArray[np.bool_]) -> int:
-        """Return the number of the first row that is not good."""
+        """Return the number in the file of the first row that is not `good`."""
         row = int(np.argmin(good))
         return self.first_row + (row if self.kept is None else int(self.kept[row]))
 
@@ -161,14 +161,14 @@ class MeasurementColumns:
         octets = addresses.octets(distinct)
         if is_translated(octets).any():
             warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)
-        # An address of 16 bytes does not fit into the probe's 8, so its hash is the number.
+        # An address of 16 bytes does not fit in a probe number of 8 bytes, so its hash is used.
         low, high = octets.view("<i8").T
         keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
         return keys[which].view(np.int64)
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
-    """List the parquet files among the sources and in their folders at any depth, once each.
+    """Return the parquet files among the sources and at any depth in folders, each once.
 
     Raises:
         InputError: A source does not exist, or there is no parquet file.
@@ -177,7 +177,7 @@ def find_parquet(sources: Sequence[Path]) -> list[Path]:
     for source in sources:
         if not source.exists():
             raise InputError(source, "source", "be a parquet file or a folder", "nothing there")
-        # A folder can have such a name too.
+        # The name of a folder can end in .parquet too.
         files = sorted(path for path in source.rglob("*.parquet") if not path.is_dir())
         inside = files if source.is_dir() else [source]
         if not inside:
@@ -222,7 +222,7 @@ def open_parquet(path: Path | Place) -> pq.ParquetFile:
 
 
 def _is_repetitive(metadata: pq.FileMetaData, name: str) -> bool:
-    """Return whether a column's dictionaries are small: each batch has that of its row group."""
+    """Return whether a column's dictionaries are small enough to be repeated in every batch."""
     column = metadata.schema.names.index(name)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     return all(
@@ -238,9 +238,9 @@ def read_parquet(
     *,
     dropped: list[Dropped] | None = None,
 ) -> Iterator[MeasurementArray]:
-    """Yield the measurements of a file, or of consecutive row groups, 500 thousand at a time.
+    """Yield the measurements of a file, or of consecutive row groups, about 500,000 at a time.
 
-    `addresses` and `dropped` are those of `MeasurementColumns.measurements`.
+    See `MeasurementColumns.measurements` for `addresses` and `dropped`.
     """
     file = open_parquet(path)
     groups = list(row_groups or range(file.num_row_groups))

@@ -47,18 +47,18 @@ class Place:
 
     @property
     def is_local(self) -> bool:
-        """Whether the operating system knows it by its path."""
+        """Whether the path is on the local file system."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
     def info(self) -> fs.FileInfo:
-        """Return its type, size and time; raise an InputError if that fails."""
+        """Return the type, size and modification time; raise an InputError if that fails."""
         try:
             return self.filesystem.get_file_info(self.path)
         except (OSError, pa.ArrowException) as error:
             raise self.error("be readable", error) from error
 
     def files(self) -> Iterator[tuple["Place", fs.FileInfo]]:
-        """Yield the files in a folder, at any depth, in order; none if it does not exist."""
+        """Yield the files at any depth in this folder, sorted; none if it does not exist."""
         selector = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
         try:
             found = self.filesystem.get_file_info(selector)
@@ -70,11 +70,11 @@ class Place:
                 yield self / info.path.removeprefix(top).strip("/"), info
 
     def open_input(self) -> pa.NativeFile:
-        """Open a file for reading at any offset; raise an OSError if that fails."""
+        """Open this file for reading at any offset; raise an OSError if that fails."""
         return self.filesystem.open_input_file(self.path)
 
     def read(self) -> bytes | None:
-        """Return the content of a file, None if there is none."""
+        """Return the content of this file, or None if it does not exist."""
         try:
             with self.open_input() as stream:
                 return bytes(stream.read())
@@ -82,8 +82,8 @@ class Place:
             return None
 
     def write(self, *content: Any) -> None:
-        """Replace a file by buffers once they are written; raise an OSError if that fails."""
-        # A local file gets its name when it is whole; an object appears when it is whole anyway.
+        """Replace this file atomically with the given buffers; raise an OSError if that fails."""
+        # A local file is renamed once it is complete; an object appears only when complete anyway.
         part = f"{self.path}.{uuid4().hex[:8]}{PART_SUFFIX}" if self.is_local else self.path
         with self.filesystem.open_output_stream(part) as stream:
             for each in content:
@@ -92,14 +92,14 @@ class Place:
             self.filesystem.move(part, self.path)
 
     def put(self, file: Path) -> None:
-        """Move a local file here; to another file system it is copied, unless it has its size."""
+        """Move a local file here; to a remote place, copy it unless the sizes are equal."""
         if self.is_local:
             shutil.move(file, self.path)
         elif self.info().size != file.stat().st_size:
             fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
 
     def get(self, file: Path) -> None:
-        """Link a local file to this one if possible, else copy this one there."""
+        """Make `file` a hard link to this file if possible, else a copy of it."""
         with suppress(OSError):
             if self.is_local:
                 os.link(self.path, file)
@@ -107,23 +107,23 @@ class Place:
         fs.copy_files(self.path, str(file), self.filesystem, fs.LocalFileSystem())
 
     def delete(self) -> None:
-        """Remove a file, if it is there."""
+        """Delete this file if it exists."""
         if self.info().is_file:
             self.filesystem.delete_file(self.path)
 
     def make_folder(self) -> None:
-        """Make a folder, unless the file system has only names of objects with slashes."""
+        """Make this folder, unless it is in an object store, which has no folders."""
         if self.filesystem.type_name not in _OBJECT_STORES:
             self.filesystem.create_dir(self.path)
 
     def error(self, constraint: str, error: Exception) -> InputError:
-        """Return an error about this place, with the reason that its file system gives."""
+        """Return an error about this place, with the reason from its file system."""
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
 
 
 def find_place(word: Path | str) -> Place:
-    """Return the place of a path or a URI; raise an InputError if no file system takes the URI."""
+    """Return the place of a path or URI; raise an InputError if no file system accepts the URI."""
     if "://" not in str(word):
         return Place.local(Path(word))
     uri, shown = str(word), re.sub("://[^/@]*@", "://", str(word))

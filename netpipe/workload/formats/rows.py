@@ -15,10 +15,10 @@ MAX_ROW_MEASUREMENTS = 1 << 16
 """Pairs are numbered in 16 bits, and a row has at most one pair per measurement."""
 
 ROW_BYTES = 128 * 1024
-"""A context reads its whole row, so this bounds the bytes read per token."""
+"""Drawing a context reads the whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
-# Up to this many possible values per present value, a table of them is faster than sorting.
+# Up to this many possible values per given value, a lookup table is faster than sorting.
 _DENSE_FACTOR = 16
 
 MEASUREMENT = np.dtype(
@@ -30,14 +30,14 @@ MEASUREMENT = np.dtype(
         ("rtt_code", "<u2"),
     ]
 )
-"""One measurement: its probe, microseconds since 1970, numbers in an `AddressTable`, RTT code."""
+"""One measurement: probe, microseconds since 1970, numbers in an `AddressTable`, and RTT code."""
 
 MeasurementArray = NDArray[np.void]
 """Measurements (n,) of dtype `MEASUREMENT`."""
 
 
 def hash_rows(described: NDArray[np.int64]) -> str:
-    """Return a hash that names rows by some of their numbers, int64 (rows, numbers)."""
+    """Return a hash that identifies rows by some of their numbers, int64 (rows, numbers)."""
     return blake2b(np.ascontiguousarray(described).tobytes(), digest_size=16).hexdigest()
 
 
@@ -47,7 +47,7 @@ class Measurements:
 
     Attributes:
         second: int64 (n,), whole seconds since 1970 (UTC).
-        rtt_code: uint16 (n,), as `netpipe.workload.formats.rtt` codes it; 0 is a failure.
+        rtt_code: uint16 (n,), as `netpipe.workload.formats.rtt` encodes it; 0 means failed.
         is_ipv6: bool (n,), the family of both addresses.
         source: uint8 (n, 16), network order; IPv4 in the first 4, then zeros.
         destination: uint8 (n, 16), like `source`.
@@ -68,7 +68,7 @@ class Measurements:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Measurements"]) -> "Measurements":
-        """Concatenate at least one part."""
+        """Concatenate one or more parts."""
         names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -83,9 +83,9 @@ class ProbeRow:
     Attributes:
         first_s: Seconds since 1970 (UTC) of the first measurement.
         offset_s: uint32 (measurements,), seconds since `first_s`, never decreasing.
-        rtt_code: uint16 (measurements,), as `netpipe.workload.formats.rtt` codes it.
-        pair: uint16 (measurements,); uint32 in a row of layout 0 with very many pairs.
-        pair_source: uint16 or uint32 like `pair`, (pairs,), the row of `source`.
+        rtt_code: uint16 (measurements,), as `netpipe.workload.formats.rtt` encodes it.
+        pair: uint16 (measurements,); uint32 in a layout 0 row with more than 65,536 pairs.
+        pair_source: uint16 or uint32 like `pair`, (pairs,), an index into `source`.
         pair_destination: uint8 (pairs, 16), network order, IPv4 in the first 4.
         source: uint8 (sources, 16), network order, IPv4 in the first 4.
     """
@@ -105,13 +105,13 @@ class ProbeRow:
 
     @property
     def array_bytes(self) -> int:
-        """Bytes of all arrays."""
+        """The total size of the arrays in bytes."""
         arrays = (value for value in vars(self).values() if isinstance(value, np.ndarray))
         return sum(array.nbytes for array in arrays)
 
 
 def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
-    """Return the measurements at these positions of each row, row after row; at least one row."""
+    """Return the measurements at the given positions of one or more rows, row by row."""
     taken = [len(indices) for indices in positions]
     both = list(zip(rows, positions, strict=True))
     pair = np.concatenate([row.pair.take(indices) for row, indices in both]).astype(np.int64)
@@ -141,7 +141,7 @@ def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]
 
 
 def split_sorted(measurements: MeasurementArray) -> list[MeasurementArray]:
-    """Return the history of each probe, of measurements (n,), n >= 1, sorted by probe."""
+    """Return the history of each probe, given measurements (n,), n >= 1, sorted by probe."""
     probe = np.ascontiguousarray(measurements["probe"])
     return np.split(measurements, np.flatnonzero(probe[1:] != probe[:-1]) + 1)
 
@@ -150,25 +150,25 @@ def sort_by_probe(
     measurements: MeasurementArray,
     find_group: Callable[[NDArray[np.int64]], NDArray[np.int64]] = np.zeros_like,
 ) -> MeasurementArray:
-    """Sort by the group of the probe, by probe and by time; equal measurements keep their order."""
-    # Contiguous copies: these fields lie 26 bytes apart.
+    """Sort stably by the group of the probe, then by probe, then by time."""
+    # Contiguous copies, since the values of a field are 26 bytes apart.
     time_us = np.ascontiguousarray(measurements["time_us"])
     encoded = pa.array(np.ascontiguousarray(measurements["probe"])).dictionary_encode()
     probes = encoded.dictionary.to_numpy()
     place = np.empty(len(probes), np.uint16 if len(probes) <= 1 << 16 else np.uint32)
     place[np.lexsort((probes, find_group(probes)))] = np.arange(len(probes))
     probe = place[encoded.indices.to_numpy()]
-    # Times are nearly in order, and 16-bit numbers are sorted without comparing them.
+    # Times are nearly sorted already, and numpy uses a radix sort for 16-bit numbers.
     order = np.argsort(time_us, kind="stable")
     order = order[np.argsort(probe[order], kind="stable")]
     return measurements[order]
 
 
 def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) -> Iterator[ProbeRow]:
-    """Cut the measurements (n,), n >= 1, of one probe into rows of about equal length.
+    """Yield rows of about equal length, cut from the measurements (n,), n >= 1, of one probe.
 
-    They are in time order. The arrays of a row take at most `row_bytes`, unless it has a single
-    measurement.
+    The measurements are in time order. The arrays of a row take at most `row_bytes`, unless the
+    row has a single measurement.
     """
     pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
     if _seconds(history[-1:])[0] - _seconds(history[:1])[0] > _MAX_OFFSET_S:
@@ -184,13 +184,13 @@ def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) ->
 
 
 def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:
-    """Make one row of measurements (n,), n >= 1, of one probe and in time order."""
+    """Return one row of the measurements (n,), n >= 1, of one probe, in time order."""
     second = _seconds(history)
     source, source_slot = number_values(history["source"], len(addresses))
     destination, destination_slot = number_values(history["destination"], len(addresses))
     is_ipv6 = addresses.families(destination) == 6
     code = source_slot * len(destination) + destination_slot
-    # The family is the most significant part of the sorted number, so IPv4 pairs come first.
+    # The family is the most significant part of the number, so IPv4 pairs are sorted first.
     code += is_ipv6[destination_slot] * (len(source) * len(destination))
     pairs, pair = number_values(code, 2 * len(source) * len(destination))
     pair_source, pair_destination = np.divmod(
@@ -213,11 +213,11 @@ def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:
 def number_values(
     values: NDArray[np.signedinteger[Any]], bound: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct values, which are at least 0 and below a bound, and the place of each."""
+    """Return the distinct values, all in [0, bound), and the index of each value among them."""
     if bound > _DENSE_FACTOR * len(values):
         distinct, places = np.unique(values, return_inverse=True)
         return distinct.astype(np.int64), places
-    # Without sorting, this takes a tenth of the time.
+    # This needs no sorting, and takes a tenth of the time.
     is_there = np.zeros(bound, np.bool_)
     is_there[values] = True
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[values]

@@ -1,7 +1,7 @@
 """Round-trip times as 16-bit floating-point numbers: 5 bits of exponent, 11 of mantissa.
 
 The code is computed when the data are prepared, and becomes the two bytes after an RTT token. Code
-0 is a failed measurement, since a time is at least 1 us.
+0 means a failed measurement, since a time is never below 1 us.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
     """Encode times as `e << 11 | m`, the largest `m * 2**e` not above the time in microseconds.
 
     Times are finite; a negative one is a failed measurement. The relative error is below 1/1024
-    from 1024 us on; below that times are cut to whole microseconds.
+    from 1024 us on; below that, times are cut to whole microseconds.
     """
     wide_ms = rtt_ms.astype(np.float64)
     rtt_us = np.maximum(1.0, 1000.0 * np.minimum(wide_ms, _MAX_MS))

@@ -1,4 +1,4 @@
-"""ArrayRecord shards of rows: how they are written, and how they are read."""
+"""The writer and the reader of ArrayRecord shards of rows."""
 
 import hashlib
 from array import array
@@ -13,15 +13,15 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from netpipe.errors import InputError
 from netpipe.workload.formats.index import Shard
 
-# One row per group, so that a row is read alone. Uncompressed, since decompressing a row takes more
-# time than reading it, and the layout is dense already.
+# One row per group, so that single rows can be read. Uncompressed, since decompressing a row takes
+# longer than reading it, and the layout is already dense.
 _WRITER_OPTIONS = "group_size:1,uncompressed"
-# Random access gains nothing from the threads that read ahead.
+# Random access gains nothing from read-ahead threads.
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Writes the rows of a split to files in turn; files without rows are not kept."""
+    """Writes the rows of a split to files, round-robin; files without rows are deleted."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -32,7 +32,7 @@ class ShardWriter:
         self._next_shard = cycle(range(len(paths)))
 
     def write(self, record: bytes, measurements: int) -> None:
-        """Write the record of a row, which has this many measurements."""
+        """Write the record of a row with the given number of measurements."""
         shard = next(self._next_shard)
         with _system_errors():
             self._writers[shard].write(record)
@@ -40,7 +40,7 @@ class ShardWriter:
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[str, tuple[Shard, ...]]:
-        """Finish the files; return a hash of the rows, and the files by their current names."""
+        """Close the files; return a hash of the rows, and the shards under their current names."""
         shards = []
         for path, counts, writer in zip(self._paths, self._counts, self._writers, strict=True):
             with _system_errors():
@@ -65,7 +65,7 @@ def _system_errors() -> Iterator[None]:
 
 
 class SameFiles:
-    """The sizes and times of files, by which a replaced one is recognised."""
+    """The sizes and times of files, to detect when one is replaced."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._states = {path: _state(path) for path in paths}
@@ -99,7 +99,7 @@ class ShardReader:
         """Return records, each with its file and number; raise an InputError if one is damaged."""
         shards = np.searchsorted(self._ends, numbers, side="right")
         indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
-        # One at a time: the reader reads several in threads, which takes four times the CPU time.
+        # One at a time: for several, the reader starts threads, which take four times the CPU time.
         found = []
         for shard, index in zip(shards.tolist(), indices.tolist(), strict=True):
             path = self._paths[shard]
@@ -114,11 +114,11 @@ class ShardReader:
         return found
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_readers": {}}  # Each process opens its own.
+        return {**vars(self), "_readers": {}}  # Each process opens its own readers.
 
 
 def count_records(path: Path) -> int | None:
-    """Return the number of records in a file, None if it is not a complete ArrayRecord file."""
+    """Return the number of records in a file, or None if it is not a complete ArrayRecord file."""
     reader = ArrayRecordReader(str(path), _READER_OPTIONS)
     if not reader.ok():
         return None  # Closing the reader would raise.

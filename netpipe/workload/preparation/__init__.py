@@ -1,4 +1,4 @@
-"""Prepared folders: made from parquet measurements, inherited files, or synthetic profiles.
+"""Makes prepared folders from parquet measurements, inherited files or synthetic profiles.
 
 Start with `prepare.py`; `profiles.py` is the table of synthetic data sets.
 """

@@ -26,8 +26,8 @@ def convert(
 ) -> Index:
     """Rewrite a folder's inherited rows in the newest layout, in one file per split.
 
-    Rows keep their order, and rows above `row_bytes` are cut. If none is cut, the same seed draws
-    the same contexts as from the inherited rows. Raises as `prepare` does.
+    Rows keep their order, and rows larger than `row_bytes` are cut. If none is cut, the same seed
+    draws the same contexts as from the inherited rows. Errors are the same as for `prepare`.
     """
     require_at_least(0, seed=seed)
     sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}

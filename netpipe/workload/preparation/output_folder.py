@@ -1,8 +1,8 @@
 """Output folders that are written completely or not at all, and hold nothing but a data set.
 
-A new folder is built beside its place and renamed. An existing one may be a mount point: the new
-files get new names there, and replacing the index changes the data set. Files are uploaded to
-another file system in the same way.
+A new folder is built beside its final place and renamed. An existing folder may be a mount point:
+it gets the new files under new names, and replacing the index then changes the data set. Uploads to
+another file system work in the same way.
 """
 
 import os
@@ -19,10 +19,10 @@ from netpipe.workload.formats.index import INDEX_NAME, is_data_file, load_index
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.work_folder import WORK_NAME
 
-# Lists the files of both data sets while one replaces the other, for the next run after a kill.
+# Lists the files of both data sets during a replacement, in case this run is killed.
 _REPLACING = ".netpipe-replacing.txt"
 _UPLOADED_AT_ONCE = 8
-# The first is at the root of an ext file system.
+# `lost+found` is at the root of an ext file system.
 _IGNORED = re.compile(
     rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}|{WORK_NAME.pattern}"
 )
@@ -30,21 +30,21 @@ _IGNORED = re.compile(
 
 @contextmanager
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yield an empty folder, whose data set then replaces that of `out`.
+    """Yield an empty folder; the data set written there then replaces the one in `out`.
 
-    The block saves the index of the data set, which lists its files.
+    The block must save the index of the data set, which lists the files.
 
     Raises:
-        InputError: `out` holds something besides a data set of ours, is not writable, or holds one
+        InputError: `out` holds something besides a netpipe data set, is not writable, or holds one
             of the `sources`, the files that the block reads.
     """
-    # Unlike the methods of a Path, these do not raise, for a link to itself for instance.
+    # Unlike the methods of Path, these functions do not raise for a link to itself.
     out = Path(os.path.realpath(out))
     missing = [parent for parent in out.parents if not os.path.lexists(parent)]
     try:
         _require_replaceable(out, sources)
         out.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(out.parent)  # where a run that was killed has made `out`
+        remove_abandoned(out.parent)  # where a killed run was making `out`
         with temporary_folder("output", out if out.is_dir() else out.parent) as folder:
             building = folder / "data"
             building.mkdir()  # with the user's default mode, unlike `folder`
@@ -117,14 +117,14 @@ def _put_into_place(building: Path, out: Path) -> None:
         try:
             for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
                 (out / file).parent.mkdir(exist_ok=True)
-                # Each survives a loss of power before the next comes: the index names the others.
+                # Each file survives a power failure before the next: the index names the others.
                 sync_names((building / file).replace(out / file).parent)
         finally:
             _remove_replaced(out)
 
 
 def _remove_replaced(out: Path) -> None:
-    """Remove the files of a replacement, complete or not, that the index does not name."""
+    """Remove the files of a replacement, complete or not, that the index does not list."""
     listed = out / _REPLACING
     if not listed.exists():
         return
@@ -138,7 +138,7 @@ def _remove_replaced(out: Path) -> None:
 
 
 def _sync_files(folder: Path) -> None:
-    """Let everything in a folder survive a loss of power."""
+    """Flush a folder to disk, so that it survives a power failure."""
     for path in folder.rglob("*"):
         if path.is_dir():
             sync_names(path)
@@ -150,10 +150,10 @@ def _sync_files(folder: Path) -> None:
 
 @contextmanager
 def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
-    """Yield an empty folder in `scratch`, whose data set is then uploaded, the index last.
+    """Yield an empty folder in `scratch`; the data set in it is then uploaded, the index last.
 
     Raises:
-        InputError: `out` cannot be reached, or holds something besides a data set of ours.
+        InputError: `out` cannot be reached, or holds something besides a netpipe data set.
     """
     try:
         with temporary_folder("output", scratch) as folder:
@@ -169,7 +169,7 @@ def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
 
 
 def _remote_files(out: Place, folder: Path) -> list[Place]:
-    """Return the files of the present data set, and of one whose upload was interrupted."""
+    """Return the files of the current data set, and those of an interrupted upload."""
     names = [INDEX_NAME, _REPLACING]
     if (index := (out / INDEX_NAME).read()) is not None:
         (folder / INDEX_NAME).write_bytes(index)
@@ -196,5 +196,5 @@ def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
         way_out = f"The new data set is complete. Remove the files that {INDEX_NAME} does not list"
         reason = str(error).splitlines()[0]
         raise InputError(out, "replaced data set", "be removable", reason, way_out) from error
-    # If it were deleted, pyarrow would make an object for the folder, which some S3 servers refuse.
+    # Not deleted, since pyarrow would then make a folder object, which some S3 servers refuse.
     (out / _REPLACING).write(b"")

@@ -28,14 +28,14 @@ from netpipe.workload.preparation.split import (
 from netpipe.workload.preparation.tasks import Advance, Task
 
 RUN_ADDRESSES = 1 << 19
-"""A run ends when it has this many distinct addresses, of about 300 bytes each in memory."""
+"""A run ends at this many distinct addresses; each takes about 300 bytes of memory."""
 
 
 @dataclass(frozen=True)
 class SliceResult:
-    """The runs of a slice by their file names, and its extremes, dropped rows and warning.
+    """The result of a slice: file names of its runs, extremes, dropped rows, and a warning.
 
-    `extremes` are those of the probes of each run; `merged` is the text of a
+    `extremes` holds the extremes of each run's probes; `merged` is the text of a
     `MergedProbesWarning`, or "".
     """
 
@@ -47,7 +47,7 @@ class SliceResult:
 
 @dataclass(frozen=True)
 class SliceTask(Task):
-    """Checks and sorts a slice into a run, or several if it is larger or has many addresses."""
+    """Checks and sorts a slice into one run, or several if it is large or has many addresses."""
 
     slice: Slice
     buckets: int
@@ -57,7 +57,7 @@ class SliceTask(Task):
     result_type: ClassVar[type[SliceResult]] = SliceResult
 
     def do(self, advance: Advance) -> SliceResult:
-        """Read the slice once."""
+        """Read the slice once, write its runs, and return the result."""
         dropped: list[Dropped] | None = [] if self.drops_invalid else None
         addresses, runs, extremes = AddressTable(), list[str](), list[Extremes]()
         with warnings.catch_warnings(record=True) as caught:
@@ -77,7 +77,7 @@ class SliceTask(Task):
     def _read(
         self, addresses: AddressTable, dropped: list[Dropped] | None, advance: Advance
     ) -> Iterator[MeasurementArray]:
-        """Yield the measurements and clear `addresses`, at most about a slice at a time."""
+        """Yield measurements, at most about a slice at a time; clear `addresses` in between."""
         read = list[MeasurementArray]()
         for place, groups in self.slice.parts:
             for part in read_parquet(place, addresses, groups, dropped=dropped):
@@ -91,7 +91,7 @@ class SliceTask(Task):
 
 
 def _join(read: list[MeasurementArray]) -> MeasurementArray:
-    """Return all measurements, and empty the list."""
+    """Return the measurements concatenated, and clear the list."""
     joined = np.concatenate(read)
     read.clear()
     return joined
@@ -99,9 +99,9 @@ def _join(read: list[MeasurementArray]) -> MeasurementArray:
 
 @dataclass(frozen=True)
 class ShardTask(Task):
-    """Writes the rows of some buckets into `files` of each split, in turns.
+    """Writes the rows of some buckets to `files[split]` files of each split, round-robin.
 
-    `choice` is None if the names of the files state the split.
+    `choice` is None if the file names state the split.
     """
 
     buckets: tuple[int, ...]
@@ -113,7 +113,7 @@ class ShardTask(Task):
     result_type: ClassVar[type[WrittenRows]] = WrittenRows
 
     def do(self, advance: Advance) -> WrittenRows:
-        """Read the buckets one after the other."""
+        """Write the rows bucket by bucket, and return the shards."""
         with tempfile.TemporaryDirectory(prefix=f"{self.name}-", dir=self.work.path) as folder:
             writer = RowsWriter(Path(folder), f"{self.name}-", self.files, self.row_bytes)
             probes = Counter[str]()
@@ -127,7 +127,7 @@ class ShardTask(Task):
     def _write(
         self, bucket: int, writer: RowsWriter, probes: Counter[str], advance: Advance
     ) -> None:
-        """Write the rows of a bucket, and count the probes of each split."""
+        """Write the rows of a bucket, and add its probes to the counts per split."""
         is_eval = self.choice.is_eval if self.choice else self._stated_split(bucket)
         last = None
         for measurements, addresses in read_bucket([run for _, run in self.runs], bucket):
@@ -143,7 +143,7 @@ class ShardTask(Task):
             advance(len(measurements))
 
     def _stated_split(self, bucket: int) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-        """Return a function that says which probes are for evaluation by the names of their files.
+        """Return a function that finds the probes in files whose names state the eval split.
 
         Raises:
             InputError: A probe is in files of both splits.
@@ -162,7 +162,7 @@ class ShardTask(Task):
 
 
 def _find_file(part: Slice, probe: int) -> Place:
-    """Return the first file of a slice that has a probe, for an error."""
+    """Return the first file in a slice that contains a probe, to name it in an error."""
     for place, groups in part.parts:
         for measurements in read_parquet(place, AddressTable(), groups, dropped=[]):
             if probe in measurements["probe"]:

@@ -1,4 +1,4 @@
-"""The plan of `prepare`: the sources cut into slices of about equal and bounded size."""
+"""The plan of `prepare`: the sources, cut into slices of about equal, bounded size."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from netpipe.workload.formats.places import Place, find_place
 from netpipe.workload.preparation.split import find_eval_files
 
 SLICE_ROWS = 5 << 18
-"""Approximate maximum of rows in a slice; an input of at most this many needs one process."""
+"""Approximate maximum number of rows in a slice; a smaller input is prepared in one process."""
 
 _BUCKETS = 64
 _BUCKET_ROWS = 1 << 19  # on average
-# Opening a remote file takes some requests, one after the other.
+# Opening a remote file takes several requests, one after the other.
 _OPENED_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A parquet file, the rows of each row group, and its name, size and time."""
+    """A parquet file, the number of rows in each row group, and the file's name, size and time."""
 
     place: Place
     group_rows: tuple[int, ...]
@@ -36,7 +36,7 @@ class SourceFile:
 class Slice:
     """Consecutive row groups of one or several files.
 
-    `split` is the one that the names of the files state, or "".
+    `split` is the split that the file names state, or "".
     """
 
     number: int
@@ -56,12 +56,12 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """The rows of all sources."""
+        """The number of rows in all sources."""
         return sum(each.rows for each in self.slices)
 
     @property
     def is_small(self) -> bool:
-        """Whether all rows fit in a slice."""
+        """Whether all rows fit in one slice."""
         return self.rows <= SLICE_ROWS
 
 
@@ -90,7 +90,7 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
 
 
 def _find_files(sources: Sequence[Path | str]) -> list[Place]:
-    """List the parquet files: local ones by `find_parquet`, others by their file system."""
+    """Return the parquet files: `find_parquet` finds local ones, their file system the others."""
     found: dict[str, Place] = {}
     for source in sources or [""]:
         place = find_place(source)
@@ -104,13 +104,13 @@ def _find_files(sources: Sequence[Path | str]) -> list[Place]:
         if not inside:
             raise InputError(place, "source", "hold *.parquet files", "none")
         found |= {str(file): file for file in inside}
-    # Two local paths can be one file.
+    # Two local paths can lead to the same file.
     once = distinct_files([Path(place.name) for place in found.values() if place.is_local])
     return [each for each in found.values() if not each.is_local or Path(each.name) in once]
 
 
 def _folder(source: Path | str) -> Path:
-    """Return the folder whose files state a split by their paths below it."""
+    """Return the folder below which the paths of a source's files may state a split."""
     place = find_place(source)
     path = _named_path(place)
     return path.parent if place.info().is_file else path

@@ -1,19 +1,19 @@
-"""Prepared folders: probe rows in ArrayRecord shards, split by probe, made of parquet measurements.
+"""Prepared folders: parquet measurements as probe rows in ArrayRecord shards, split by probe.
 
 Tasks do the work (`tasks.py`), in two phases (`phases.py`):
 
 1. `plan.py` cuts the sources into slices of about 1.3 million rows. For each, a `SliceTask` checks
    the values and writes a run: the measurements sorted by bucket, probe and time (`runs.py`).
-2. A `ShardTask` merges the parts that all runs have of some buckets, one bucket at a time, and
-   writes one shard of either split. An input of at most one slice has one such task, which deals
-   the rows to all shards in turns.
+2. A `ShardTask` merges some buckets from all runs, one bucket at a time, and writes one shard of
+   each split. An input of at most one slice has a single such task, which deals the rows to all
+   shards round-robin.
 
 The parent joins the shards, and saves the index last. Tasks share nothing but the sources and the
 work folder (`work_folder.py`), and their files depend on the plan alone: the result is the same,
-byte for byte, for every number of workers, every runner, and after a kill.
+byte for byte, for any number of workers and any runner, and after a kill.
 
-DuckDB's out-of-core sort was tried for both phases. The sort alone takes as much CPU time as all of
-this, and it cannot resume, or run on a cluster.
+DuckDB's out-of-core sort was tried for both phases. The sort alone takes as much CPU time as all
+of the above, and it can neither resume nor run on a cluster.
 """
 
 import warnings
@@ -99,7 +99,7 @@ def prepare(
     folder = remote_folder(place, scratch)
     if place.is_local:
         folder = whole_folder(Path(place.name), local_files)
-    # The work is kept until the output is in its place.
+    # The work is kept until the output is in place.
     with (
         work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
         folder as building,
@@ -152,7 +152,7 @@ def _shard_tasks(
         files, count = {"train": settings.shards, "eval": eval_files}, 1
     return [
         ShardTask(
-            # Rounded so that their sum is exact.
+            # Rounded so that the rows of all tasks add up to the total.
             work, f"shard-{number:06d}", (plan.rows + number) // count, tuple(buckets.tolist()),
             files, runs, choice, settings.row_bytes,
         )

@@ -1,4 +1,4 @@
-"""The runner of one machine: tasks in processes of their own."""
+"""The runner for one machine, which runs tasks in worker processes."""
 
 import multiprocessing
 import os
@@ -32,7 +32,7 @@ class ProcessRunner:
 
     def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
         """Run all tasks; raise a NetpipeError if a process was killed."""
-        # Forking a process that has threads can hang its child.
+        # Forking a process that has threads can deadlock the child.
         context = multiprocessing.get_context("spawn")
         done = context.Value("q", 0)
         others = set(multiprocessing.active_children())
@@ -60,18 +60,18 @@ def _await(
         ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
         for future in ended:
             future.result()
-        # Without its lock, which a worker that was killed may hold.
+        # Read without the lock, which a killed worker may still hold.
         reported, before = done.get_obj().value, reported
         advance(reported - before)
 
 
 def _start_worker(rows_done: Any, parent: int) -> None:
-    global _rows_done  # a pool gives its workers nothing else
+    global _rows_done  # a pool can share it only through its initializer
     _rows_done = rows_done
-    # A terminal interrupts the workers too, but only their parent ends them.
+    # A terminal sends Ctrl-C to the workers too, but only their parent should end them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal_when_parent_ends(signal.SIGKILL)
-    if os.getppid() != parent:  # It ended before prctl, so no signal comes.
+    if os.getppid() != parent:  # The parent ended before prctl: no signal will come.
         os._exit(1)
     pa.set_cpu_count(1)  # The other cores have workers of their own.
 

@@ -16,7 +16,7 @@ class Profile:
 
 
 PROFILES: Mapping[str, Profile] = {
-    # Many small probes, and a few with 10,000 measurements and more.
+    # Many small probes, and a few with 10,000 measurements or more.
     "embedded": Profile(),
     "big-rows": Profile(probes=24, median_measurements=170_000, log_sigma=0),
     # 25 measurements per probe on average.

@@ -1,4 +1,4 @@
-"""The runner of many machines: tasks on a Ray cluster, which share nothing but files."""
+"""The runner for many machines: tasks on a Ray cluster, which share nothing but files."""
 
 import logging
 import socket
@@ -17,7 +17,7 @@ from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import Advance, Task
 
 ANY_CLUSTER = "auto"
-"""The address of the cluster in RAY_ADDRESS, or else of one with a node on this machine."""
+"""Stands for the cluster in RAY_ADDRESS, or else for one with a node on this machine."""
 
 _ANSWER_S = 10.0
 _START = "Start one: ray start --head, and on each other machine ray start --address=HOST:6379"
@@ -27,7 +27,7 @@ _SHARED = "Let --scratch name a folder on a file system that all machines share"
 
 @dataclass(frozen=True)
 class RayRunner:
-    """Runs tasks on an existing Ray cluster, whose address `ray.init` takes."""
+    """Runs tasks on an existing Ray cluster; `address` is passed to `ray.init`."""
 
     address: str = ANY_CLUSTER
 
@@ -41,13 +41,13 @@ class RayRunner:
 
         Raises:
             InputError: The cluster does not answer, or one of its machines lacks the work folder.
-            NetpipeError: Ray gave a task up.
+            NetpipeError: Ray gave up on a task.
         """
-        # A new name each time, since a network's file system may remember an old one.
+        # A new name each time, since a network file system may have cached an old one.
         mark = tasks[0].work / f"ray-{uuid4().hex}"
         mark.write()
         with _connected(self.address) as ray:
-            # Ray starts a task again if its process or node dies, three times at most.
+            # Ray restarts a task if its process or node dies, at most three times.
             run = ray.remote(_run)
             rows = {run.remote(task, mark): task.rows for task in tasks}
             try:
@@ -78,7 +78,7 @@ def _connected(address: str) -> Iterator[Any]:
 
 
 def _require_answer(ray: Any, address: str) -> None:
-    """Raise an OSError if nothing answers, for which Ray would wait a minute and a half."""
+    """Raise an OSError if nothing answers; Ray itself would wait for a minute and a half."""
     host, _, port = address.rpartition(":")
     if "://" in address or not port.isdecimal():
         return
@@ -96,7 +96,7 @@ def _await(ray: Any, rows: Mapping[Any, int], advance: Advance) -> None:
 
 
 def _run(task: Task, mark: Place) -> None:
-    """Run a task in a process of Ray, on a machine that has this run's work folder."""
+    """Run a task in a Ray process; raise an InputError if the machine lacks the work folder."""
     if mark.read() is None:
         found = f"another, or none, on {socket.gethostname()}"
         raise InputError(task.work, "work folder", "be shared by all machines", found, _SHARED)

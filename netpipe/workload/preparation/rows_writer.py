@@ -1,4 +1,4 @@
-"""Rows of both splits: written as shards, joined with those of other tasks, and indexed."""
+"""Writes the rows of both splits as shards, and joins the shards of all tasks in one index."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ class WrittenRows:
 
 
 class RowsWriter:
-    """Writes histories as rows into files of a folder."""
+    """Writes the histories of probes as rows to files in a folder."""
 
     def __init__(self, folder: Path, prefix: str, files: Mapping[str, int], row_bytes: int) -> None:
         self._row_bytes = row_bytes
@@ -41,14 +41,14 @@ class RowsWriter:
         self._fingerprint = hashlib.blake2b(digest_size=16)
 
     def write(self, split: str, history: MeasurementArray, addresses: Addresses) -> None:
-        """Write measurements (n,), n >= 1, of one probe and in time order."""
+        """Write the measurements (n,), n >= 1, of one probe, in time order."""
         for row in cut_rows(history, addresses, self._row_bytes):
             record = encode_row(row)
             self._fingerprint.update(record)
             self._writers[split].write(record, len(row))
 
     def close(self, probes: Mapping[str, int]) -> WrittenRows:
-        """Finish the files; `probes` are the numbers of probes that were written."""
+        """Close the files and return their shards; `probes` counts the probes written per split."""
         closed = {split: self._writers[split].close() for split in SPLITS}
         hashes = {split: row_hash for split, (row_hash, _) in closed.items()}
         train, evaluation = (Split(probes[split], closed[split][1]) for split in SPLITS)
@@ -62,8 +62,8 @@ def save_rows(
 ) -> Index:  # fmt: skip
     """Put the files of all writers into a folder, and save and return their index.
 
-    `place` is called with the current and the final name of each file. A hash of the rows is part
-    of the final one, so that other rows do not overwrite them.
+    `place` is called with the current and the final name of each file. The final name
+    contains a hash of the rows, so that a file with other rows does not replace it.
     """
     splits = {}
     for name in SPLITS:

@@ -1,9 +1,9 @@
-"""Runs: files of checked measurements, in which those of each bucket lie together and are sorted.
+"""Runs: files of checked measurements, grouped by bucket and sorted.
 
-A bucket has the probes of one hash. A run of about a million measurements is sorted in memory by
-bucket, probe and time. `read_bucket` joins the sections that all runs have of a bucket. If it is
-too large for memory, it comes in pieces, each a range of probes and times. Sections are sorted, so
-the range is contiguous in each of them.
+A bucket holds the probes with one hash value. A run of about a million measurements is sorted in
+memory by bucket, probe and time. `read_bucket` joins a bucket's sections from all runs. A bucket
+that is too large for memory is read in pieces, each a range of probes and times. Sections are
+sorted, so the range is contiguous in every section.
 
     header      int64 (buckets, 2): measurements and addresses of each bucket
     section     for each bucket: its measurements, whose addresses are numbered within the section;
@@ -29,14 +29,14 @@ from netpipe.workload.formats.rows import (
 from netpipe.workload.sampling.counter_rng import fold_key
 
 PIECE_MEASUREMENTS = 1 << 22
-"""Approximate maximum of a bucket's measurements that are in memory at once."""
+"""Approximate maximum number of a bucket's measurements in memory at once."""
 
 _SAMPLED_EVERY = 1 << 12
 _ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])
 
 
 def find_buckets(probes: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
-    """Return the buckets of probes, int64 (n,)."""
+    """Return the bucket of each probe, int64 (n,)."""
     return (fold_key(probes) % np.uint64(buckets)).astype(np.int64)
 
 
@@ -63,7 +63,7 @@ def write_run(
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was written."""
+    """A run in a file, and its number of buckets."""
 
     place: Place
     buckets: int
@@ -91,12 +91,12 @@ class Section:
     addresses: int
 
     def read(self, first: int = 0, end: int | None = None) -> MeasurementArray:
-        """Return some of the measurements, by default all."""
+        """Return the measurements from `first` up to `end`, by default all."""
         count = (self.measurements if end is None else end) - first
         return self._read(MEASUREMENT, count, self.offset + first * MEASUREMENT.itemsize)
 
     def read_addresses(self) -> NDArray[np.void]:
-        """Return the addresses that the measurements name by number."""
+        """Return the addresses that the measurements refer to by number."""
         end = self.offset + self.measurements * MEASUREMENT.itemsize
         return self._read(_ADDRESS, self.addresses, end)
 
@@ -113,8 +113,8 @@ def read_bucket(
 ) -> Iterator[tuple[MeasurementArray, PackedAddresses]]:
     """Yield the measurements of a bucket, sorted by probe and time, and their addresses.
 
-    At equal times those of an earlier run come first. All measurements come at once unless there
-    are more than `limit`; then a probe's history may continue in the next piece.
+    At equal times, those of an earlier run come first. There is one piece unless the bucket has
+    more than `limit` measurements; a probe's history may then continue in the next piece.
     """
     sections = [section for run in runs if (section := run.section(bucket)).measurements]
     for bounds in _find_pieces(sections, limit):
@@ -139,7 +139,7 @@ def read_bucket(
 
 
 def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield for each piece where it begins and ends in each section."""
+    """Yield the bounds of each piece: the indices where it begins and ends in each section."""
     lengths = [section.measurements for section in sections]
     starts = [0] * len(sections)
     if sum(lengths) > limit:
@@ -150,11 +150,11 @@ def _find_pieces(sections: Sequence[Section], limit: int) -> Iterator[list[tuple
 
 
 def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
-    """Return where to cut each section into pieces.
+    """Return the indices at which each section is cut into pieces.
 
-    Each piece has about `limit` measurements, all sections together. The cuts are at sampled
-    measurements. A measurement with the probe and time of a cut belongs to the piece before it if
-    its section is earlier than that of the sample.
+    Each piece has about `limit` measurements over all sections. The cuts are at sampled
+    measurements. A measurement with the probe and time of a cut belongs to the piece before the
+    cut if its section comes before that of the sample.
     """
     every = min(_SAMPLED_EVERY, max(1, limit // 4))
     sampled = [_keys(section)[:, every - 1 :: every] for section in sections]
@@ -169,7 +169,7 @@ def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
 
 
 def _find_cut(keys: NDArray[np.int64], cut: Sequence[int], *, is_before: bool) -> int:
-    """Return how many measurements precede a cut; equal ones count if the section `is_before`."""
+    """Return the number of measurements before a cut; equal ones count if `is_before`."""
     first, end = np.searchsorted(keys[0], cut[0]), np.searchsorted(keys[0], cut[0], "right")
     times_us = keys[1][first:end]
     return int(first + np.searchsorted(times_us, cut[1], "right" if is_before else "left"))
@@ -184,7 +184,7 @@ def _keys(section: Section) -> NDArray[np.int64]:
 def _join_addresses(
     tables: Sequence[NDArray[np.void]],
 ) -> tuple[PackedAddresses, list[NDArray[np.int32]]]:
-    """Join tables, each address once; return the new number of each address of each table."""
+    """Join tables without duplicate addresses; also return the new numbers of each table."""
     together = np.concatenate(tables)
     kind = pa.binary(_ADDRESS.itemsize)
     stored = [None, pa.py_buffer(together)]

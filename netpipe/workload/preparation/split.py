@@ -20,17 +20,16 @@ _SPLIT_OF_WORD = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("eval", "evaluation", "val", "validation"), "eval"),
 }
-# Only as a whole name: `speed_test` and `valid_rows` can be names of measurements.
+# These count only as a whole name: `speed_test` and `valid_rows` may name measurements.
 _EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
 _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
 
 def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[np.bool_] | None:
-    """Return which files state the eval split by their paths, or None if no file states a split.
+    """Return whether each path states the eval split, bool (files,); None if no path states one.
 
-    The words come from the names of files, of folders inside the given ones, and of folders in
-    which several given ones differ. The name of a folder that holds all files counts if it is one
-    word.
+    The words come from the names of files and of folders below the common parent of `folders`. The
+    name of the parent itself counts if it is one of `folders` and a single word.
 
     Raises:
         InputError: A path states both splits, or only some of the paths state one.
@@ -68,10 +67,10 @@ def split_rows(
     eval_files: NDArray[np.bool_] | None,
     seed: int = 0,
 ) -> NDArray[np.bool_]:
-    """Return which rows are for evaluation, bool (rows,); all rows of a probe are in one split.
+    """Return whether each row is for evaluation, bool (rows,); a probe's rows are in one split.
 
     For each row, `probes` holds its probe, and `files` the index of its file in `paths`; both are
-    int64 (rows,). An `EvalChoice` decides if `find_eval_files` returned None.
+    int64 (rows,). If `find_eval_files` returned None, an `EvalChoice` makes the split.
 
     Raises:
         InputError: A probe is in files of both splits, or there are fewer than two probes.
@@ -97,11 +96,11 @@ def both_splits_error(probe: int, train: object, evaluation: object) -> InputErr
 
 
 Extremes = tuple[tuple[float, int], tuple[float, int]]
-"""The lowest and the highest hash, from 0 to 1, of some probes, each with its probe."""
+"""The lowest and the highest hash of some probes, from 0 to 1, each with its probe."""
 
 
 def find_extremes(probes: NDArray[np.int64], seed: int) -> Extremes:
-    """Return the extremes of at least one probe."""
+    """Return the extremes of one or more probes."""
     number = uniform(fold_key(seed, probes), _SPLIT)
     first, last = (
         (float(number[place]), int(probes[place])) for place in (number.argmin(), number.argmax())
@@ -124,7 +123,7 @@ class EvalChoice:
 
     @classmethod
     def among(cls, extremes: Sequence[Extremes], seed: int, eval_fraction: float) -> "EvalChoice":
-        """Return the choice among probes by the extremes of each part of them.
+        """Return the choice among all probes, given the extremes of each group of probes.
 
         Raises:
             InputError: There are fewer than two probes.
@@ -138,6 +137,6 @@ class EvalChoice:
         return cls(seed, eval_fraction, first, last)
 
     def is_eval(self, probes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which probes are for evaluation: from int64 (n,) to bool (n,)."""
+        """Return whether each probe, int64 (n,), is for evaluation, bool (n,)."""
         low = uniform(fold_key(self.seed, probes), _SPLIT) < self.eval_fraction
         return np.asarray((low | (probes == self.first)) & (probes != self.last))

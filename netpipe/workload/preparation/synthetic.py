@@ -1,4 +1,4 @@
-"""Synthetic measurements, seeded, with the distributions of real ones, and the default data set."""
+"""Seeded synthetic measurements, distributed like real ones, and the default data set."""
 
 import fcntl
 import functools
@@ -29,7 +29,7 @@ _START_S = 1_704_067_200  # 2024-01-01 UTC
 _PROBES_PER_FILE = 1000
 _DESTINATIONS = 4000
 _PAIRS = 24
-# The number changes whenever `generate` makes other data.
+# The number at the end changes whenever the output of `generate` changes.
 _EMBEDDED_NAME = "netpipe-embedded-data-2"
 
 
@@ -41,10 +41,10 @@ def generate(
     profile: Profile = PROFILES["embedded"],
     progress: Progress | None = None,
 ) -> Index:
-    """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
+    """Make a data set: `out/parquet/*.parquet`, and prepared shards with their index in `out`.
 
-    Prepared data in `out` are replaced when the new ones are complete. `probes` replaces the
-    profile's number.
+    Prepared data in `out` are replaced once the new data are complete. `probes` overrides the
+    profile's number of probes.
     """
     probes = profile.probes if probes is None else probes
     if probes < 2:
@@ -64,7 +64,7 @@ def generate(
         for file in (folder / "prepared").iterdir():
             file.rename(folder / file.name)
         (folder / "prepared").rmdir()
-        # As with shards, other data have other names, and do not overwrite these.
+        # As with shards, the names contain a hash, so other data do not overwrite these files.
         rows = index.fingerprint[:16]
         for file in sorted(parquet.iterdir()):
             file = file.rename(parquet / f"{file.stem}-{rows}.parquet")
@@ -76,7 +76,7 @@ def generate(
 def embedded_data(*caches: Path) -> Path:
     """Return the default data set, from the first cache folder that has it or can be written to.
 
-    The last folder to try is the user's own among the temporary files. If several processes need
+    The last folder tried is the user's own in the temporary directory. If several processes need
     the data, one generates them and the others wait.
     """
     for cache in caches:
@@ -134,7 +134,7 @@ def data_of_user() -> Path:
 
 
 def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
-    """Make all measurements of some probes, in time order."""
+    """Return a table of all measurements of some probes, in time order."""
     spread = np.exp(profile.log_sigma * rng.standard_normal(len(probes)))
     counts = np.clip(profile.median_measurements * spread, 1, profile.max_measurements)
     counts = counts.astype(np.int64)
@@ -167,7 +167,7 @@ def _times_s(
     slot: NDArray[np.int64],
     turn: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Give a probe's measurements a steady interval with some jitter, over 90 days at most."""
+    """Return event times: a steady interval per probe with some jitter, over at most 90 days."""
     interval_s = np.exp(rng.uniform(np.log(60), np.log(900), len(counts)))
     interval_s = np.minimum(interval_s, 90 * _DAY_S / counts)
     start_s = _START_S + rng.uniform(0, 7 * _DAY_S, len(counts))
@@ -182,8 +182,8 @@ def _rtts_ms(
     slot: NDArray[np.int64],
     time_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Add a floor for each pair, queues in the evening and rare spikes; failures are -1."""
-    # The earth bounds the floors.
+    """Return round-trip times: a floor per pair, evening queues and rare spikes; -1 if failed."""
+    # The size of the earth limits the floors.
     floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
     rhythm_ms = rng.exponential(4, pairs)
     evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
@@ -197,7 +197,7 @@ def _rtts_ms(
 def _addresses(
     hosts: NDArray[np.int64], offset: int, which: NDArray[np.int64], is_ipv4: NDArray[np.bool_]
 ) -> "pa.DictionaryArray[Any, Any]":
-    """Name hosts in the reserved networks 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849)."""
+    """Return addresses in the networks 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849)."""
     numbers = [int(host) + offset for host in hosts]
     ipv4 = [inet_ntop(AF_INET, (0xC6120000 + n % (1 << 17)).to_bytes(4, "big")) for n in numbers]
     ipv6 = [inet_ntop(AF_INET6, (0x20010DB8 << 96 | n + 1).to_bytes(16, "big")) for n in numbers]

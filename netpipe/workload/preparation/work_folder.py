@@ -1,7 +1,7 @@
 """The folder that keeps the work of an interrupted preparation for the next run.
 
-Each output has one, hidden beside it. It belongs to the process that has it locked, and its key
-depends on the sources and the settings.
+Each output has one such hidden folder, by default beside a local output. It belongs to the process
+that holds its lock, and its key depends on the sources and the settings.
 """
 
 import os
@@ -31,11 +31,11 @@ class NewStartWarning(UserWarning):
 
 
 def find_scratch(out: Place) -> Path:
-    """Return the folder for the work folder: on the file system of a local output."""
+    """Return the parent of the work folder, which is on the file system of a local output."""
     if not out.is_local:
         return Path(tempfile.gettempdir())
     path = Path(os.path.realpath(out.path))
-    # A run that made the output has worked beside it.
+    # An earlier run, which made the output, may have worked beside it.
     has_worked_beside = os.access(path.parent / _name_folder(out), os.W_OK)
     return path if path.is_dir() and not has_worked_beside else path.parent
 
@@ -49,11 +49,11 @@ def _name_folder(out: Place) -> str:
 def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterator[Place]:
     """Yield the work folder of an output.
 
-    It is removed after the block, and after invalid input, since other input has another key. Any
-    other error leaves it to the next run if it `is_kept`.
+    The folder is removed after the block, and after invalid input, since other input has another
+    key. After any other error, the next run finds it if `is_kept`.
 
     Raises:
-        InputError: Another process prepares this output, or the folder cannot be made.
+        InputError: Another process is preparing this output, or the folder cannot be made.
     """
     folder = scratch / _name_folder(out)
     missing = [parent for parent in folder.parents if not parent.exists()]
@@ -83,13 +83,13 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
 
 
 def _remove(folder: Path) -> None:
-    # Removed first, so that no run uses the rest if this is killed halfway.
+    # The key goes first, so that no run uses the rest if this one is killed halfway.
     (folder / _KEY).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _begin(folder: Path, out: Place, key: str) -> None:
-    """Remove what an earlier run left, unless this one can use it."""
+    """Remove the files of an earlier run, unless this run can use them."""
     stored = Place.local(folder) / _KEY
     if (found := stored.read()) == key.encode():
         return

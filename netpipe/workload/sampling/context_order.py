@@ -12,12 +12,12 @@ _MEASUREMENTS_PER_CONTEXT = 30
 
 
 def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the contexts of each row in an epoch: one per 30 measurements, from 1 to 16."""
+    """Return the number of contexts per row in an epoch: one per 30 measurements, from 1 to 16."""
     return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
 
 
 class Epochs:
-    """The rows of every epoch, which shuffles the row groups of a `RowSource` and their rows."""
+    """The rows of every epoch: a `RowSource`'s row groups are shuffled, and the rows in each."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Epochs:
             contexts = self.contexts[rows]
             ends = np.cumsum(contexts)
             epoch = _Epoch(rows, ends - contexts, ends)
-            # Two epochs are kept, since a block can reach from one into the next.
+            # Two epochs are kept, since a block can span two of them.
             previous = list(self._latest.items())[-1:]
             self._latest = dict([*previous, (number, epoch)])
         return epoch
@@ -101,7 +101,7 @@ class FixedOrder:
     """A random-access source of one host's batches of contexts, in the order of the rows.
 
     Its length is the same on every host; blocks at the end may have fewer contexts, or none.
-    `contexts` are those of each row, int64 (rows,).
+    `contexts` is the number of contexts of each row, int64 (rows,).
     """
 
     contexts: NDArray[np.int64]
@@ -123,9 +123,9 @@ class FixedOrder:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows, at least one, whose contexts fill a block of sequences.
+    """One or more rows whose contexts fill a block of sequences.
 
-    `contexts` is the number of contexts that each row gives per round of `ContextDraws`. Both
+    `contexts` is the number of contexts from each row in each round of `ContextDraws`. Both
     arrays are int64 (rows,).
     """
 
@@ -138,8 +138,8 @@ class RowBlock:
 class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
-    Each epoch is cut into blocks of about equally many contexts, and every row is in one of them.
-    `blocks_per_epoch` is at most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
+    Each epoch is cut into blocks with about equally many contexts, and every row is in one block.
+    `blocks_per_epoch` times `MAX_CONTEXTS` is at most an epoch's contexts, so no block is empty.
     """
 
     epochs: Epochs
@@ -160,6 +160,6 @@ class RowOrder:
 
 
 def ranges(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Concatenate `range(first, first + size)` for each pair."""
+    """Return `range(first, first + size)` for all pairs, concatenated."""
     ends = np.cumsum(size)
     return np.repeat(first - ends + size, size) + np.arange(ends[-1])

@@ -27,7 +27,7 @@ def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArray[np.float64]:
-    """Draw float64 from [0, 1), 53 bits each, for keys and slots below 2**32 that broadcast."""
+    """Draw float64 from [0, 1), 53 bits each; the keys and the slots, below 2**32, broadcast."""
     counter = np.asarray(slot, np.uint64) + np.uint64((stream << 32) + 1)
     with np.errstate(over="ignore"):
         bits = _mix(key + counter * np.uint64(GOLDEN_GAMMA))

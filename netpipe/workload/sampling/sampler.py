@@ -1,4 +1,4 @@
-"""The contexts drawn from rows: which measurements, in which order, and which with timestamps.
+"""Draws contexts from rows: chooses the measurements, their order, and which have timestamps.
 
 All contexts of a block are drawn at once. Arrays are (contexts, slots), with `target` slots for
 measurements; slots from a context's size on are empty and sort last. `counter_rng` draws every
@@ -17,9 +17,9 @@ from netpipe.workload.sampling.counter_rng import fold_key, uniform
 from netpipe.workload.sources.probe_rows import RowSource
 
 TOKENS_PER_MEASUREMENT = 30
-"""Sizes a context: `sequence_length // 30` measurements."""
+"""A context has at most `sequence_length // 30` measurements."""
 
-# The decisions that random numbers are drawn for: streams of `uniform`.
+# The streams of `uniform`, one for each decision that needs random numbers.
 WINDOW, OFFSET, CHOICE, MODE, UNTIMED, SHUFFLE, COIN, FIELD_ORDER = range(8)
 
 FULL_FRACTION = 0.4
@@ -29,7 +29,7 @@ FIELD_ORDERS = 24
 
 @dataclass(frozen=True)
 class BlockRows:
-    """A block, and one row for each run of consecutive contexts of the same row."""
+    """A block, and one row for each run of consecutive contexts from the same row."""
 
     block: ContextBlock
     rows: Sequence[ProbeRow]
@@ -40,10 +40,10 @@ class Contexts:
     """Sampled contexts, concatenated, with measurements in the order of their tokens.
 
     Attributes:
-        sizes: int64 (contexts,), measurements in each.
+        sizes: int64 (contexts,), the number of measurements in each context.
         timed: bool (measurements,), whether the timestamp becomes tokens; timed measurements of a
             context are in time order.
-        field_order: uint8 (measurements,), below 24: the order of the fields.
+        field_order: uint8 (measurements,), below 24: the index of the field order.
     """
 
     measurements: Measurements
@@ -52,7 +52,7 @@ class Contexts:
     field_order: NDArray[np.uint8]
 
     def pick(self, number: NDArray[np.int64], size: NDArray[np.int64]) -> "Contexts":
-        """Return these contexts, in this order, each with its first `size` measurements."""
+        """Return these contexts, in the given order, each with its first `size` measurements."""
         kept = ranges((np.cumsum(self.sizes) - self.sizes)[number], size)
         return Contexts(
             self.measurements.pick(kept), size, self.timed[kept], self.field_order[kept]
@@ -60,7 +60,7 @@ class Contexts:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Contexts"]) -> "Contexts":
-        """Concatenate at least one part."""
+        """Concatenate one or more parts."""
         return cls(
             Measurements.concatenate([part.measurements for part in parts]),
             np.concatenate([part.sizes for part in parts]),
@@ -70,7 +70,7 @@ class Contexts:
 
 
 def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
-    """Read the rows of a block; a row of consecutive contexts is read once."""
+    """Read the rows of a block; consecutive contexts from the same row read it once."""
     is_first = np.diff(block.row, prepend=-1) != 0
     return BlockRows(block, source.read(block.row[is_first].tolist()))
 
@@ -79,7 +79,7 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
     """Draw the contexts of a block, in its order, each with at most `target` measurements."""
     block = drawn_from.block
     key = fold_key(seed, block.epoch, block.row, block.number)
-    # The run of each context: 0, 0, 1, 1, 1, ...
+    # The number of each context's run: 0, 0, 1, 1, 1, ...
     run = np.cumsum(np.diff(block.row, prepend=-1) != 0) - 1
     row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[run]
     positions, sizes = _choose(key, row_sizes, target)
@@ -98,7 +98,7 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
 def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
     """Return the mean size of each row's contexts, float64 (rows,).
 
-    It is that of min(w, target), with w log-uniform between 1 and the row's size.
+    Short rows are taken whole; others average min(w, target), with w log-uniform up to their size.
     """
     log_size = np.log(np.maximum(row_sizes, 2))
     cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
@@ -108,7 +108,7 @@ def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np
 def _choose(
     key: NDArray[np.uint64], row_sizes: NDArray[np.int64], target: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose ascending positions in the row; return them and the size of each context."""
+    """Choose ascending positions in each context's row; return them and the context sizes."""
     window = np.floor(np.exp(uniform(key, WINDOW) * np.log(row_sizes))).astype(np.int64)
     window = np.where(row_sizes < target, row_sizes, np.clip(window, 1, row_sizes))
     offset = (uniform(key, OFFSET) * (row_sizes - window + 1)).astype(np.int64)
@@ -122,11 +122,11 @@ def _choose(
 def _choose_without_replacement(
     key: NDArray[np.uint64], window: NDArray[np.int64], target: int
 ) -> NDArray[np.int64]:
-    """Choose `target` of [0, window), ascending, each set with equal probability.
+    """Choose `target` numbers of [0, window), ascending; every set is equally likely.
 
     This is Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987) on all
-    contexts at once: slot by slot, a number drawn before is replaced by the largest allowed so far,
-    which is new.
+    contexts at once: slot by slot, a number that was drawn before is replaced by the largest one
+    allowed in the slot, which is new.
     """
     slots = np.arange(target)
     largest = window[:, None] - target + slots
@@ -144,9 +144,9 @@ def _choose_without_replacement(
 def _arrange(
     key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Order each context's positions by its mode; return them and whether each is timed.
+    """Order the positions of each context by its mode; return them and whether each is timed.
 
-    By the mode none, some or all measurements lose their timestamp.
+    Depending on the mode, none, some or all of the measurements lose their timestamps.
     """
     mode = uniform(key, MODE)
     some = np.maximum(1, (sizes * (0.1 + 0.8 * uniform(key, UNTIMED))).astype(np.int64))
@@ -168,14 +168,14 @@ def _merge(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Merge the shuffled untimed measurements with the timed ones, which stay in time order.
 
-    A fair coin chooses the list of the next measurement until one list ends.
+    A fair coin chooses the list that the next measurement comes from, until one list ends.
     """
     slots = np.arange(positions.shape[1])
     filled = slots < sizes
     shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
     heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
-    # Each head takes an untimed measurement, while there are any, and so does each slot after the
-    # last timed one.
+    # Each slot with heads takes an untimed measurement while any are left, and so does each slot
+    # after the last timed one.
     untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
     is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
     loses_time = np.zeros(positions.shape, np.bool_)
@@ -202,9 +202,9 @@ def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
 class ContextDraws:
     """The endless sequence of contexts of a block's rows, with at most `target` measurements each.
 
-    In each round a row gives `block.contexts` contexts, and all are shuffled. In the first round
-    the first context of each row precedes the others, so that no row is left out while there is
-    room. The sequence does not depend on the counts that `take` is called with.
+    Each round has `block.contexts` contexts of each row, shuffled. In the first round, the first
+    context of each row comes before all others, so that no row is left out while there is room.
+    The sequence does not depend on the counts that `take` is called with.
     """
 
     def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:
@@ -216,7 +216,7 @@ class ContextDraws:
         self._slots, self._numbers = next(self._rounds)
 
     def take(self, count: int) -> Contexts:
-        """Return the next contexts of the sequence."""
+        """Return the next `count` contexts of the sequence."""
         while len(self._slots) < count:
             slots, numbers = next(self._rounds)
             self._slots = np.concatenate([self._slots, slots])
@@ -236,7 +236,7 @@ class ContextDraws:
 
 
 def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the rows of each round's contexts, and their numbers in the rows."""
+    """Yield the row indices of each round's contexts, and the contexts' numbers in their rows."""
     slots = np.repeat(np.arange(len(block.row)), block.contexts)
     starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
     numbers = np.arange(len(slots)) - starts

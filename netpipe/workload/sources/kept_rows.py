@@ -1,4 +1,4 @@
-"""Rows kept in memory that all processes of a host share."""
+"""Rows kept in memory, which all processes of a host share."""
 
 import mmap
 import os
@@ -15,11 +15,11 @@ _READ_AT_ONCE: Final = 64
 
 
 class KeptRows:
-    """The rows of another source, which keeps the first ones within a budget.
+    """The rows of another source, with the first ones kept in memory up to a budget.
 
-    They are in an anonymous file (memfd_create(2)), as records of the newest layout. A copy of
-    this object in another process maps the same memory, which the kernel frees after the last of
-    these processes.
+    The kept rows are in an anonymous file (memfd_create(2)), as records of the newest layout. A
+    copy of this object in another process maps the same memory, which the kernel frees when the
+    last of these processes ends.
     """
 
     def __init__(self, source: RowSource, budget_bytes: int) -> None:
@@ -43,7 +43,7 @@ class KeptRows:
         for first in range(0, rows, _READ_AT_ONCE):
             for row in self._source.read(range(first, min(first + _READ_AT_ONCE, rows))):
                 if len(row.pair_source) > MAX_ROW_MEASUREMENTS:
-                    return  # An inherited row, with more pairs than the newest layout numbers.
+                    return  # An inherited row with more pairs than the newest layout can number.
                 record = encode_row(row)
                 used = self._bounds[-1] + len(record)
                 if used > budget_bytes:

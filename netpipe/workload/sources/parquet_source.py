@@ -12,7 +12,7 @@ from netpipe.workload.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_ro
 from netpipe.workload.formats.shards import SameFiles
 from netpipe.workload.preparation.split import find_eval_files, split_rows
 
-# A block can reach from one row group into the next.
+# A block can span two row groups.
 _CACHED_GROUPS = 2
 
 
@@ -29,7 +29,7 @@ class ParquetSource:
         metadata = [open_parquet(file).metadata for file in files]
         self._files = files
         self._same_files = SameFiles(files)
-        # The number of the file, and the row group in it.
+        # The number of the file, and of the row group in that file.
         self._groups = [
             (number, group)
             for number, file in enumerate(metadata)

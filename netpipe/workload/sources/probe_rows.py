@@ -23,7 +23,7 @@ class RowSource(Protocol):
     Attributes:
         row_measurements: The number of measurements of each row, int64 (rows,).
         row_group: The group each row is read with, int64 (rows,), or None if rows are read alone.
-        fingerprint: A hash that names the rows.
+        fingerprint: A hash that identifies the rows.
     """
 
     row_measurements: NDArray[np.int64]
@@ -91,7 +91,7 @@ class UnindexedSource:
         for number in range(sum(records)):
             [(record, where)] = self._shards.read([number])
             if not record.startswith(ARROW_STREAM_START):
-                # A prepared shard; without its index nothing says which probes are for evaluation.
+                # A prepared shard; only its index determines which probes are for evaluation.
                 constraint = f"be of layout 0 without {INDEX_NAME}"
                 raise InputError(where, "record", constraint, "another", "Prepare the data again")
             counts.append(count_row_v0(record, where))
@@ -109,18 +109,18 @@ class UnindexedSource:
         return [decode_row(*record) for record in self._shards.read(numbers)]
 
     def records(self) -> Iterator[tuple[bytes, str]]:
-        """Yield the split's records, each with the file and number that errors name."""
+        """Yield the split's records, each with its file and number to name in errors."""
         for number in self._records.tolist():
             yield from self._shards.read([number])
 
 
 def find_array_records(folder: Path) -> list[Path]:
-    """List the ArrayRecord files directly in a folder, else those at any depth, once each."""
+    """Return the ArrayRecord files directly in a folder, or else those at any depth, each once."""
     paths = sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
     return distinct_files(paths)
 
 
-# The first format whose pattern matches a file of the folder opens it.
+# The first entry whose pattern matches a file in the folder opens the folder.
 _FORMATS: Sequence[tuple[str, str, Callable[[Path, str], RowSource]]] = (
     (INDEX_NAME, "arrayrecord", ArrayRecordSource),
     ("*.arrayrecord", "arrayrecord", UnindexedSource),
@@ -130,7 +130,7 @@ _FORMATS: Sequence[tuple[str, str, Callable[[Path, str], RowSource]]] = (
 
 
 def find_format(data: Path) -> str:
-    """Return "arrayrecord" or "parquet", as a folder is read; "" if it has neither."""
+    """Return the format of a folder, "arrayrecord" or "parquet", or "" if it has neither."""
     return next((name for pattern, name, _ in _FORMATS if any(data.glob(pattern))), "")
 
 

@@ -51,7 +51,7 @@ class _Context(NamedTuple):
 
 
 def init_parameters(architecture: Architecture, key: Array) -> Parameters:
-    """Draw embeddings of standard deviation 1, and weights of 1 / sqrt(fan-in).
+    """Draw embeddings with standard deviation 1, and weights with 1 / sqrt(fan-in).
 
     Projections into the residual stream are divided by sqrt(2 L), as in GPT-2.
     """
@@ -114,7 +114,7 @@ def forward(
 
     x = parameters.embedding.astype(dtype)[tokens.reshape(-1)]
     # The backward pass recomputes each block. Keeping the attention weights instead would take
-    # 20 times 5 GiB at a batch of 128, and is slower even on a CPU.
+    # 20 times 5 GiB for a batch of 128, and is slower even on a CPU.
     x, _ = jax.lax.scan(jax.checkpoint(block), x, parameters.layers)
     x = _rms_norm(x, parameters.final_norm)
     unembedding = parameters.unembedding.astype(dtype)
@@ -130,7 +130,7 @@ def _rms_norm(x: Array, scale: Array) -> Array:
 
 
 def _rotate(heads: Array, context: _Context) -> Array:
-    """Turn the halves of each head, (B, S, any, H), as coordinates of a plane."""
+    """Rotate the two halves of each head, (B, S, any, H), as coordinates in a plane."""
     cosine, sine = (part[:, :, None].astype(heads.dtype) for part in context[1:])
     first, second = jnp.split(heads, 2, axis=-1)
     return jnp.concatenate(
@@ -139,7 +139,7 @@ def _rotate(heads: Array, context: _Context) -> Array:
 
 
 def _attention(x: Array, layer: Layer, context: _Context) -> Array:
-    """Causal attention of (T, D) within segments; query heads share the key-value heads."""
+    """Causal attention within segments, for `x` (T, D); query heads share the key-value heads."""
     batch, length, half = context.cosine.shape
     heads = (batch, length, -1, 2 * half)
     mixed = jax.nn.dot_product_attention(

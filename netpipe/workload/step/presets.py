@@ -12,8 +12,8 @@ from netpipe.errors import InputError
 class Architecture:
     """The widths of a decoder-only transformer with a gated MLP.
 
-    `heads // kv_heads` query heads share the keys and values of a head (grouped queries,
-    arXiv 2305.13245; 1 is multi-query, arXiv 1911.02150).
+    `heads // kv_heads` query heads share one head of keys and values (grouped queries,
+    arXiv 2305.13245; `kv_heads=1` is multi-query, arXiv 1911.02150).
     """
 
     layers: int
@@ -24,19 +24,19 @@ class Architecture:
     vocabulary: int = 267
 
     def __post_init__(self) -> None:
-        """Check the divisibility of the heads."""
+        """Check that the widths and the numbers of heads divide evenly."""
         assert self.width % (2 * self.heads) == 0, "rotary positions need an even head width"
         assert self.heads % self.kv_heads == 0, "each key-value head serves as many query heads"
 
     @property
     def head_width(self) -> int:
-        """Width of one head."""
+        """The width of one head."""
         return self.width // self.heads
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A model with the batch it is timed at; for `latency-95m` the largest batch of any device."""
+    """A model and the batch it is timed with; for `latency-95m`, the largest on any device."""
 
     architecture: Architecture
     sequence_length: int
@@ -60,9 +60,9 @@ PRESET_BY_NAME = {
 def flops_per_step(architecture: Architecture, batch_size: int, sequence_length: int) -> int:
     """Count the FLOPs of one forward and backward pass: (6 N + 12 L H Q T) per token.
 
-    N counts the parameters that are multiplied with every token: with the output projection,
-    without norms and embedding. L is the layers, H the query heads, Q their width and T the
-    sequence length: PaLM (arXiv 2204.02311), appendix B. As there, the causal mask saves nothing.
+    N counts the parameters that are multiplied with every token, including the output projection
+    but not norms and embedding. L layers have H query heads of width Q; T is the sequence length:
+    PaLM (arXiv 2204.02311), appendix B. As there, the causal mask does not reduce the count.
     Rematerialisation and the optimizer are not counted, so that the figure divided by time and
     peak is the model FLOPs utilisation (MFU).
     """
@@ -86,7 +86,7 @@ USABLE_FRACTION = 0.75
 
 
 def batch_size_for_memory(memory_bytes: int) -> int:
-    """Choose the batch size of `latency-95m` with 1024 tokens for a device's total memory.
+    """Return the batch size of `latency-95m` at 1024 tokens for a device with this much memory.
 
     It is the largest power of two that fits, at most 128, so that all large devices are timed on
     the same work: 32 for 16 GB, 64 for 40 GB, and 128 from 80 GB on.

@@ -1,4 +1,4 @@
-"""The training step, one compiled function, and random batches to time it without loading."""
+"""The training step as one compiled function, and random batches to time it without a loader."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tupl
 def build_step(
     architecture: Architecture, config: StepConfig, batch_shape: tuple[int, int]
 ) -> tuple[State, Step]:
-    """Build the state and the step of an architecture instead of a preset; see `make_step`."""
+    """Build the state and the step for an architecture instead of a preset; see `make_step`."""
     optimizer = optax.adamw(config.learning_rate)
     dtype = compute_dtype(jax.devices()[0])
 
@@ -68,9 +68,9 @@ def build_step(
 
 
 def compute_dtype(device: jax.Device) -> np.dtype:
-    """Return bfloat16 where the device multiplies it in hardware, else float32.
+    """Return bfloat16 if the device multiplies it in hardware, else float32.
 
-    NVIDIA has bfloat16 from compute capability 8.0 (Ampere) on. T4 and V100 have only float16,
+    NVIDIA GPUs have it from compute capability 8.0 (Ampere) on. T4 and V100 have only float16,
     whose gradients need loss scaling; they compute in float32, which costs speed but keeps one
     recipe for all devices. CPUs emulate bfloat16, slower than float32.
     """
@@ -88,7 +88,7 @@ def loss_of(
 ) -> Array:
     """Return the mean cross-entropy in nats over the targets that are not padding, float32 ().
 
-    It is 0 without such targets. Padding has segmentation 0.
+    The loss is 0 if there are no such targets. Padding has segmentation 0.
     """
     inputs, segments = jnp.asarray(batch["inputs"]), jnp.asarray(batch["inputs_segmentation"])
     positions = jnp.asarray(batch["inputs_position"])

@@ -13,13 +13,13 @@ Sequences = dict[str, NDArray[np.int16 | np.int32]]
 """The contents of a batch in a twelfth of its bytes.
 
 `tokens` int16 (sequences, length + 1); `segments` int32 (sequences,), the number of contexts in
-each; `segment_tokens` int32 (segments,), the tokens of each context, sequence after sequence.
+each; `segment_tokens` int32 (segments,), the number of tokens in each context.
 """
 
 Batch = dict[str, NDArray[np.int32]]
 """`inputs`, `targets`, and `_segmentation` and `_position` of both: int32 (sequences, length).
 
-Segmentation counts the contexts of a sequence from 1 on, and is 0 for padding and for the target
+Segmentation numbers the contexts of a sequence from 1, and is 0 for padding and for the target
 that would be the first token of the next context; positions count from 0 in each context.
 """
 
@@ -34,10 +34,9 @@ def sequences_of(
     *,
     room: int,
 ) -> Sequences:
-    """Lay the concatenated contexts out in sequences of `room` tokens.
+    """Return the concatenated contexts as sequences of `room` tokens.
 
-    Every count in `segments` is at least 1. As in `Sequences`, `segments` and `segment_tokens` say
-    which contexts are in which sequence.
+    `segments` and `segment_tokens` are as in `Sequences`; every count in `segments` is at least 1.
     """
     ends = np.cumsum(segment_tokens)[np.cumsum(segments) - 1]
     out = np.full((len(segments), room), vocabulary.PADDING, np.int16)
@@ -66,7 +65,7 @@ def no_sequences(length: int) -> Sequences:
 
 
 def take_part(block: Sequences, *, part: int, sequences: int) -> Sequences:
-    """Return one of the equal parts of a block, each with this many sequences."""
+    """Return one of the equal parts of a block, each with `sequences` sequences."""
     first, end = part * sequences, (part + 1) * sequences
     stops = np.insert(np.cumsum(block["segments"]), 0, 0)
     return {
@@ -77,7 +76,7 @@ def take_part(block: Sequences, *, part: int, sequences: int) -> Sequences:
 
 
 def widen(sequences: Sequences) -> Batch:
-    """Make a batch of sequences; `targets[:, t]` is `inputs[:, t + 1]`."""
+    """Make a batch from sequences; `targets[:, t]` is `inputs[:, t + 1]`."""
     tokens = sequences["tokens"]
     segmentation, position, ends = _segmentation(sequences)
     batch = {
@@ -95,7 +94,7 @@ def widen(sequences: Sequences) -> Batch:
 
 
 def widen_padded(sequences: Sequences, *, batch_size: int) -> Batch:
-    """Make a batch of this size; padding replaces missing sequences."""
+    """Make a batch of `batch_size` sequences; padding replaces missing ones."""
     found, room = sequences["tokens"].shape
     if found == batch_size:
         return widen(sequences)

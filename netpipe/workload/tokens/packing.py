@@ -1,4 +1,4 @@
-"""Sequences of equal length from contexts: one context each, or as many as fill them."""
+"""Sequences of equal length, which hold one context each or are filled with several."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _EXTRA_CONTEXTS_FRACTION = 0.05
 
 
 def fill(stream: TokenStream, *, sequence_length: int) -> Sequences:
-    """Put each context into a sequence of its own, cut or padded."""
+    """Put each context into its own sequence, cut or padded to length."""
     room = sequence_length + 1
     kept = np.minimum(stream.sizes, room)
     tokens = stream.tokens[ranges(np.cumsum(stream.sizes) - stream.sizes, kept)]
@@ -45,9 +45,9 @@ def pack(
     sequence_length: int,
     at_first: int,
 ) -> Sequences:
-    """Fill sequences with contexts of a block's rows until none has room for another measurement.
+    """Fill sequences with contexts from a block's rows until no other measurement fits.
 
-    A context that does not fit is cut before a measurement, its rest is dropped, and the next
+    A context that does not fit is cut before a measurement, the rest is dropped, and the next
     context starts the next sequence. Contexts are random crops of a row, so a cut context is only
     a smaller crop. `at_first` is the number of contexts drawn first, which affects only the speed.
     """
@@ -64,14 +64,14 @@ def pack(
 
 @dataclass(frozen=True)
 class Cuts:
-    """The number of contexts in each full sequence, and of measurements kept of each of them."""
+    """The number of contexts in each full sequence, and of measurements kept in each context."""
 
     segments: NDArray[np.int64]
     sizes: NDArray[np.int64]
 
 
 def cut(contexts: Contexts, sequences: int, room: int) -> Cuts:
-    """Cut contexts to fill up to `sequences` of `room` tokens; no measurement has more tokens."""
+    """Cut contexts to fill up to `sequences` sequences; a measurement has at most `room` tokens."""
     tokens_before = [0, *np.cumsum(tokens_per_measurement(contexts)).tolist()]
     firsts = [0, *np.cumsum(contexts.sizes).tolist()]
     ends, stops = [0], list[int]()

@@ -1,8 +1,8 @@
 """The encoding of contexts as tokens, all measurements at once.
 
-A measurement is `MEASUREMENT_START` and then its fields in the measurement's own order, each a role
-token with its bytes. The starts of all fields are computed from their lengths; then all fields of
-a kind are written at once.
+A measurement becomes `MEASUREMENT_START` and its fields, in an order that is drawn for each
+measurement. A field is a role token and its bytes. The starts of all fields are computed from their
+lengths; then all fields of a kind are written at once.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ for _role, _number in _TIMESTAMP_NUMBERS.items():
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The tokens of contexts, concatenated, int16 (tokens,), and the number of each's tokens."""
+    """The concatenated tokens of contexts, int16 (tokens,), and the number in each context."""
 
     tokens: NDArray[np.int16]
     sizes: NDArray[np.int64]
@@ -64,13 +64,13 @@ def encode(contexts: Contexts) -> TokenStream:
 
 
 def tokens_per_measurement(contexts: Contexts) -> NDArray[np.int64]:
-    """Return how many tokens each measurement becomes, int64 (measurements,)."""
+    """Return the number of tokens of each measurement, int64 (measurements,)."""
     role, _ = _timestamps(contexts)
     return 1 + np.asarray(_field_tokens(contexts, role).sum(axis=0))
 
 
 def _field_tokens(contexts: Contexts, role: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many tokens each field of each measurement has, (4, measurements)."""
+    """Return the number of tokens of each field of each measurement, (4, measurements)."""
     measured = contexts.measurements
     tokens = np.zeros((4, len(measured)), np.int64)
     tokens[SOURCE] = tokens[DESTINATION] = np.where(measured.is_ipv6, 17, 5)
@@ -82,7 +82,7 @@ def _field_tokens(contexts: Contexts, role: NDArray[np.int64]) -> NDArray[np.int
 def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the role token and the number of each timestamp.
 
-    The first of a context is in seconds since 1970, the others in seconds since the previous one.
+    The first timestamp of a context is in seconds since 1970, the others in seconds since the last.
     """
     context = np.repeat(np.arange(len(contexts.sizes)), contexts.sizes)[contexts.timed]
     second = contexts.measurements.second[contexts.timed]
@@ -96,7 +96,7 @@ def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64
 def _find_starts(
     field_tokens: NDArray[np.int64], field_order: NDArray[np.uint8], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return where each field begins in the stream, (4, measurements)."""
+    """Return the index in the stream at which each field begins, (4, measurements)."""
     starts = np.empty_like(field_tokens)
     number = np.arange(len(ends))
     start = ends - field_tokens.sum(axis=0)
@@ -121,7 +121,7 @@ def _write_addresses(
 def _write(
     tokens: NDArray[np.int16], starts: NDArray[np.int64], role: int, octets: NDArray[np.uint8]
 ) -> None:
-    """Write a role token and its bytes, uint8 (n, bytes), from each of n starts on."""
+    """Write a role token and its bytes, uint8 (n, bytes), at each of n starts."""
     tokens[starts] = role
     tokens[starts[:, None] + np.arange(1, octets.shape[1] + 1)] = (
         octets.astype(np.int16) + vocabulary.FIRST_BYTE

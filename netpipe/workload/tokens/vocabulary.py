@@ -1,4 +1,4 @@
-"""The vocabulary of 267 tokens, by number."""
+"""The numbers of the 267 tokens in the vocabulary."""
 
 MEASUREMENT_START = 0
 SRC_IPV4 = 1
@@ -15,6 +15,6 @@ FIRST_BYTE = 11
 """Byte `b` is token `FIRST_BYTE + b`; a smaller token opens a field or a measurement."""
 
 PADDING = 0
-"""The number of `MEASUREMENT_START` too: a padded position is known by its segment, which is 0."""
+"""The same number as `MEASUREMENT_START`: padding is recognised by its segment, which is 0."""
 
 VOCABULARY = FIRST_BYTE + 256

@@ -1,5 +1,5 @@
-"""The batches of this pipeline for a trainer on many hosts.
+"""Feeds the batches of this pipeline to a trainer on many hosts.
 
-Start with `iterators.py`, in the form of MaxText's input pipelines; `network_config.py` has its
-settings, and `maxtext.py` registers it with MaxText.
+Start with `iterators.py`, modelled on MaxText's input pipelines; `network_config.py` has the
+settings, and `maxtext.py` adds this pipeline to MaxText.
 """

@@ -1,4 +1,4 @@
-"""Global batches on a mesh of many hosts, made as MaxText makes its own."""
+"""Iterators over global batches on a mesh of many hosts, modelled on MaxText's own."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from netpipe.workload.trainer.state_log import StateLog
 from netpipe.workload.trainer.worker_count import choose_workers
 
 _POLL_S: Final = 1.0
-# Grain itself checks every second whether its workers run, and raises an error if not.
+# Grain itself checks every second whether its workers are running, and raises an error if not.
 _CRASH_POLLS: Final = 4
 _WAY_OUT: Final = "Start the training again from its last state"
 
@@ -36,12 +36,12 @@ GlobalBatch = dict[str, jax.Array]
 def make_network_train_iterator(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
 ) -> "TrainIterator":
-    """Return the training batches; this process loads its part of each.
+    """Return an iterator over training batches; this process loads its part of each batch.
 
     Args:
         config: A `NetworkConfig`, or an object with attributes of the same names.
         mesh: The devices over which a batch is split.
-        process_indices: The processes that load, in any order.
+        process_indices: The indices of the processes that load data, in any order.
         process: The index of this process; by default `jax.process_index()`.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
@@ -62,10 +62,10 @@ def make_network_train_iterator(
 def make_network_eval_iterator(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None = None
 ) -> "EvalIterator":
-    """Return the evaluation, which each `iter` starts over; arguments as for training.
+    """Return an iterator over evaluation batches, which `iter` restarts; arguments as for training.
 
-    Each context comes once, and all processes have the same number of batches. Padding, whose
-    `targets_segmentation` is 0, fills the last ones.
+    Each context occurs once, and all processes have the same number of batches. Padding, whose
+    `targets_segmentation` is 0, fills the last batches.
     """
     sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
@@ -84,7 +84,7 @@ def _draw(dataset: grain.IterDataset, folder: Path, workers: int) -> None:
 def _split(
     config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None
 ) -> tuple[NamedSharding, tuple[int, int]]:
-    """Return how batches are split, the index of this process's part, and the number of parts."""
+    """Return the sharding of batches, the index of this process's part, and the number of parts."""
     axes = take_network_config(config).data_sharding
     if unknown := set(axes).difference(mesh.axis_names):
         constraint = f"be axes of the mesh: {', '.join(mesh.axis_names)}"
@@ -106,7 +106,7 @@ def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch
 
 
 class TrainIterator(Iterator[GlobalBatch]):
-    """Training batches, and the position after the last of them."""
+    """Yields training batches, and keeps the position after the last one."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class TrainIterator(Iterator[GlobalBatch]):
         self._sharding = sharding
         self._hosts = hosts
         self._awaited = AwaitedBatches(batches, limit_s)
-        # A batch that comes after the limit is not counted, because training did not get it.
+        # A batch that arrives after the limit is not counted, because training did not get it.
         self._state = batches.get_state()
         self._log = log
 
@@ -131,7 +131,7 @@ class TrainIterator(Iterator[GlobalBatch]):
         return _to_global(batch, self._sharding, self._hosts)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the position, the same in every process; see `ResumableBatches`."""
+        """Return the position, which is the same in every process; see `ResumableBatches`."""
         return self._state.copy()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ class TrainIterator(Iterator[GlobalBatch]):
 
 
 class EvalIterator(Iterator[GlobalBatch]):
-    """The batches of an evaluation."""
+    """Yields the batches of an evaluation."""
 
     def __init__(
         self, dataset: grain.IterDataset, sharding: NamedSharding, hosts: int, limit_s: float
@@ -175,14 +175,14 @@ class EvalIterator(Iterator[GlobalBatch]):
         return _to_global(next(self._awaited), self._sharding, self._hosts)
 
     def reset(self) -> None:
-        """Start over with the next batch, and stop the workers until then."""
+        """Stop the workers; the next batch will be the first one again."""
         if self._iterator is not None:
             self._iterator.close()
             self._iterator = None
 
 
 class AwaitedBatches(Iterator[Batch]):
-    """Batches of a loader, each awaited for `limit_s` at most, and not after a worker crashed.
+    """Yields the batches of a loader; waits at most `limit_s` for each, less if a worker crashed.
 
     Grain would wait forever for a worker that was killed while it sent a batch, and all hosts
     would wait with it. After an error, `next` raises that error again, since the thread that called

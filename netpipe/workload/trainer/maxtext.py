@@ -1,4 +1,4 @@
-"""`dataset_type: network` in MaxText: its configuration, its training loop and its checkpoints.
+"""Adds `dataset_type: network` to MaxText's configuration, training loop and checkpoints.
 
 `python -m netpipe.workload.trainer.maxtext CONFIG.yml key=value` runs MaxText's training with it.
 """
@@ -21,7 +21,7 @@ from netpipe.workload.tokens.vocabulary import VOCABULARY
 from netpipe.workload.trainer import iterators
 from netpipe.workload.trainer.network_config import NetworkConfig
 
-# MaxText has the other settings of a `NetworkConfig`.
+# MaxText already has the other settings of a `NetworkConfig`.
 _OWN_SETTINGS: Final = ("network_", "grain_debug_", "grain_visualization_", "row_cache_")
 
 _Function = Callable[..., Any]
@@ -32,7 +32,7 @@ def register() -> None:
     """Add `dataset_type: network` and its settings to MaxText.
 
     Raises:
-        MisuseError: MaxText is missing, or this release lacks a part; then nothing was changed.
+        MisuseError: MaxText is missing, or its release lacks a part. Nothing is then changed.
     """
     for path, ours in _REPLACEMENTS.items():
         wanted = [name for name in signature(ours).parameters if name not in ("rest", "named")][1:]
@@ -112,7 +112,7 @@ def _create_data_iterator(original: _Function, config: Any, mesh: Any) -> Any:
 
 def _load_next_batch(original: _Function, self: Any) -> Any:
     """Check that the batches are ours, and raise our errors, which MaxText would only log."""
-    # For context parallelism, an iterator that reorders batches holds it.
+    # With context parallelism, our iterator is inside one that reorders batches.
     source = getattr(self.data_iterator, "data_iterator", self.data_iterator)
     if self.config.dataset_type == "network" and not isinstance(source, iterators.TrainIterator):
         raise MisuseError(
@@ -128,7 +128,7 @@ def _load_next_batch(original: _Function, self: Any) -> Any:
 
 
 class _AsGrain(SimpleNamespace):
-    """A configuration with which MaxText saves the position of its data iterator."""
+    """A configuration that poses as Grain's, so that MaxText saves the data iterator's position."""
 
     dataset_type: Final = "grain"
 
@@ -142,7 +142,7 @@ def _maybe_save_checkpoint(
 ) -> Any:  # fmt: skip
     if config.dataset_type == "network":
         position = json.dumps(data_iterator.get_state())
-        # MaxText saves the position of an object that only has `get_state`.
+        # To save a position, MaxText only needs an object with `get_state`.
         config, data_iterator = _AsGrain(config=config), SimpleNamespace(get_state=position.encode)
     return original(checkpoint_manager, state, config, data_iterator, *rest)
 
@@ -154,7 +154,7 @@ def _load_state_if_possible(
     is_ours = isinstance(data_iterator, iterators.TrainIterator)
     if is_ours and checkpoint_manager is not None and (latest := checkpoint_manager.latest):
         folder = checkpoint_manager.directory / str(latest.step) / "iter"
-        # Every process has the same position, even if their number has changed.
+        # The position is the same in every process, even if the number of processes has changed.
         if not (files := list(folder.glob("process_0-of-*.json"))):
             way_out = "Start a new run_name with load_full_state_path or load_parameters_path"
             raise InputError(folder, "position", "be in the checkpoint", "none", way_out)

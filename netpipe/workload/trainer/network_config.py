@@ -1,4 +1,4 @@
-"""The settings for this pipeline's batches in the configuration of a trainer."""
+"""The settings of this pipeline's batches in a trainer's configuration."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ _FORMATS: Final = {
     "probe_chunks": "arrayrecord", "network_parquet": "parquet",
 }  # fmt: skip
 _BOOLEANS: Final = {"true": True, "false": False}
-# Settings of MaxText's own loaders, and their replacements.
+# Settings of MaxText's own loaders, and the settings that replace them here.
 _INSTEAD: Final = {
     "grain_train_files": "network_train_files", "grain_eval_files": "network_eval_files",
     "grain_file_type": "network_data_format", "per_device_batch_size": "global_batch_size_to_load",
@@ -26,7 +26,7 @@ _INSTEAD: Final = {
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """The settings of docs/scaling.md, by their names in MaxText."""
+    """The settings described in docs/scaling.md, under their names in MaxText."""
 
     network_train_files: str
     network_eval_files: str = ""
@@ -50,7 +50,7 @@ class NetworkConfig:
     grain_per_worker_buffer_size_eval: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse values of other types; `for_host` checks their ranges."""
+        """Check the types and some of the values; `for_host` checks the others."""
         for name, kind in _types().items():
             if type(value := getattr(self, name)) is not kind:
                 raise InputError("config", name, f"be of type {kind.__name__}", quote(value))
@@ -62,10 +62,10 @@ class NetworkConfig:
             raise InputError("config", "network_data_format", constraint, found)
 
     def for_host(self, index: int, count: int, *, evaluates: bool) -> tuple[Path, PipelineConfig]:
-        """Return the folder and the pipeline of one of the hosts that load.
+        """Return the data folder and the pipeline's settings for one of the hosts that load data.
 
         Raises:
-            InputError: A value is out of its range, a batch does not divide among the hosts, or
+            InputError: A value is out of range, a batch cannot be divided among the hosts, or
                 the folder holds another format.
         """
         part = "eval" if evaluates else "train"
@@ -78,7 +78,7 @@ class NetworkConfig:
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
         if values["workers"] == -1:
-            values["workers"] = 1  # until `choose_workers` has measured it
+            values["workers"] = 1  # until `choose_workers` sets the number
         if self.row_cache_mb << 20 > (memory_bytes := this_host().memory_bytes):
             constraint = f"be at most {memory_bytes >> 20}, the memory of this host"
             raise InputError("config", "row_cache_mb", constraint, self.row_cache_mb)
@@ -101,7 +101,7 @@ class NetworkConfig:
         return folder
 
 
-# The setting of each field of a `PipelineConfig`.
+# The setting for each field of a `PipelineConfig`.
 _TRAIN: Final = {
     "seed": "data_shuffle_seed",
     "sequence_length": "max_target_length",
@@ -112,7 +112,7 @@ _TRAIN: Final = {
     "worker_buffer_batches": "grain_per_worker_buffer_size",
     "row_cache_mb": "row_cache_mb",
 }
-# Values below a field's minimum that its setting may have.
+# Values that a setting allows although they are below the field's minimum.
 _OR: Final = {"workers": ", or -1 to have it chosen", "epochs": ", or 0 for no end"}
 _NAMES: Final = {
     "train": _TRAIN,
@@ -124,7 +124,7 @@ _NAMES: Final = {
 def read_network_config(
     settings: Mapping[str, Any], overrides: Iterable[str] = ()
 ) -> NetworkConfig:
-    """Return settings with overrides such as `packing=false`; raise an InputError if invalid."""
+    """Return the settings after overrides like `packing=false`; raise an InputError if invalid."""
     merged = dict(settings)
     for word in overrides:
         name, equals, text = word.partition("=")
@@ -139,13 +139,13 @@ def read_network_config(
     if not merged.get("network_train_files"):
         raise InputError("config", "network_train_files", "be given", "none")
     if isinstance(axes := merged.get("data_sharding"), list | tuple) and axes:
-        # MaxText nests them: the axes of each dimension.
+        # MaxText has a list of axes for each dimension.
         merged["data_sharding"] = tuple(axes if isinstance(axes[0], str) else axes[0])
     return NetworkConfig(**merged)
 
 
 def _require_folder(name: str, text: str) -> Path:
-    """Return the folder of a setting; raise an InputError for files, with their folder."""
+    """Return the folder that a setting names; for files, raise an InputError with their folder."""
     if (folder := Path(text).expanduser()).is_dir() and text:
         return folder
     way_out = "`netpipe prepare SRC... --out DIR` makes one folder from several, or from a URI"
@@ -157,7 +157,7 @@ def _require_folder(name: str, text: str) -> Path:
 
 
 def _parse(name: str, text: str) -> object:
-    """Return the value of an override; text of another type stays text, to be refused."""
+    """Return the value of an override; text that does not fit the type stays text."""
     kind = _types().get(name, str)
     if kind is tuple:
         return tuple(filter(None, text.split(",")))
@@ -169,7 +169,7 @@ def _parse(name: str, text: str) -> object:
 
 
 def take_network_config(config: object) -> NetworkConfig:
-    """Return the settings among the attributes of a trainer's configuration, or their defaults."""
+    """Return our settings from a trainer's configuration, or the defaults of those it lacks."""
     if isinstance(config, NetworkConfig):
         return config
     found = {name: getattr(config, name) for name in _types() if hasattr(config, name)}

@@ -1,4 +1,4 @@
-"""The state of a training's pipeline, written to standard error every period."""
+"""A periodic log of a training run's pipeline on standard error."""
 
 import re
 import sys
@@ -29,9 +29,9 @@ _FUNCTION: Final = re.compile(r"(?:transform|source)=(?:functools\.partial\(<fun
 
 
 class StateLog:
-    """Describes how long training waits for batches, for which stage, and the memory it takes.
+    """Logs how long training waits for batches, which stage it waits for, and the memory used.
 
-    `iterator` returns Grain's iterator, which collects times, or None before it started.
+    `iterator` returns Grain's iterator, which collects times, or None before the first batch.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class StateLog:
     ) -> None:
         self._host, self._period_s = host, period_s
         self._iterator, self._clock = iterator, clock
-        # Batches, seconds waited, and when the wait for the next began. The training thread
-        # replaces them together, so that reading them needs no lock.
+        # Batches, seconds waited, and the start of the current wait or None. The training thread
+        # replaces the whole tuple, so that reading it needs no lock.
         self._progress: tuple[int, float, float | None] = (0, 0.0, None)
         self._waits_s = deque[float]()
-        # The time, batches and seconds waited at the last table.
+        # The time, batches and seconds waited as of the last table.
         self._before = (clock(), 0, 0.0)
         self._summary, self._summary_before = ExecutionSummary(), ExecutionSummary()
         self._long_after = -1
         self._over = Event()
 
     def start(self) -> None:
-        """Write lines as they become due, in a thread of its own."""
+        """Start a thread that writes lines as they become due."""
         Thread(target=self._run, name="netpipe-state-log", daemon=True).start()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class StateLog:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count a batch, unless there is an error, and the time until it arrives."""
+        """Measure the wait for a batch, and count the batch unless there is an error."""
         batches, waited_s, _ = self._progress
         began_s = self._clock()
         self._progress = batches, waited_s, began_s
@@ -83,7 +83,7 @@ class StateLog:
             self._progress = batches, waited_s + self._clock() - began_s, None
 
     def take_lines(self) -> list[str]:
-        """Return the lines that are due: the state after a period, and once for each long wait."""
+        """Return the lines that are due: the state once per period, and each long wait once."""
         self._read_summary()
         batches, waited_s, began_s = self._progress
         now_s = self._clock()
@@ -98,18 +98,18 @@ class StateLog:
         return lines
 
     def _read_summary(self) -> None:
-        """Read Grain's counts if each worker has sent new ones; Grain would wait for them."""
+        """Read Grain's counts if each worker has sent new ones, since Grain would wait for them."""
         iterator = self._iterator()
         if iterator and all(queue.qsize() for queue in _find_queues(iterator._stats)):  # noqa: SLF001
             with suppress(RuntimeError):  # Grain may be adding workers' nodes in its own thread.
                 self._summary = get_execution_summary(iterator)
 
     def _describe(self, now: tuple[float, int, float], awaiting_s: float) -> Iterator[str]:
-        """Yield the state since the last call."""
+        """Yield lines that describe the state since the last call."""
         passed_s, batches, waited_s = map(sub, now, self._before)
         waits_s = [self._waits_s.popleft() for _ in range(batches)]
         self._before = now
-        # A wait that ended just after it was read had been counted for too long.
+        # The last call counted too much if a wait ended just before it read the clock.
         waited_fraction = max(0.0, waited_s / passed_s)
         yield (
             f"netpipe, {self._host}: {batches} batches in {passed_s:.1f} s, "
@@ -133,7 +133,7 @@ class StateLog:
 
 
 def _find_queues(stats: Any) -> Iterator[Any]:
-    yield from stats._config.stats_in_queues or ()  # noqa: SLF001  # there is no public way
+    yield from stats._config.stats_in_queues or ()  # noqa: SLF001  # there is no public API
     for parent in stats._parents:  # noqa: SLF001
         yield from _find_queues(parent)
 
@@ -141,10 +141,10 @@ def _find_queues(stats: Any) -> Iterator[Any]:
 def count_stages(
     summary: ExecutionSummary, before: ExecutionSummary, waited_s: float
 ) -> list[ExecutionSummary.Node]:
-    """Return each stage's counts since an earlier summary, and its part of the wait.
+    """Return each stage's counts since an earlier summary, and its share of the wait.
 
-    Training waits while the stages before the first buffer run. The rest of the wait is for the
-    others, in proportion to their own times. Buffers only wait, and are omitted.
+    Training waits while the stages between it and the nearest buffer run. The rest of the wait is
+    divided among the others in proportion to their times. Buffers only wait, and are omitted.
     """
     direct: list[ExecutionSummary.Node] = []
     behind: list[ExecutionSummary.Node] = []
@@ -173,7 +173,7 @@ def count_stages(
 
 
 def name_bottleneck(stages: Sequence[ExecutionSummary.Node]) -> str:
-    """Return the stage that training waited for most."""
+    """Return a description of the stage that training waited for most."""
     stage = max(stages, key=lambda stage: stage.wait_time_ratio, default=ExecutionSummary.Node())
     if stage.wait_time_ratio < 1 - sum(stage.wait_time_ratio for stage in stages):
         return "not known, Grain has not counted the stages that training waited for"
@@ -182,7 +182,7 @@ def name_bottleneck(stages: Sequence[ExecutionSummary.Node]) -> str:
 
 
 def make_table(stages: Sequence[ExecutionSummary.Node]) -> Iterator[str]:
-    """Yield a line for each stage that made elements; the extremes are those since the start."""
+    """Yield a header and a line per stage that made elements; min and max are since the start."""
     if any(stage.num_produced_elements for stage in stages):
         yield _ROW.format("of wait", "min ms", "mean ms", "max ms", "elements", "stage")
     for stage in stages:
@@ -194,7 +194,7 @@ def make_table(stages: Sequence[ExecutionSummary.Node]) -> Iterator[str]:
 
 
 def shorten_name(name: str) -> str:
-    """Return the kind of one of our stages and its function: `Map of pack`."""
+    """Return the kind and the function of one of our stages, such as `Map of pack`."""
     kind = re.sub("(MapDataset|DatasetIterator)$", "", re.split(r"\W", name)[0])
     function = _FUNCTION.search(name)
     return f"{kind} of {function[1]}" if function else kind

@@ -1,4 +1,4 @@
-"""The number of workers of a host, and a line about its part of the loading."""
+"""Chooses a host's number of workers, and prints a line about its share of the loading."""
 
 import os
 import sys
@@ -21,12 +21,12 @@ from netpipe.workload.trainer.network_config import NetworkConfig
 def choose_workers(
     config: NetworkConfig, data: Path, pipeline: PipelineConfig, source: RowSource | None = None
 ) -> PipelineConfig:
-    """Return the pipeline of a host with its number of workers; print a line about them."""
+    """Return a host's pipeline with its number of workers; print a line about its loading."""
     count, split = pipeline.shard_count, pipeline.split
     host = f"netpipe, host {pipeline.shard_index + 1} of {count}, {split}"
     setting = "grain_worker_count" if split == "train" else "grain_worker_count_eval"
     if getattr(config, setting) == -1:
-        # Grain may take 25 s to stop a worker, so this starts a process of its own.
+        # Grain may take 25 s to stop a worker, so a separate process measures the memory.
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             worker_bytes = process.submit(_measure_worker, data, pipeline, source).result()
         workers, why = count_workers(worker_bytes, config.grain_ram_budget_mb, this_host())
@@ -42,7 +42,7 @@ def choose_workers(
 
 
 def _measure_worker(data: Path, config: PipelineConfig, source: RowSource | None) -> int:
-    """Return the bytes of this process after it made a batch, and of the batches in its buffer."""
+    """Return the bytes of this process after it makes a batch, plus those of a worker's buffer."""
     alone = replace(config, workers=0)
     dataset = build(data, alone, source=source) if source else build_evaluation(data, alone)
     batch_tokens: int = next(iter(dataset))["inputs"].size
@@ -51,7 +51,7 @@ def _measure_worker(data: Path, config: PipelineConfig, source: RowSource | None
 
 
 def count_workers(worker_bytes: int, budget_mb: int, host: Host) -> tuple[int, str]:
-    """Return how many workers the cores and the memory of a host allow, and the reasons."""
+    """Return the number of workers that a host's cores and memory allow, and the reasons."""
     room_mb = min(budget_mb, host.memory_bytes >> 20)
     fit = (room_mb << 20) // worker_bytes
     memory = f"{room_mb} MiB hold {fit} workers of {worker_bytes / 2**20:.0f} MiB each"
