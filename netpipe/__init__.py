@@ -1,12 +1,12 @@
 """Performance regression tests for Grain input pipelines that feed JAX training steps.
 
 `jobs` runs child processes, and `measuring` times a user's loader and step in one of them.
-`verdict` says why training waits, and `gate` compares with baselines. `linting` reads a Grain
+`verdict` explains why training waits; `gate` compares with baselines. `linting` reads a Grain
 pipeline's graph, `diagnosis` finds the stage and the resource that limit a loader, `work_counts`
 counts the work of a batch, `resuming` restores a loader's states, and `throughput` measures
-loaders alone. `plugin` is the pytest plugin, `cli` the `netpipe` command, `reporting` their tables
-and pages. `device` knows accelerators and hosts, `results` holds the figures, `workload` is this
-repository's own pipeline.
+loaders alone. `plugin` is the pytest plugin, `cli` is the `netpipe` command, and `reporting` makes
+their tables and pages. `device` describes accelerators and hosts, `results` holds the figures, and
+`workload` is this repository's own pipeline.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of `__all__` on first use, so that `import netpipe` stays fast."""
+    """Import a name in `__all__` on first use, so that `import netpipe` stays fast."""
     if name not in __all__:
         raise AttributeError(f"module 'netpipe' has no attribute {name!r}")
     from netpipe import python_interface

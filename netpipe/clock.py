@@ -1,4 +1,4 @@
-"""Clocks, injected so that tests control time."""
+"""Clocks, which are injected so that tests can control time."""
 
 import time
 from typing import Protocol
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class MonotonicClock:
-    """The machine's clock."""
+    """The machine's monotonic clock."""
 
     def __call__(self) -> float:
         """Return the seconds since the machine started."""
@@ -27,13 +27,13 @@ class MonotonicClock:
 
 
 class RecordedClock:
-    """A clock that moves only by recorded durations.
+    """A clock that advances only by recorded durations.
 
-    A timing tool that uses it as its timer sees durations that were measured elsewhere.
+    A tool that uses this clock as its timer sees durations that were measured elsewhere.
     """
 
     def __init__(self) -> None:
-        self.__name__ = "netpipe.session"  # the tool prints it
+        self.__name__ = "netpipe.session"  # the tool prints this name
         self._now_s = 0.0
 
     def __call__(self) -> float:
@@ -41,5 +41,5 @@ class RecordedClock:
         return self._now_s
 
     def advance(self, duration_s: float) -> None:
-        """Move the clock by `duration_s` seconds."""
+        """Advance the clock by `duration_s` seconds."""
         self._now_s += duration_s

@@ -15,14 +15,14 @@ class InputError(NetpipeError):
     Args:
         where: The file, folder or option that holds the value.
         field: The wrong column, key or aspect.
-        constraint: The constraint on the value, to follow "must".
-        way_out: What the user can do about it, as a sentence.
+        constraint: The constraint on the value, worded to follow "must".
+        way_out: A sentence about what the user can do.
     """
 
     def __init__(
         self, where: object, field: str, constraint: str, found: object, way_out: str = ""
     ) -> None:
-        # Pickling, as for a worker process, keeps only the class and these arguments.
+        # Pickling, for example for a worker process, keeps only the class and these arguments.
         super().__init__(where, field, constraint, found, way_out)
         self.where = where
         self.field = field
@@ -36,7 +36,7 @@ class InputError(NetpipeError):
 
 
 class HarnessError(NetpipeError):
-    """The harness cannot measure."""
+    """The harness cannot make a measurement."""
 
 
 class MisuseError(HarnessError):
@@ -64,11 +64,11 @@ class HangError(SessionError):
 
 
 class LoaderFailedError(SessionError):
-    """A loader raised an exception, which is the cause, instead of a batch."""
+    """A loader raised an exception, which is the cause of this error, instead of giving a batch."""
 
 
 class PipelineTooSlowError(NetpipeError, AssertionError):
-    """A measured pipeline misses the limits of its test; the harness works."""
+    """A measured pipeline does not meet its test's limits; the harness itself works."""
 
 
 class PipelineOrderError(NetpipeError, AssertionError):
@@ -80,11 +80,11 @@ class PipelineElementsError(NetpipeError, AssertionError):
 
 
 class InconclusiveError(NetpipeError):
-    """A measurement cannot decide its test, which then neither passes nor fails."""
+    """A measurement cannot decide a test, so the test neither passes nor fails."""
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and the text of an exception whose class may be the user's."""
+    """Return the type and text of an exception, even if its class is faulty user code."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # __str__ may be the user's code

@@ -1,6 +1,6 @@
 """The input pipeline and the train step of a MaxText configuration, as factories.
 
-Commands take `netpipe.maxtext:loader CONFIG.yml key=value`, Python `partial(loader, "CONFIG.yml")`.
+Commands take `netpipe.maxtext:loader CONFIG.yml key=value`; in Python, use `partial` on `loader`.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from netpipe.errors import InputError, MisuseError, describe_error
 
-# Measure in one process, and do not touch the training's files.
+# Measure in one process, and leave the files of the training alone.
 _FORCED: Final = (
     "eval_interval=-1", "enable_checkpointing=false", "enable_goodput_recording=false",
     "enable_rampup_batch_size=false", "skip_jax_distributed_system=true",
@@ -52,7 +52,7 @@ def _iterate(config: str, *overrides: str) -> tuple[Any, Any, Any]:
 def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[Any, Any]]]:
     """Return the initial train state, and MaxText's compiled train step."""
     settings, _ = _configure(config, *overrides)
-    # With these, MaxText's training loop does more than call its train step.
+    # With these settings, MaxText's training loop does more than call its train step.
     for name, value in (("enable_diloco", True), ("moe_dropless_fallback", "step")):
         if getattr(settings, name) == value:
             raise InputError(config, name, "not be set where the step is measured", value)
@@ -65,7 +65,7 @@ def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[
     _, _, shardings, _, mesh, *_, training = train_utils.setup_train_loop(settings, None)
     graph, state = nnx.split(training)
     params, shardings = sharding.maybe_update_params_sharding_with_opt(settings, shardings)
-    state = jax.device_put(state, shardings)  # they differ with shard_optimizer_over_data
+    state = jax.device_put(state, shardings)  # shard_optimizer_over_data changes the shardings
     jit = train_utils.jit_train_and_eval_step
     compiled, _ = jit(settings, graph, mesh, state, shardings, train_step, params_shardings=params)
 
@@ -78,7 +78,7 @@ def step(config: str, *overrides: str) -> tuple[Any, Callable[[Any, Any], tuple[
 
 @cache
 def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
-    """Return a configuration and its mesh, both as MaxText's train command makes them."""
+    """Return a configuration and its mesh, as MaxText's train command makes them."""
     if not Path(config).is_file() or not config.endswith(".yml"):
         found = "another file" if Path(config).exists() else "none"
         raise InputError(config, "file", "be a MaxText configuration, CONFIG.yml", found)
@@ -101,20 +101,20 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
         settings, _ = train.initialize(["", config, *overrides, *_FORCED])
         return settings, maxtext_utils.get_mesh_from_config(settings)
     except (Exception, SystemExit) as error:
-        # MaxText exits if a configuration has an error.
+        # MaxText exits the process if a configuration has an error.
         cause = (error.__context__ or error) if isinstance(error, SystemExit) else error
         found = shorten(describe_error(cause), width=300)  # the whole text may list every key
         where, way_out = shlex.join([config, *overrides]), "Its configs/base.yml has all keys"
         raise InputError(where, "configuration", "suit MaxText", found, way_out) from error
 
 
-# Importing MaxText takes seconds, so a process does it before it starts the loader.
+# Importing MaxText takes seconds, so a process imports it before it starts the loader.
 for _factory in (loader, dataset, step):
     vars(_factory)["netpipe_prepare"] = _configure
 
 
 def _reorder(iterator: Any, config: Any, mesh: Any) -> Any:
-    """Reorder batches for load-balanced context parallelism, as MaxText's `setup_train_loop`."""
+    """Reorder batches for load-balanced context parallelism, like MaxText's `setup_train_loop`."""
     from maxtext.common.common_types import ReorderStrategy
     from maxtext.utils import max_utils, maxtext_utils, train_utils
 

@@ -1,4 +1,4 @@
-"""Another version of this project, ready to run: its code, and the environment that it runs in."""
+"""Another version of this project, ready to run: its code, and an environment to run it in."""
 
 import json
 import os
@@ -22,12 +22,12 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
-"""Holds the ref as the user of `netpipe ab` typed it, because the flag gets its hash."""
+"""The variable with the ref as the user of `netpipe ab` typed it; the flag gets its hash."""
 
 _NO_DATA: Final = re.compile(
     r"\..*|__pycache__|build|dist|node_modules|.*\.(egg-info|py|pyc|so)", re.IGNORECASE
 )
-"""Matches ignored files and folders that are hidden, hold code, or are made by tools."""
+"""Matches ignored files and folders that are hidden, contain code, or are made by tools."""
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -40,8 +40,8 @@ class Version:
     """Another version of the project, and the interpreter that runs it.
 
     Attributes:
-        path: Folders that go before the interpreter's own `sys.path`.
-        others: The other checkouts of the repository when this one was made.
+        path: Folders to put before the interpreter's own `sys.path`.
+        others: The other checkouts of the repository at the time this one was made.
     """
 
     checkout: Checkout
@@ -50,7 +50,7 @@ class Version:
     others: tuple[str, ...] = ()
 
     def place(self, folder: Path) -> ProcessEnvironment:
-        """Return where it runs when this version runs in `folder`."""
+        """Return the environment to run the other version in, if this one runs in `folder`."""
         there = self.checkout.locate(folder.resolve())
         variables = {"PYTHONPATH": os.pathsep.join(self.path)}
         return ProcessEnvironment(there if there.is_dir() else self.checkout.folder, variables)
@@ -69,7 +69,7 @@ class Version:
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
         """Return the words of a command with each path in this checkout moved into the other.
 
-        A file that only this version has, such as data, stays; a test is always moved. Relative
+        A file that only this version has, such as data, is not moved; a test always is. Relative
         paths start from `folder`.
         """
         return [self._move_path(word, folder.resolve()) for word in words]
@@ -92,13 +92,13 @@ class Version:
 def open_version(
     commit: Commit, project: Path, extras: str, report_progress: Callable[[str], None]
 ) -> Iterator[Version]:
-    """Check a commit out and find its environment; both are removed at the end.
+    """Check out a commit and yield it with an environment; remove what was made at the end.
 
     `project` is the folder of the project here; `extras` are installed with it if it needs an
     environment of its own.
 
     Raises:
-        InputError: It cannot be checked out, or its environment cannot be made.
+        InputError: The commit cannot be checked out, or its environment cannot be made.
     """
     with temporary_folder("against") as made, check_out(commit, made / "checkout") as checkout:
         if declares_other_dependencies(checkout, project):
@@ -115,18 +115,18 @@ def open_version(
 
 
 def _link_data(checkout: Checkout) -> None:
-    """Link data that git ignores into the other checkout, whose code looks for them there."""
+    """Link git-ignored data into the other checkout, whose code looks for it there."""
     words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     for name in filter(None, git(checkout.commit.repository, *words).split("\0")):
         there = checkout.folder / name
         if not any(map(_NO_DATA.fullmatch, there.relative_to(checkout.folder).parts)):
-            with suppress(OSError):  # The other version has a file there or above.
+            with suppress(OSError):  # The other version has a file here or above.
                 there.parent.mkdir(parents=True, exist_ok=True)
                 there.symlink_to(checkout.commit.repository / name)
 
 
 def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:
-    """Make a virtual environment and install another version into it, editable."""
+    """Make a virtual environment and install another version into it in editable mode."""
     python, path = str(folder / "bin" / "python"), _moved_path(checkout, _given_path())
     there = checkout.locate(project)
     wanted = ["-r", str(there / "requirements.txt")]
@@ -152,7 +152,7 @@ def _own_requirement() -> str:
 
 
 def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
-    """Run a command for the environment; raise an InputError with its last lines if it fails."""
+    """Run a command for the environment; if it fails, raise an InputError with its last lines."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     done = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -175,7 +175,7 @@ def _given_path() -> list[str]:
 def _moved_path(checkout: Checkout, entries: list[str]) -> tuple[str, ...]:
     """Return a search path with every entry in this checkout moved into the other one.
 
-    Other entries stay if the user set them; the interpreter knows the rest.
+    Other entries are kept if they come from PYTHONPATH; the interpreter adds the rest itself.
     """
     repository = checkout.commit.repository
     prefixes = map(Path, (sys.prefix, sys.base_prefix))

@@ -1,4 +1,4 @@
-"""Makes text from outside (names, messages, source lines) safe to show."""
+"""Makes external text (names, messages, source lines) safe to show."""
 
 import re
 from typing import Final
@@ -13,10 +13,10 @@ _LOG_COMMAND: Final = re.compile(r"(?m)^(\s*)(::|##\[)")
 
 
 def make_printable(text: str) -> str:
-    """Replace characters that terminals, XML or UTF-8 cannot show."""
+    """Replace characters that are not safe in terminals, XML or UTF-8."""
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def make_loggable(text: str) -> str:
-    """Make a text printable, and disarm lines that GitHub Actions would execute."""
+    """Make a text printable, and escape lines that GitHub Actions would execute."""
     return _LOG_COMMAND.sub(r"\1\\\2", make_printable(text))

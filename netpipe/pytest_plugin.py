@@ -1,7 +1,7 @@
 """The pytest plugin: performance tests of an input pipeline and a training step.
 
 Every pytest run with netpipe installed loads this module. It holds the flags, the fixtures, and the
-hooks that find out whether a run uses netpipe; `plugin.run_plugin` then does the rest.
+hooks that determine whether a run uses netpipe; if so, `plugin.run_plugin` does the rest.
 """
 
 import os
@@ -14,7 +14,7 @@ from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.jobs.request import REQUEST_VARIABLE
 from netpipe.plugin import other_plugins
 
-# The fixtures belong to this plugin, so that those of a project's own plugins override them.
+# The fixtures belong to this plugin, so that a project's own plugins can override them.
 from netpipe.plugin.fixtures import (  # noqa: F401  # pytest looks for them here
     RUN,
     UNUSED,
@@ -49,7 +49,7 @@ from netpipe.printable import make_loggable
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; activate netpipe for a flag or an ini key."""
+    """Declare the marker; activate netpipe in a session, or if a flag or an ini key is given."""
     config.addinivalue_line(
         "markers",
         "netpipe(headroom, stall_fraction, first_batch_s, peak_pss_bytes, growth_bytes_per_batch, "
@@ -78,14 +78,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Remember the timed tests that a worker of pytest-xdist left to this process."""
+    """Note the timed tests that a pytest-xdist worker left for this process to run."""
     if left_out := other_plugins.find_left_out(node):
         run_of(node.config).left_to_run.update(dict.fromkeys(left_out))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Run timed tests after the workers, when nothing else uses the machine."""
+    """Run timed tests after the workers have finished, when nothing else uses the machine."""
     result = yield
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
@@ -99,7 +99,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail without a traceback if a limit is missed or the outcome is INCONCLUSIVE."""
+    """Turn netpipe's errors into failures without a traceback, or into a skip if inconclusive."""
     try:
         result = yield
     except InconclusiveError as error:

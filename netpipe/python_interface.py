@@ -1,4 +1,4 @@
-"""The public Python interface: the commands as functions, run in child processes too."""
+"""The public Python interface: the commands as functions, which also run in child processes."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 Target = str | Callable[..., Any]
-"""A factory: a function at the top level of a file or module, or its name as commands take it."""
+"""A factory: a function at the top level of a file or module, or its name as for commands."""
 
 _WAY_OUT: Final = "Define it at the top level of a file, or give 'path/to/file.py:name'"
 
@@ -55,7 +55,7 @@ class WorkSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Result(Generic[Found]):
-    """A result; a notebook shows it as the page that `--html` writes.
+    """A result, which a notebook shows as the page that `--html` writes.
 
     Attributes:
         found: A `netpipe.results.measurement.Measurement`, a `netpipe.linting.linter.LintReport`,
@@ -70,7 +70,7 @@ class Result(Generic[Found]):
     def _repr_html_(self) -> str:
         from netpipe.reporting.rendering import render_page
 
-        # The page has styles of its own, which must not reach the notebook's.
+        # An iframe keeps the page's styles from affecting the notebook.
         page = escape(render_page([self.document]))
         return f'<iframe srcdoc="{page}" style="width: 100%; height: 40em; border: 0"></iframe>'
 
@@ -83,14 +83,14 @@ def measure(
     accelerator: str = "auto",
     **settings: Unpack[MeasureSettings],
 ) -> "Result[Measurement]":
-    """Measure a loader with a step, and say why training waits: `result.document["verdict"]`.
+    """Measure a loader with a step, and judge why training waits: `result.document["verdict"]`.
 
     Args:
         loader: Makes the loader.
         step: Makes `(state, step)`; optional with an emulated accelerator.
-        loop: A training `loop(batches, state, step)`.
-        accelerator: "auto", or an emulated one such as "emulated:36ms".
-        settings: At most 20 seconds of rounds by default.
+        loop: A training loop, `loop(batches, state, step)`.
+        accelerator: "auto", or an emulated accelerator such as "emulated:36ms".
+        settings: Further settings; the rounds take at most 20 seconds by default.
 
     Raises:
         MisuseError: A target or a setting is invalid, or this process holds the accelerator.
@@ -114,7 +114,7 @@ def measure(
 def lint(loader: Target, **settings: Unpack[LintSettings]) -> "Result[LintReport]":
     """Report which calls of a Grain pipeline are in the wrong place.
 
-    Missing settings come from pyproject.toml. Errors are those of `measure`.
+    Missing settings come from pyproject.toml. The errors are the same as for `measure`.
     """
     from netpipe.jobs.parent import CHILD_COMMAND, run_session
     from netpipe.linting.linter import parse_report
@@ -135,10 +135,10 @@ def diagnose(
     accelerator: str = "auto",
     **settings: Unpack[MeasureSettings],
 ) -> "Result[Diagnosis]":
-    """Find out which stage of a loader is slow, which resource binds it, and what would help.
+    """Find out which stage of a loader is slow, which resource limits it, and what would help.
 
-    Arguments and errors are those of `measure`. With neither a step nor an emulated accelerator,
-    the loader is diagnosed alone.
+    The arguments and errors are the same as for `measure`. With neither a step nor an emulated
+    accelerator, the loader is diagnosed alone.
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
@@ -156,9 +156,9 @@ def diagnose(
 def work(
     loader: Target, step: Target | None = None, **settings: Unpack[WorkSettings]
 ) -> "Result[WorkProfile]":
-    """Count what a loader does for a batch, and a step with it: calls, allocations, bytes.
+    """Count the work that a loader and a step do for a batch: calls, allocations, bytes.
 
-    Errors are those of `measure`.
+    The errors are the same as for `measure`.
     """
     from netpipe.jobs.parent import CHILD_COMMAND
     from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
@@ -174,7 +174,7 @@ def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":
     """Return the targets of a request, by role.
 
     Raises:
-        MisuseError: A child process would not find a factory, or this process is such a child.
+        MisuseError: A child process could not find a factory, or this process is such a child.
     """
     from netpipe.jobs.targets import name_targets
 
@@ -185,7 +185,7 @@ def _name(target: Target) -> str:
     """Return the name by which a child process finds a factory.
 
     Raises:
-        MisuseError: The child process would not find it, or a session is importing the file.
+        MisuseError: The child could not find the factory, or a session is importing the file.
     """
     if os.environ.get(REQUEST_VARIABLE):
         raise MisuseError(
@@ -228,5 +228,5 @@ def _refuse_held_accelerator(accelerator: str) -> None:
 
 
 def _has_started(jax: Any) -> bool:
-    """Return whether jax has opened its devices; asking for them would open them."""
+    """Return whether jax has opened its devices; asking jax for the devices would open them."""
     return bool(jax._src.xla_bridge.backends_are_initialized())  # noqa: SLF001

@@ -1,7 +1,7 @@
 """Signals that end a process.
 
-They become exceptions, so that the process cleans up. A process can have one sent to it when its
-parent ends.
+They become exceptions, so that the process can clean up. A process can also ask to be sent a signal
+when its parent ends.
 """
 
 import ctypes
@@ -22,8 +22,8 @@ def signals_as_errors(
 ) -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into the exception that `make_error` returns for their number.
 
-    A signal is ignored if `make_error` returns None. Signals that are ignored (nohup) or handled
-    already stay as they are, and so do all signals outside the main thread.
+    A signal is ignored if `make_error` returns None. Signals that are already ignored (nohup) or
+    handled are left alone, and outside the main thread all signals are.
     """
     is_main = threading.current_thread() is threading.main_thread()
     taken = [each for each in _ENDING if is_main and signal.getsignal(each) is signal.SIG_DFL]
@@ -47,5 +47,5 @@ def signals_as_errors(
 
 
 def signal_when_parent_ends(number: int) -> None:
-    """Have the kernel send this process a signal when its parent ends, even if that is killed."""
+    """Have the kernel signal this process when its parent ends, even if the parent is killed."""
     _prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(number))

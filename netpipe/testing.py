@@ -1,4 +1,4 @@
-"""The assertions of performance tests. Their failure messages contain the figures."""
+"""Assertions for performance tests. Their failure messages contain the figures."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -49,13 +49,13 @@ class Limits:
 
 
 def expect_footprint(measurement: Measurement, limits: Limits) -> None:
-    """Assert that the first batch and the memory keep their limits.
+    """Assert that the time of the first batch and the memory stay within their limits.
 
-    The other expectations with limits assert it too, so that each limit is judged.
+    The other assertions that take limits check this too, so that every limit is judged.
 
     Raises:
         PipelineTooSlowError: A figure, or its whole interval, exceeds its limit.
-        InconclusiveError: Its interval contains the limit, or it was not measured.
+        InconclusiveError: A figure's interval contains the limit, or it was not measured.
     """
     __tracebackhide__ = True
     for name in _FOOTPRINT:
@@ -80,7 +80,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     """Assert that loading a batch takes less time than the step on resident batches.
 
     Raises:
-        PipelineTooSlowError: It takes longer.
+        PipelineTooSlowError: Loading takes longer.
         InconclusiveError: The interval contains the limit, or the measurement is not valid.
     """
     __tracebackhide__ = True
@@ -107,7 +107,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
 
     Raises:
         PipelineTooSlowError: Training waits; the message says why.
-        InconclusiveError: The measurement leaves it open.
+        InconclusiveError: The measurement does not decide it.
     """
     __tracebackhide__ = True
     verdict = judge(measurement)
@@ -131,7 +131,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
 
 @dataclass(frozen=True)
 class CountedWork:
-    """The work of a loader and a step for a batch; `compare` fails the test if it rose."""
+    """The work of a loader and a step for a batch; `compare` fails the test if the work rose."""
 
     profile: WorkProfile
     compare: Callable[[], None]
@@ -140,8 +140,8 @@ class CountedWork:
 def expect_no_more_work(work: CountedWork) -> None:
     """Assert that a batch takes no more calls, allocations, elements or bytes than before.
 
-    They are compared with the baseline of work, with the ref of --netpipe-against, or with both. A
-    failure names each kind that rose, and the function or stage that causes it.
+    The counts are compared with the baseline of work, with the ref of --netpipe-against, or with
+    both. A failure names each kind of work that rose, and the function or stage that is the cause.
     """
     __tracebackhide__ = True
     work.compare()
@@ -151,7 +151,7 @@ def expect_exact_resume(report: ResumeReport) -> None:
     """Assert that a loader continues exactly from each of its saved states.
 
     Raises:
-        PipelineElementsError: Other batches followed; the message has a line for each state.
+        PipelineElementsError: Different batches followed; the message has a line for each state.
         InconclusiveError: Runs without interruption differ too, or all batches are equal.
     """
     __tracebackhide__ = True
@@ -167,17 +167,17 @@ def expect_complete_epoch(
     key: Callable[[Any], Iterable[Hashable]] | None = None,
     before: Iterable[Any] = (),
 ) -> None:
-    """Assert that the shards of an epoch have each element once, and equal numbers of batches.
+    """Assert that an epoch's shards hold each element once, and equal numbers of batches.
 
     Args:
         shards: The loader of each shard, which ends with the epoch.
-        elements: The number of different elements, at least 1.
-        key: Returns the names of a batch's elements; by default a digest of each row.
-        before: The batches before the shards were restored, from any number of shards.
+        elements: The number of distinct elements, at least 1.
+        key: Returns the names of a batch's elements; by default, a digest of each row.
+        before: The batches that came before the shards were restored, from any number of shards.
 
     Raises:
-        PipelineElementsError: An element is missing or repeated, or a shard is longer.
-        MisuseError: The elements of a batch cannot be told apart, or there are none.
+        PipelineElementsError: An element is missing or repeated, or a shard is longer than another.
+        MisuseError: The elements of a batch cannot be told apart, or `elements` is below 1.
     """
     __tracebackhide__ = True
     if elements < 1:
@@ -199,7 +199,7 @@ def expect_complete_epoch(
 
 def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:
     try:
-        # Some array libraries give equal numbers different hashes.
+        # In some array libraries, equal numbers have different hashes.
         names = [name.tolist() if hasattr(name, "tolist") else name for name in key(batch)]
         hash(tuple(names))
     except TypeError as error:
@@ -222,7 +222,7 @@ def _digest_rows(batch: Any) -> Iterable[bytes]:
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:
-    """Assert that a `netpipe.lint/1` document has no error; else raise a PipelineOrderError."""
+    """Assert that a `netpipe.lint/1` document has no error; otherwise raise PipelineOrderError."""
     __tracebackhide__ = True
     lines = []
     for finding in lint["findings"]:

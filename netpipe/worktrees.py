@@ -24,14 +24,14 @@ _PROJECT_KEYS: Final = (
 )  # fmt: skip
 _REMOVE: Final = ("worktree", "remove", "--force", "--force")
 _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
-_HERE: Final = ":(glob)*"  # files in a folder, and not those below it
+_HERE: Final = ":(glob)*"  # the files directly in a folder
 
 
 @dataclass(frozen=True)
 class Commit:
     """A commit that a user named in a checkout, whose top folder is `repository`.
 
-    `typed` is the name that the user typed, if `ref` is only its hash.
+    `typed` is the name that the user typed, if `ref` is only the commit's hash.
     """
 
     repository: Path
@@ -41,7 +41,7 @@ class Commit:
 
     @property
     def label(self) -> str:
-        """Its name for messages: as typed, or a shortened hash."""
+        """The commit's name for messages: as typed, or a shortened hash."""
         if self.typed:
             return f"{self.typed} ({self.sha[:7]})"
         return self.sha[:12] if self.ref == self.sha else self.ref
@@ -57,7 +57,7 @@ class Checkout:
     def locate(self, path: Path) -> Path:
         """Map a path in the user's checkout into this worktree; return any other path unchanged.
 
-        Links that lead into the user's checkout are followed, those that lead out of it are not.
+        Links that lead into the user's checkout are followed; links that lead out of it are not.
         """
         for outer in (*reversed(path.parents), path):
             inner = outer.resolve()
@@ -67,14 +67,14 @@ class Checkout:
         return path
 
     def other_folders(self) -> tuple[str, ...]:
-        """Return the folder of every other checkout of the repository."""
+        """Return the folders of all other checkouts of the repository."""
         lines = git(self.folder, "worktree", "list", "--porcelain").splitlines()
         folders = [line.partition(" ")[2] for line in lines if line.startswith("worktree ")]
         return tuple(folder for folder in folders if Path(folder).resolve() != self.folder)
 
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
-    """Return the commit that a ref names; raise an InputError about `option` if there is none."""
+    """Return the commit that a ref names; if there is none, raise an InputError about `option`."""
     try:
         top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
@@ -90,10 +90,10 @@ def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
 
 @contextmanager
 def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
-    """Make a detached worktree in a new folder, and remove it at the end.
+    """Yield a checkout of a commit in a new, detached worktree, and remove it at the end.
 
     Raises:
-        InputError: git cannot make it.
+        InputError: git cannot make the worktree.
     """
     repository = commit.repository
     _remove_abandoned_worktrees(repository)
@@ -127,7 +127,7 @@ def _remove_abandoned_worktrees(repository: Path) -> None:
 
 
 def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
-    """Return whether another version declares other dependencies than this one.
+    """Return whether another version declares different dependencies from this one.
 
     `project` is the folder of the project here, in or below the checkout's repository.
     """
@@ -147,14 +147,14 @@ def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
 
 
 def _read_dependencies(folder: Path) -> object:
-    """Return the dependencies in a folder's pyproject.toml; its text if it is damaged."""
+    """Return the dependencies in a folder's pyproject.toml, or its text if it is damaged."""
     file = folder / "pyproject.toml"
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     return parse_dependencies(text)
 
 
 def parse_dependencies(text: str) -> object:
-    """Return the dependencies that a pyproject.toml declares; its text if it is damaged."""
+    """Return the dependencies that a pyproject.toml declares, or its text if it is damaged."""
     try:
         document = tomllib.loads(text)
         project, tools = document.get("project", {}), document.get("tool", {})

@@ -1,1 +1,1 @@
-"""The performance tests of this repository's pipeline, which `--benchmark-compare` runs."""
+"""Performance tests of this repository's pipeline, to run with `--benchmark-compare`."""

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _data_is_there(data_directory: Path) -> None:
-    """Make the data before any session is timed."""
+    """Create the data before any session is timed."""
     assert data_directory.is_dir()

@@ -21,7 +21,7 @@ class Bench:
     Attributes:
         source: The source of the rows.
         rows: The rows that were read.
-        likely: Number of contexts that probably fill the batch.
+        likely: Number of contexts that will probably fill the batch.
     """
 
     source: RowSource
@@ -49,7 +49,7 @@ class Bench:
 
 
 def benches(data: Path) -> Iterator[Bench]:
-    """Yield successive blocks of a train split forever."""
+    """Yield successive blocks of a train split, without end."""
     source = open_source(data, "train")
     sizes = source.row_measurements
     likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)

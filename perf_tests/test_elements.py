@@ -1,4 +1,4 @@
-"""The elements of the pipeline do not depend on the process that makes them."""
+"""The pipeline's elements do not depend on the process that makes them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ _BATCHES = 8
 def test_workers_do_not_change_the_batches(
     data_directory: Path, config: Config, workers: int
 ) -> None:
-    """The first batches are equal, element by element, with and without workers."""
+    """The first batches are equal, element by element, with or without workers."""
     alone = _first_batches(data_directory, config, workers=0)
     shared = _first_batches(data_directory, config, workers=workers)
     for one, other in zip(alone, shared, strict=True):

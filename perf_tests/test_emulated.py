@@ -1,4 +1,4 @@
-"""The same loader in front of an accelerator that leaves the host's cores alone."""
+"""The same loader with an emulated accelerator, which leaves the host's cores to the loader."""
 
 import pytest
 
@@ -19,5 +19,5 @@ def test_loading_stays_below_an_emulated_step(
 def test_an_emulated_accelerator_does_not_wait(
     netpipe_measurement: Measurement, netpipe_limits: Limits
 ) -> None:
-    """This host keeps an accelerator busy that takes 60 ms a step."""
+    """This host's loader keeps an accelerator with steps of 60 ms busy."""
     expect_no_stall(netpipe_measurement, netpipe_limits)

@@ -1,4 +1,4 @@
-"""The time of loading a batch, against the baseline and against a step."""
+"""The time to load a batch, compared with the baseline and with a step."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ Benchmark = Callable[[str], Measurement]
 
 
 def test_load_time(netpipe_benchmark: Benchmark) -> None:
-    """Loading a batch takes no longer than the baseline."""
+    """Loading a batch takes no longer than in the baseline."""
     netpipe_benchmark("load_s_per_batch")
 
 

@@ -1,4 +1,4 @@
-"""The harness's own cost, in the run that it measures."""
+"""The overhead that the harness adds to the run that it measures."""
 
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_percent, format_seconds
@@ -8,7 +8,7 @@ _MAX_FRACTION = 0.01
 
 
 def test_the_instruments_cost_little(netpipe_measurement: Measurement) -> None:
-    """The harness adds less than 1% of a step of 20 ms to a bare loop."""
+    """The harness adds less than 1% of a 20 ms step to a bare loop."""
     fraction = netpipe_measurement.overhead_fraction
     assert fraction is not None
     overhead_s = fraction * netpipe_measurement.step_s.median

@@ -1,4 +1,4 @@
-"""A restored training continues with the right batches, with any number of workers."""
+"""Restored training continues with the right batches, with any number of workers."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from netpipe.workload.resume import ResumableBatches
 
 @pytest.fixture
 def netpipe_loader(data_directory: Path, config: Config) -> Callable[..., ResumableBatches]:
-    """Return the training batches of this repository's pipeline, by number of workers."""
+    """Return a factory of this repository's training batches that takes a number of workers."""
 
     def make(workers: int = 0) -> ResumableBatches:
         return ResumableBatches(data_directory, replace(config.pipeline, workers=workers))

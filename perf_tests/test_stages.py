@@ -1,6 +1,6 @@
-"""The stages of the pipeline, each in turns with the plain reference on the same rows.
+"""The stages of the pipeline, each timed in turns with the plain reference on the same rows.
 
-Both are timed by the CPU time of one thread in one process, so a busy machine slows both. Each
+Both are timed in CPU time of one thread of one process, so a busy machine slows both down. Each
 bound is half of the ratio on two shared cores of an Intel Xeon: a stage twice as slow fails.
 """
 
@@ -33,15 +33,15 @@ MIN_ENCODING = 26
 MIN_PACKING = 10
 MIN_WHOLE = 75
 MIN_KEPT = 0.75  # over the speed of reading the same rows from prepared files
-KEPT_ROWS, KEPT_BYTES = 256, 1 << 26  # the largest rows have 128 KiB each
+KEPT_ROWS, KEPT_BYTES = 256, 1 << 26  # the largest rows take 128 KiB each
 MAX_WIDENING = 5  # over the cost of copying the batch
-TIMES = 20  # each takes a third of a millisecond
+TIMES = 20  # one repetition takes a third of a millisecond
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @pytest.fixture(scope="module")
 def bench(data_directory: Path) -> Bench:
-    """Return the first block of the data."""
+    """Return the bench of the first block of the data."""
     return next(benches(data_directory))
 
 
@@ -87,7 +87,7 @@ def test_packing(bench: Bench) -> None:
 
 @pytest.fixture
 def reused_memory() -> None:
-    """Let malloc keep freed memory; page faults would cost ten times the work."""
+    """Let malloc keep freed memory; otherwise page faults would cost ten times the work."""
     library = ctypes.CDLL(None)
     for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
         assert library.mallopt(parameter, 1 << 30)
@@ -95,7 +95,7 @@ def reused_memory() -> None:
 
 @pytest.mark.usefixtures("reused_memory")
 def test_widening(bench: Bench) -> None:
-    """Making the batch in the training process costs at most a few copies of it."""
+    """Making a batch in the training process costs at most as much as a few copies of it."""
     sequences = bench.pack()
     batch = widen(sequences)
 
@@ -123,7 +123,7 @@ def test_rows_on_disk_to_a_batch(bench: Bench, data_directory: Path) -> None:
 
 
 def test_rows_kept_in_memory(data_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kept rows are read from their files once, and then about as fast as prepared rows."""
+    """Kept rows are read from files once, then from memory about as fast as from prepared files."""
     source, read = open_source(data_directory, "train"), Counter[int]()
     from_files = source.read
 
@@ -143,7 +143,7 @@ Place = tuple[list[reference.Ping], tuple[int, int, int]]
 
 
 def _places(bench: Bench) -> list[Place]:
-    """Return the first contexts, each with its row, in the form that the reference takes."""
+    """Return the first contexts and their rows, in the form that the reference takes."""
     block = bench.rows.block
     rows = dict(zip(block.row.tolist(), bench.rows.rows, strict=True))
     sizes = {number: len(row) for number, row in rows.items()}
@@ -156,9 +156,9 @@ def _drawn(pings: list[reference.Ping], place: tuple[int, int, int]) -> list[ref
 
 
 def _times_as_fast(stage: Callable[[], int], plain: Callable[[], int]) -> float:
-    """Return the median ratio of the work per CPU second of `stage` and of `plain`.
+    """Return the work per CPU second of `stage` over that of `plain`, as a median over rounds.
 
-    Both functions return the amount of their work.
+    Both functions return the amount of work that they did.
     """
     stage()
     plain()

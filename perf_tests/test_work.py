@@ -1,4 +1,4 @@
-"""The counted work of a batch, against the baseline."""
+"""The counted work of a batch, compared with the baseline."""
 
 from netpipe.testing import CountedWork, expect_no_more_work
 

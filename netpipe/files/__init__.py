@@ -1,1 +1,1 @@
-"""Files and folders: reading text, writing whole files, temporary folders, paths of users."""
+"""Files and folders: reading text, writing whole files, temporary folders, paths from users."""

@@ -1,4 +1,4 @@
-"""Checks of the words that a user gives as paths."""
+"""Checks of paths that a user gives."""
 
 import os
 from errno import ELOOP, ENAMETOOLONG
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def find_path_problem(word: str) -> str:
-    """Return the constraint on paths, following "must", that a word violates; "" for a path."""
+    """Return the constraint that a word violates, to follow "must"; "" for a valid path."""
     if not word:
         return "not be empty"
     if "://" in word:
@@ -14,7 +14,7 @@ def find_path_problem(word: str) -> str:
     try:
         word.encode()
         os.lstat(word)
-    except ValueError:  # also a UnicodeEncodeError, for bytes that are not text
+    except ValueError:  # includes UnicodeEncodeError, for bytes that are not UTF-8
         return "be UTF-8 without NUL characters"
     except OSError as error:
         if error.errno in (ENAMETOOLONG, ELOOP):
@@ -23,5 +23,5 @@ def find_path_problem(word: str) -> str:
 
 
 def exists(path: Path | str) -> bool:
-    """Return whether a word names a file or a folder; `Path.exists` raises OSError for others."""
+    """Return whether a path exists; False for an invalid path, where `Path.exists` may raise."""
     return not find_path_problem(str(path)) and Path(path).exists()

@@ -1,6 +1,6 @@
 """Temporary folders, which a later run removes if their process was killed.
 
-A process locks its folders; the kernel releases the locks when it dies.
+A process locks its folders; the kernel releases the locks when the process dies.
 """
 
 import fcntl
@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-# The suffix distinguishes them from the user's folders.
+# The suffix distinguishes temporary folders from the user's own folders.
 _SUFFIX: Final = ".tmp"
 OWN_NAME: Final = re.compile(r"\.?netpipe-[a-z]+-[a-z0-9_]{8}\.tmp")
 """Matches the name of every temporary folder."""
@@ -23,10 +23,10 @@ _locks: set[int] = set()  # descriptors of folders that this process has locked
 
 @contextmanager
 def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]:
-    """Yield a new folder, which only this user can read, and remove it at the end.
+    """Yield a new folder that only this user can read, and remove it at the end.
 
-    It lies in the system's folder for temporary files, or hidden in the folder `beside`. Folders of
-    killed processes are removed first. The purpose, in lower-case letters, is part of the name.
+    The folder is made in the system's temporary folder, or hidden in the folder `beside`. Folders
+    of killed processes are removed first. The purpose, in lower-case letters, is part of the name.
 
     Raises:
         OSError: The folder cannot be made.
@@ -47,7 +47,7 @@ def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]
 def _make_locked(parent: Path, prefix: str, stack: ExitStack) -> Path:
     while True:
         folder = Path(tempfile.mkdtemp(_SUFFIX, prefix, parent))
-        # Before it is locked, another process may remove it as abandoned.
+        # Another process may remove the folder as abandoned before it is locked.
         with suppress(FileNotFoundError):
             stack.enter_context(locked(folder))
             if folder.exists():
@@ -57,10 +57,10 @@ def _make_locked(parent: Path, prefix: str, stack: ExitStack) -> Path:
 def remove_abandoned(parent: Path) -> None:
     """Remove this user's temporary folders in `parent` whose process has died.
 
-    Without locks in the file system, every folder counts as in use.
+    On a file system without locks, every folder counts as in use.
     """
     with suppress(OSError):
-        # Making a Path for each of many files takes three times as long.
+        # In a folder with many files, making a Path for each takes three times as long.
         for name in filter(OWN_NAME.fullmatch, os.listdir(parent)):  # noqa: PTH208
             folder = parent / name
             with suppress(OSError), locked(folder, waits=False) as is_locked:
@@ -72,7 +72,7 @@ def remove_abandoned(parent: Path) -> None:
 def locked(folder: Path, *, waits: bool = True) -> Iterator[bool | None]:
     """Lock a folder; yield whether that succeeded, or None if the file system has no locks.
 
-    If another process holds the lock, this waits, or yields False with `waits=False`.
+    If another process holds the lock, the call waits, or yields False with `waits=False`.
 
     Raises:
         OSError: The folder does not exist, is a link, or cannot be read.
@@ -93,11 +93,11 @@ def locked(folder: Path, *, waits: bool = True) -> Iterator[bool | None]:
 
 
 def release_locks() -> None:
-    """Release every lock of this process, which is about to end without cleanup."""
+    """Release every lock of this process, which was forked or is about to end without cleanup."""
     while _locks:
         with suppress(OSError):
             os.close(_locks.pop())
 
 
-# A forked child would hold its parent's locks beyond the parent's death.
+# A forked child would otherwise keep its parent's locks after the parent has died.
 os.register_at_fork(after_in_child=release_locks)

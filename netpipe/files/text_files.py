@@ -1,4 +1,4 @@
-"""Reads JSON and TOML files from unknown sources, and refuses odd ones."""
+"""Reads JSON and TOML files from untrusted sources, and refuses malformed or huge ones."""
 
 import json
 from collections import Counter
@@ -15,19 +15,19 @@ MAX_LEVELS: Final = 100
 """The deepest nesting of lists and objects in a JSON file."""
 
 _MAX_INTEGER_BITS: Final = 64
-# No quantity is larger, and sums and products of a few such numbers are finite.
+# No real quantity is larger, and the sum or product of a few such numbers is still finite.
 _LARGEST_NUMBER: Final = 1e100
 _MAX_SHOWN_LENGTH: Final = 80
 
 
 def shorten(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
-    """Return the beginning of a text without unprintable characters, for an error."""
+    """Return the beginning of a text for an error message, unprintable characters replaced."""
     shown = text if len(text) <= length else f"{text[:length]}..."
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
 
 
 def quote(value: object) -> str:
-    """Return the beginning of a value's repr, for an error."""
+    """Return the beginning of a value's repr, for an error message."""
     try:
         return shorten(repr(value))
     except RecursionError:
@@ -38,7 +38,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
     """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
     Integers have at most 64 bits, other numbers are at most 1e100, and nesting is at most
-    `MAX_LEVELS` deep. With `accepts_pipe` the file may be a pipe, and this waits for its writer.
+    `MAX_LEVELS` deep. With `accepts_pipe`, the file may be a pipe; the call waits for a writer.
 
     Raises:
         InputError: The file cannot be read, is too large, or is not such JSON.

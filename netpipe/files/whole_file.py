@@ -16,7 +16,7 @@ _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 @contextmanager
 def _as_input_error(path: Path, option: str, constraint: str = "be writable") -> Iterator[None]:
-    """Turn an OSError into an InputError about the file, which an option named."""
+    """Turn an OSError into an InputError about the file that an option names."""
     try:
         yield
     except OSError as error:
@@ -24,7 +24,7 @@ def _as_input_error(path: Path, option: str, constraint: str = "be writable") ->
 
 
 def refuse_unwritable(path: Path | None, option: str) -> None:
-    """Raise an InputError, before a result can be lost, for a file that cannot be written."""
+    """Raise an InputError for a file that cannot be written, before there is a result to lose."""
     if path is None or str(path) in _STREAMS:
         return
     with _as_input_error(path, option):
@@ -35,18 +35,18 @@ def refuse_unwritable(path: Path | None, option: str) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = True) -> None:
-    """Replace a file once the new content, text as UTF-8, is completely written.
+    """Write content (text as UTF-8); replace the file only once all of the content is written.
 
-    A link is followed, and a file keeps its mode. Devices, pipes and files that cannot be replaced
-    are written directly. Unless `lasts` is false, the content survives a loss of power.
+    Links are followed, and a file keeps its mode. Devices, pipes and files that cannot be replaced
+    are written directly. Unless `lasts` is false, the content survives a power failure.
 
     Raises:
-        InputError: The file, which an option named, cannot be written.
+        InputError: The file that an option names cannot be written.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     with _as_input_error(path, option):
         if str(path) in _STREAMS:
-            # Opening the file again would write from its start.
+            # Opening the stream by its path would overwrite the start of a redirected file.
             with os.fdopen(os.dup(_STREAMS[str(path)]), "wb") as stream:
                 stream.write(data)
             return
@@ -68,7 +68,7 @@ def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = 
 
 def _require_writable(path: Path) -> None:
     with suppress(FileNotFoundError):
-        path.stat()  # refuses links that lead in a circle
+        path.stat()  # raises an OSError for circular links
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         # A file of mode 0444 could be replaced, but its owner does not want that.
@@ -77,7 +77,7 @@ def _require_writable(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes, *, lasts: bool = True) -> None:
-    """Write a file that does not exist yet, by default so that it survives a loss of power.
+    """Write a file that does not exist yet; by default, it survives a power failure.
 
     Raises:
         OSError: The file exists, or cannot be written.
@@ -91,7 +91,7 @@ def write_new(path: Path, data: bytes, *, lasts: bool = True) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power, if the system can."""
+    """Make the names in a folder survive a power failure, if the system supports this."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

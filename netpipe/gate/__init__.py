@@ -1,5 +1,5 @@
-"""Compare measurements with baselines, or in duets with another version. Arithmetic and files.
+"""Compare measurements with baselines, or with another version in duets.
 
-Start with `comparison.py`. `metrics.py` is the table of metrics with their bounds; `outcomes.py`
-holds the possible outcomes.
+Nothing is measured here. Start with `comparison.py`. `metrics.py` is the table of metrics with
+their bounds; `outcomes.py` holds the possible outcomes.
 """

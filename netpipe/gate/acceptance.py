@@ -37,9 +37,9 @@ class Acceptance:
     """The baselines and waivers that a run is compared with.
 
     Attributes:
-        shown: The path of the baselines' folder in the working tree, relative to the root.
+        shown: The baselines' folder in the working tree, relative to the root if inside it.
         commit: The commit of the baselines; None for the working tree.
-        added: The waivers that the commit does not have.
+        added: The waivers that are not in the commit.
     """
 
     baselines: Path = Path("baselines")
@@ -52,7 +52,7 @@ class Acceptance:
 
     @property
     def waivers_file(self) -> str:
-        """The path of the waivers, relative to the root."""
+        """The path of the waivers' file, relative to the root if inside it."""
         return f"{self.shown}/{waivers.FILE}"
 
 
@@ -69,7 +69,7 @@ def read_acceptance(
         temporary: Makes a folder that lasts as long as the run.
 
     Raises:
-        InputError: The commit is missing, or a baseline that the change adds is damaged.
+        InputError: The commit is missing, or an added baseline or the waivers' file is invalid.
     """
     acceptance = Acceptance(
         baselines=here,
@@ -84,7 +84,7 @@ def read_acceptance(
     try:
         before = waivers.load(accepted / waivers.FILE)
     except InputError:
-        before = ()  # The change may be the one that repairs the file.
+        before = ()  # The change may repair the file.
     return replace(
         acceptance,
         baselines=accepted,
@@ -125,7 +125,7 @@ def find_accepted_commit(
 
 
 def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -> None:
-    """Write the plain files that a folder had at a commit into a new folder, `target`.
+    """Write the regular files that a folder held at a commit into a new folder, `target`.
 
     Raises:
         InputError: The folder lies outside the repository of `root`, or git cannot read the commit.
@@ -137,7 +137,7 @@ def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -
             way_out = f"Or read the files that are there now: {_OPTION} {_HERE}"
             raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
         within = folder.resolve().relative_to(top).as_posix()
-        # git archive applies that commit's export-ignore attributes, so it may omit files.
+        # git archive may omit files, because it applies the commit's export-ignore attributes.
         listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
         for entry in listing.decode().split("\0")[:-1]:
             about, _, name = entry.partition("\t")

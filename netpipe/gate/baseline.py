@@ -1,4 +1,4 @@
-"""Baselines: accepted results of a device key, in pytest-benchmark's own files.
+"""Baselines: accepted results of a device key, in pytest-benchmark's file format.
 
 `stats.data` of a benchmark holds one median per session. The top-level key `netpipe` holds
 everything that pytest-benchmark has no field for.
@@ -28,32 +28,32 @@ RECORD_AGAIN: Final = "Record it again"
 class CommitInfo(TypedDict, total=False):
     """The measured commit; it has no id outside a repository."""
 
-    id: str | None  #: The commit.
+    id: str | None  #: The commit's hash.
 
 
 class OwnPart(TypedDict):
     """netpipe's part of a baseline, for which pytest-benchmark has no field."""
 
     schema: Literal["netpipe.baseline/1"]
-    sessions: Annotated[list[Measurement], Must(minItems=1)]  #: Every session once.
-    #: Indices of each benchmark's sessions in `sessions`, by the benchmark's full name. Empty for a
-    #: benchmark of earlier baselines whose test was removed.
+    sessions: Annotated[list[Measurement], Must(minItems=1)]  #: All sessions, each once.
+    #: Indices of each benchmark's sessions in `sessions`, by the benchmark's full name. Empty if an
+    #: earlier baseline holds the benchmark but its test was removed.
     benchmarks: Mapping[str, list[Count]]
-    #: SHA-256 of the file's content without this field, keys sorted. It detects edits by hand.
+    #: SHA-256 of the file's content without this field, with sorted keys. It reveals manual edits.
     digest: Annotated[str, Must(pattern="^[0-9a-f]{64}$")]
 
 
 class BaselineDocument(TypedDict):
     """A baseline: pytest-benchmark's own document, and netpipe's part of it."""
 
-    datetime: Text  #: When it was recorded, as ISO 8601.
+    datetime: Text  #: The time of the recording, as ISO 8601.
     commit_info: CommitInfo
-    #: pytest-benchmark's; `stats.data` holds one median for each session.
+    #: pytest-benchmark's own entries; `stats.data` of each holds one median per session.
     benchmarks: list[Annotated[dict[str, object], Must(required=["fullname", "stats"])]]
     netpipe: OwnPart
 
 
-# Only pages need these fields, and no page shows a baseline.
+# Only HTML pages use these fields, and no page shows a baseline.
 _ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
 
 
@@ -64,8 +64,8 @@ class Baseline:
     path: Path
     recorded: str  #: The time of the recording, as ISO 8601.
     commit: str
-    #: The sessions of every benchmark, by the benchmark's full name. A benchmark whose test was
-    #: removed since an earlier baseline has none.
+    #: The sessions of every benchmark, by the benchmark's full name. A benchmark has none if its
+    #: test was removed after an earlier baseline.
     sessions: Mapping[str, tuple[Measurement, ...]]
     dirty: bool = False  #: Whether the working tree had uncommitted changes.
 
@@ -76,12 +76,12 @@ class Baseline:
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        """The names of the benchmarks with sessions, not those whose test was removed."""
+        """The names of the benchmarks with sessions, without those whose test was removed."""
         return tuple(name for name, sessions in self.sessions.items() if sessions)
 
     @property
     def all_sessions(self) -> tuple[Measurement, ...]:
-        """Every session once; benchmarks may share sessions."""
+        """All sessions, each once, although benchmarks may share sessions."""
         return tuple(_distinct(self.sessions))
 
 
@@ -94,7 +94,7 @@ def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measureme
 
 
 def baseline_paths(folder: Path) -> list[Path]:
-    """List the baselines of a folder, the latest last; raise an InputError if it is unreadable."""
+    """Return the paths of a folder's baselines, latest last; raise InputError if unreadable."""
     try:
         numbered = filter(read_number, folder.iterdir())
         return sorted(numbered, key=lambda path: (read_number(path), path.name))
@@ -105,11 +105,11 @@ def baseline_paths(folder: Path) -> list[Path]:
 
 
 def load_all(folder: Path) -> tuple[Baseline, ...]:
-    """Read every baseline in `<baselines>/<device key>`, the latest last.
+    """Return every baseline in `<baselines>/<device key>`, latest last.
 
     Raises:
-        InputError: Two files share the highest number, a file belongs to another device, or a
-            file name has lost its number.
+        InputError: Two files share the highest number, or a file is damaged, belongs to another
+            device or has no number in its name.
     """
     paths = baseline_paths(folder)
     _refuse_renamed(set(folder.glob("*.json")).difference(paths))
@@ -137,7 +137,7 @@ def _refuse_renamed(paths: Iterable[Path]) -> None:
 
 
 def load_latest(folder: Path) -> Baseline | None:
-    """Read the baseline with the highest number, as `load_all` does; None without one."""
+    """Return the baseline with the highest number, read by `load_all`; None if there is none."""
     return next(reversed(load_all(folder)), None)
 
 
@@ -151,10 +151,10 @@ def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
 
 
 def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
-    """Return the baseline to compare a benchmark with; None without one.
+    """Return the baseline to compare a benchmark with; None if there is none.
 
-    This is the newest baseline that holds the benchmark and was recorded on this class of host;
-    if there is none, the newest that holds the benchmark.
+    This is the newest baseline that holds the benchmark and was recorded on this class of host, or
+    else the newest one that holds the benchmark.
     """
     newest = find_holders(baselines).get(benchmark)
     if newest is None:
@@ -169,7 +169,7 @@ def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Ba
 
 
 def load(path: Path) -> Baseline:
-    """Read one baseline file; raise an InputError if it is not a baseline of this version."""
+    """Read one baseline file; raise an InputError if it is not a valid baseline of this schema."""
     document = read_json(path, RECORD_AGAIN)
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
@@ -188,7 +188,7 @@ def load(path: Path) -> Baseline:
 
 
 def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
-    """Complete the host of an older recording from pytest-benchmark's own fields."""
+    """Fill in the CPU model of an older recording from pytest-benchmark's own fields."""
     if session.host.cpu_model:
         return session
     cpu = machine_info.get("cpu", {})
@@ -197,7 +197,7 @@ def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Me
 
 
 def _check(document: Any, path: Path) -> None:
-    """Raise an InputError if a document is incomplete, edited or of another version."""
+    """Raise an InputError if a document is incomplete, was edited or has another schema."""
     ours = document.get("netpipe") if isinstance(document, dict) else None
     schema = ours.get("schema") if isinstance(ours, dict) else None
     documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", RECORD_AGAIN)
@@ -242,13 +242,13 @@ def save(
 def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path:
     """Write a baseline and its digest under the next number; readers never see a partial file.
 
-    `folder` is `<baselines>/<device key>` and is created when missing. `name` is the part of the
-    file name after the number.
+    `folder` is `<baselines>/<device key>` and is created if missing. `name` is the part of the file
+    name after the number.
 
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
-    # pytest-benchmark writes values that JSON cannot represent as text; the digest covers the text.
+    # As in pytest-benchmark, values that JSON cannot represent become text, before the digest.
     plain = json.loads(json.dumps(document, default=str))
     plain["netpipe"]["digest"] = compute_digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
@@ -263,7 +263,7 @@ def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path
 
 
 def _own_part(sessions: Mapping[str, Sequence[Measurement]]) -> dict[str, Any]:
-    """Return the value of the key `netpipe`: the distinct sessions, and their use by benchmark."""
+    """Return the value of the key `netpipe`: the distinct sessions, and their benchmarks."""
     distinct = _distinct(sessions)
     documents = [session.to_document() for session in distinct]
     return {

@@ -25,7 +25,7 @@ Kind = Literal["added", "removed", "replaced"]
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest, middle and highest session median of a figure in a baseline."""
+    """The lowest, median and highest value of a figure over a baseline's sessions."""
 
     low: float
     median: float
@@ -34,7 +34,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure in two baselines, each value the median over the baseline's sessions."""
+    """A figure in two baselines; each value is the median over the baseline's sessions."""
 
     before: float
     after: float
@@ -43,7 +43,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """Two baselines side by side: each of `FIGURES`, and possible reasons for a change."""
+    """The differences between two baselines: each of `FIGURES`, and possible reasons."""
 
     differences: tuple[str, ...]
     figures: Mapping[str, FigureChange]
@@ -55,10 +55,10 @@ class FileChange:
 
     Attributes:
         file: `<device key>/NNNN_<name>.json`.
-        before: The file's old content. For an added file, the baseline that its device was
+        before: The file's old content; for an added file, the baseline that the device has been
             compared with so far. None if there is none, or it cannot be read.
-        after: The file's new content. For a removed file, the baseline that its device will be
-            compared with. None if there is none.
+        after: The file's new content; for a removed file, the baseline that the device will be
+            compared with from now on. None if there is none.
     """
 
     kind: Kind
@@ -68,7 +68,7 @@ class FileChange:
 
     @property
     def difference(self) -> BaselineDifference | None:
-        """Old and new side by side; None if one of them is missing."""
+        """The comparison of the old and the new baseline; None if either is missing."""
         if self.before is None or self.after is None:
             return None
         return compare_baselines(self.before, self.after)
@@ -133,7 +133,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the changed files, by device and number; raise an InputError for a damaged file."""
+    """Yield the changed files, ordered by device and number; raise InputError for a damaged one."""
     old, new = _files(before), _files(after)
     for file in sorted({*old, *new}):
         was, now = old.get(file), new.get(file)
@@ -158,6 +158,6 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
-    """Read the file at `path`; if None, the latest baseline of the folder."""
-    latest = load_latest(folder)  # Also refuses two files with one number.
+    """Read the file at `path`, or the folder's latest baseline if `path` is None."""
+    latest = load_latest(folder)  # Also raises an error if two files share the highest number.
     return latest if path is None else load(path)

@@ -27,7 +27,7 @@ MAX_SESSIONS: Final = 5
 """An outcome that is still open after this number of sessions stays INCONCLUSIVE."""
 
 DRIFT_BOUND: Final = 0.10
-"""The largest accepted worsening against the oldest baseline, as a fraction."""
+"""The largest accepted worsening relative to the oldest baseline, as a fraction."""
 
 # One-sided confidence levels: for the last look, and for every earlier one.
 _LAST_LEVEL: Final = 0.995
@@ -36,11 +36,11 @@ _EARLY_LEVEL: Final = 0.9995
 # Sessions may agree by chance, so their spread is assumed to be at least this.
 _MIN_SPREAD: Final = 0.002
 
-# A baseline with fewer sessions does not show their spread; the assumed one is used.
+# A baseline with fewer sessions does not show their spread, so a spread is assumed.
 _MIN_SESSIONS_FOR_SPREAD: Final = 3
 _ASSUMED_SPREAD: Final = 0.10
 
-# With this many degrees of freedom, Student's quantile equals the normal one.
+# With this many degrees of freedom, Student's quantile practically equals the normal one.
 _NORMAL_FREEDOM: Final = 10_000
 
 # Other programs are assumed to leave at least this fraction of the host's CPU time.
@@ -108,7 +108,7 @@ def compare_until_decided(
 
 
 def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
-    """Make open metrics INCONCLUSIVE, since there is no time to decide them."""
+    """Mark open metrics as INCONCLUSIVE, because there is no time left to decide them."""
     return Comparison.from_metrics(
         [
             replace(metric, outcome=Outcome.INCONCLUSIVE, reason=f"{metric.reason}; {error}")
@@ -170,10 +170,10 @@ def _find_bound(
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
-    """Make a comparison NOT_COMPARED if its metric cannot be judged.
+    """Mark a comparison as NOT_COMPARED if its metric cannot be judged.
 
-    `difference` says why two sessions cannot be compared; "" if they can. `reported` holds the
-    figures in words for a metric that is reported only; "" for others.
+    `difference` says why the sessions cannot be compared; "" if they can. `reported` is the text of
+    the figures if the metric is only reported; "" otherwise.
     """
     if difference:
         beside = f" with {found.baseline}" if found.baseline else ""
@@ -194,7 +194,7 @@ def mark_if_not_comparable(found: Comparison, difference: str, reported: str) ->
 
 
 def is_comparable(metric: Metric, now: Measurement, then: Sequence[Measurement]) -> bool:
-    """Return whether a baseline has sessions with which a metric can be compared."""
+    """Return whether a metric can be compared with a baseline's sessions."""
     return bool(then) and not why_not_comparable(metric, now, then[0])
 
 
@@ -219,10 +219,10 @@ def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> s
 def host_load_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> float:
-    """Return the change that a different load by other programs explains.
+    """Return the change that a different load from other programs explains.
 
     If other programs take a fraction b of the host's CPU time, a wall time on the host grows by a
-    factor of 1 / (1 - b). A CPU time relative to a calibration changes far less.
+    factor of 1 / (1 - b). A CPU time relative to a reference loader changes far less.
     """
     busy_now, busy_then = (
         median(session.busy_elsewhere_fraction for session in sessions) for sessions in (now, then)
@@ -241,7 +241,7 @@ def _is_moved_by_host(metric: Metric, now: Measurement) -> bool:
 def _estimate_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> tuple[float, float, float]:
-    """Return the change, and the half-width of its interval at an early and at the last look.
+    """Return the change, and the half-widths of its interval at an early and at the last look.
 
     The change is a difference of medians, so its standard error is computed for medians, not means.
     """

@@ -1,14 +1,14 @@
 """Judge two versions that were timed side by side, in duets. Pure.
 
-A duet is one process of each version. Their blocks run at the same time or next to each other; such
-a pair of blocks is a slice. Both versions share the machine and its load, which cancel in the ratio
-of a slice (Bulej et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of
+A duet is one process of each version. Their blocks are timed together or one right after the other;
+a pair of blocks is a slice. Both versions share the machine and its load, which cancel in a slice's
+ratio (Bulej et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of
 its slices' changes. Its variance comes from a moving block bootstrap (Kuensch, Ann. Stat. 17, 1989,
 p. 1217), because a load that does not cancel may last for several slices. Processes of the same
 code also differ for their whole life, for example in their memory layout, so several duets are
-needed. A few duets estimate their spread poorly. The estimate is therefore moderated with the
-expected spread (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless the duets
-contradict it.
+needed. The spread of a few duets is a poor estimate. It is therefore moderated with the expected
+spread (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless the duets contradict
+that.
 
 The rule is sequential: `MIN_DUETS` first, then one more at a time up to `MAX_DUETS`, until a change
 beyond the bound is proven or the interval lies below the bound. Every look before the last needs a
@@ -33,7 +33,7 @@ from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
 MAX_DUETS: Final = 5
-# One or two duets may start badly by chance.
+# With only one or two duets, a bad start may be chance.
 _MIN_DUETS_FOR_ALARM: Final = 3
 
 # One-sided confidence levels: for the last look, and for every earlier one.
@@ -41,14 +41,14 @@ _LAST_LEVEL: Final = 0.995
 _EARLY_LEVEL: Final = 0.998
 # While an interval at this level includes the bound, another duet is measured.
 _OPEN_LEVEL: Final = 0.975
-# At the last look, PASS requires an interval that lies below this change.
+# At the last look, PASS requires the interval to lie below this change.
 _HIDDEN_CHANGE: Final = log(1.10)
 
-# The process spread of steps on shared cores was 3.5% in 93 duets. With 2%, one in 60 comparisons
-# of unchanged training, drawn from recorded duets, was REGRESSED.
+# In 93 duets, the process spread of steps on shared cores was 3.5%. If it were set to 2%, one in 60
+# comparisons of unchanged training, drawn from recorded duets, would be REGRESSED.
 _STEP_SPREAD_ON_SHARED_CORES: Final = 0.035
 
-# Weight of the expected spread in degrees of freedom, and the level at which duets contradict it.
+# Weight of the expected spread in degrees of freedom, and the confidence level for rejecting it.
 _EXPECTED_FREEDOM: Final = 6
 _CONTRADICTION_LEVEL: Final = 0.95
 
@@ -63,12 +63,12 @@ class Duet:
     """The figures of one process per version, measured side by side; `now` is judged.
 
     Attributes:
-        base: One value per slice for each metric, by its name, in the metric's unit;
-            load_cpu_ratio is relative to base. A metric of `ONCE` has one value, or none if there
-            were too few readings.
-        difference: Why the two cannot be compared; "" if they can.
+        base: One value per slice for each metric, by the metric's name and in its unit;
+            load_cpu_ratio is relative to the base version. A metric of `ONCE` has one value, or
+            none if there were too few readings.
+        difference: Why the two versions cannot be compared; "" if they can.
         shares_cores: Whether the step runs on the cores that the loader needs.
-        epoch_batches: Batches in the shorter epoch of both loaders; null while none has ended.
+        epoch_batches: Batches in the shorter of both loaders' epochs; null while none has ended.
     """
 
     base: Mapping[str, Sequence[float]]
@@ -81,7 +81,7 @@ class Duet:
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
     """Judge one quantity, a key of `GATED`, from at least one duet.
 
-    The comparison is open while any of its metrics is, unless one has regressed.
+    The comparison is open while one of its metrics is, unless one has regressed or no duet is left.
     """
     found = Comparison.from_metrics([_compare_metric(metric, duets) for metric in GATED[quantity]])
     return replace(found, is_open=found.is_open and len(duets) < MAX_DUETS)
@@ -187,11 +187,11 @@ def _intervals(
 
 
 def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
-    """Return the trimmed mean of a duet's slice changes and its variance; 0 for one change.
+    """Return the trimmed mean of a duet's slice changes, and the mean's variance.
 
-    The changes are in the order of time. Each block has as many slices as the square root of their
-    number. The variance is scaled up because blocks of this length underestimate it for
-    uncorrelated slices.
+    The changes are in time order; a single one has variance 0. The length of a bootstrap block is
+    the square root of the number of slices, rounded up. The variance is scaled up, because blocks
+    of this length underestimate it for uncorrelated slices.
     """
     if len(changes) == 1:
         return changes[0], 0.0
@@ -205,7 +205,7 @@ def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
 
 
 def _trimmed_mean(values: "np.ndarray") -> "np.ndarray":
-    """Return the mean along the last axis without the smallest and largest values."""
+    """Return the mean along the last axis, leaving out the smallest and the largest values."""
     cut = int(_TRIMMED_FRACTION * values.shape[-1])
     kept = np.sort(values)[..., cut : values.shape[-1] - cut]
     return np.asarray(kept.mean(axis=-1))

@@ -1,4 +1,4 @@
-"""List the baselines of all devices: which are in use, and which may be removed."""
+"""Find the baselines of each device that are in use, and those that may be removed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Entry:
     """A file in a folder of baselines.
 
     Attributes:
-        is_compared: Whether runs on its device are compared with it. This holds for the latest
-            file, and for the newest that holds a benchmark on some class of host.
+        is_compared: Whether runs on the device are compared with it: it is the latest file, or the
+            newest file that holds a benchmark on some class of host.
     """
 
     path: Path
@@ -31,12 +31,12 @@ class Entry:
 
 
 def device_folders(folder: Path) -> list[Path]:
-    """Return the folders in `<baselines>`, one for each device key."""
+    """Return the folders of the device keys in `<baselines>`."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != WORK_FOLDER)
 
 
 def read_entries(device: Path) -> list[Entry]:
-    """Read every baseline in `<baselines>/<device key>`, by number."""
+    """Return an entry for every baseline in `<baselines>/<device key>`, ordered by number."""
     paths = baseline_paths(device)
     found: dict[Path, Baseline] = {}
     errors: dict[Path, str] = {}
@@ -51,14 +51,14 @@ def read_entries(device: Path) -> list[Entry]:
 
 
 def list_compared(device: Path, host: Host) -> list[str]:
-    """Return the file names of a device's baselines that runs on a host are compared with."""
+    """Return the names of a device's baseline files with which runs on a host are compared."""
     readable = [entry.baseline for entry in read_entries(device) if entry.baseline]
     found = (find_holder(benchmark, readable, host) for benchmark in find_holders(readable))
     return sorted({holder.path.name for holder in found if holder})
 
 
 def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline]]:
-    """Yield the baseline that each benchmark is compared with, on each class of host."""
+    """Yield each benchmark and the baseline it is compared with, for each class of host."""
     sessions = (session for baseline in baselines for session in baseline.all_sessions)
     hosts = {host_class(session.host): session.host for session in sessions}
     for benchmark, host in product(find_holders(baselines), hosts.values()):
@@ -69,8 +69,8 @@ def _list_holders(baselines: Sequence[Baseline]) -> Iterator[tuple[str, Baseline
 def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     """Return the baselines of one device that may be removed.
 
-    The latest `keep`, at least 1, stay. For each benchmark and class of host, two more stay: the
-    newest that holds it, and the oldest comparable one, against which drift is measured.
+    The latest `keep` baselines, at least 1, are kept. For each benchmark and class of host, two
+    more are kept: the newest that holds it, and the oldest comparable one, to measure drift.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
     for benchmark, holder in _list_holders(baselines):

@@ -32,17 +32,17 @@ class Metric:
         unit: The unit of its values; "" for a ratio.
         bound: The smallest change that fails a run, as a fraction of the baseline; for a share, as
             a difference.
-        duet_bound: The same for two versions side by side; by default `bound`.
+        duet_bound: The same for two versions that are timed side by side; None for `bound`.
         process_spread: The standard deviation of the change between duets of the same code, in
             addition to the spread of their slices.
         depends_on_host: Whether it is compared only within one class of host.
         is_host_time: Whether it is a wall time of work on the host, which other programs affect.
         neighbour_sensitivity: The change when other programs take all of the host's CPU time
             instead of none.
-        is_share: Whether it is a share of the steps. A share may be 0, so differences count.
+        is_share: Whether it is a share of the steps. A share may be 0, so differences are compared.
         is_judged_on_shared_cores: Whether it is judged on a device that shares its cores with the
             loader.
-        floor: Smaller values count as this.
+        floor: Smaller values are treated as this value.
         is_sure_only: Whether the low end of its interval is compared instead of the median.
     """
 
@@ -62,7 +62,7 @@ class Metric:
 
     @property
     def is_step_time(self) -> bool:
-        """Whether it is a wall time of steps, which on shared cores other work changes most."""
+        """Whether it is a wall time of steps, which other work on shared cores affects most."""
         return self.unit == "s" and not self.is_host_time
 
     def is_in(self, measurement: Measurement) -> bool:
@@ -123,9 +123,9 @@ class Metric:
 
 
 # The spreads of loading were measured in duets on two shared cores (perf_tests/studies/gate_power).
-# Steps on a device of their own are assumed to spread like the wall time of loading, starts and
-# memory more widely.
-# The ratio rose by 2% to 7% when other programs took half of a quiet machine's CPU time.
+# Steps on a separate device are assumed to spread like the wall time of loading; starts and memory
+# are assumed to spread more widely.
+# load_cpu_ratio rose by 2% to 7% when other programs took half of a quiet machine's CPU time.
 LOAD_CPU: Final = Metric(
     "load_cpu_ratio",
     "",
@@ -160,14 +160,14 @@ SYNCS: Final = Metric(
 )  # fmt: skip
 
 ONCE: Final = (START, PEAK_MEMORY, GROWTH)
-"""The metrics that have one value per session, and one per duet instead of one per slice."""
+"""The metrics with one value per session, and so one per side of a duet instead of per slice."""
 
 GATED: Final = {
     "load_s_per_batch": (LOAD_CPU, LOAD, *ONCE),
     "step_s": (STEP,),
     "train_s_per_step": (UTILISATION, SYNCS, TRAIN),
 }
-"""The metrics that decide on each quantity, the most significant first."""
+"""The metrics that decide the outcome of each quantity, the most significant first."""
 
 METRICS: Final = {metric.name: metric for metrics in GATED.values() for metric in metrics}
 """Every gated metric, by name."""

@@ -11,28 +11,28 @@ from typing import Final
 from netpipe.files.temporary_folders import locked, temporary_folder
 from netpipe.files.whole_file import sync_names, write_new
 
-_MAX_NUMBER: Final = 99_999  # A fifth digit follows 9999.
+_MAX_NUMBER: Final = 99_999  # Numbers above 9999 have five digits.
 _NAME: Final = re.compile(r"(?P<number>\d{4}|[1-9]\d{4})_.+\.json")
 
 
 def read_number(path: Path) -> int:
-    """Return the number of a file, from 1; 0 if its name has none."""
+    """Return the number in a file's name, at least 1; 0 if the name has none."""
     found = _NAME.fullmatch(path.name)
     return int(found["number"]) if found else 0
 
 
 def write_numbered(folder: Path, name: str, text: str) -> Path:
-    """Write `NNNN_<name>.json` under the next number of a folder, created when missing.
+    """Write `NNNN_<name>.json` with the next number of a folder, which is created if missing.
 
     Raises:
-        OSError: The file cannot be written; the folder keeps no part of it.
+        OSError: The file cannot be written; no part of it remains in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with temporary_folder("baseline", folder) as building:
         part = building / "part"
         write_new(part, text.encode("utf-8"))
         part.chmod(0o644)
-        # Two processes with different names could otherwise take the same number.
+        # Two processes that write different names could otherwise take the same number.
         with locked(folder):
             path = _link_under_next_number(folder, name, part)
     sync_names(folder)
@@ -54,7 +54,7 @@ def _next_number(folder: Path) -> int:
 
 
 def write_to_temporary(folder: Path, name: str, text: str) -> Path:
-    """Write a file to a new temporary folder, under its name in `folder`; may raise an OSError."""
+    """Write a file to a new temporary folder, under the name for `folder`, and return its path."""
     number = _next_number(folder) if folder.is_dir() else 1
     # Never removed: the user copies the file from here.
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-kept-"))

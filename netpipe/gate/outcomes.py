@@ -31,23 +31,23 @@ _WORST_FIRST: Final = (*ALARMS, Outcome.IMPROVED, Outcome.PASS, *UNJUDGED)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of a metric with a baseline; or of a quantity, decided by its worst metric.
+    """The comparison of a metric with a baseline, or of a quantity, which its worst metric decides.
 
     Attributes:
         metric: The name of a metric or of a kind of work; "" without a baseline.
-        now: Its value now, the median over sessions.
+        now: The metric's value now, the median over sessions.
         then: The baseline's value, the median over its sessions; None without a baseline.
         reason: The figures behind the outcome, in one sentence.
-        worse: How much worse it is, with its interval over sessions. A factor, above 1 is worse;
-            for a share the difference, above 0 is worse. None if the two cannot be compared.
+        worse: The change and its interval over sessions: a factor, worse if above 1; for a share,
+            the difference, worse if above 0. None if the two cannot be compared.
         bound: The largest accepted value of `worse`.
         baseline: The baseline's name; "" for duets.
         is_open: Whether another session may change the outcome.
-        why_not: Why it is NOT_COMPARED; "" for every other outcome.
-        is_reported_only: Whether it is NOT_COMPARED by design, with any baseline of this device.
+        why_not: Why the outcome is NOT_COMPARED; "" for every other outcome.
+        is_reported_only: Whether it is NOT_COMPARED by design, for any baseline of this device.
         is_drift: Whether it was compared with the oldest comparable baseline, not the latest.
         oldest: The name of the oldest comparable baseline; "" if no earlier one is comparable.
-        metrics: Each metric of a quantity; empty for a metric, and without a baseline.
+        metrics: The comparisons of a quantity's metrics; empty for a metric or without a baseline.
     """
 
     outcome: Outcome
@@ -75,7 +75,7 @@ class Comparison:
 
     @classmethod
     def from_metrics(cls, metrics: "Sequence[Comparison]") -> "Comparison":
-        """Return the comparison of a quantity, which its worst metric decides."""
+        """Combine the comparisons of a quantity's metrics; the worst metric decides."""
         worst = min(
             metrics,
             key=lambda metric: (_WORST_FIRST.index(metric.outcome), metric.is_reported_only),

@@ -24,18 +24,18 @@ FILE: Final = "waivers.toml"
 
 @dataclass(frozen=True)
 class Waiver:
-    """A temporary permission for one metric of one benchmark to be up to `bound` times as bad."""
+    """A temporary permission for a benchmark's metric to be up to `bound` times as bad."""
 
     benchmark: str
     metric: str
-    bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that it covers.
+    bound: Annotated[float, Must(exclusiveMinimum=1)]  #: The largest `worse_ratio` that is waived.
     reason: str
-    expires: date  #: The last day on which it applies, such as 2026-12-31.
-    device: str = ""  #: A key or family; empty for all.
+    expires: date  #: The last day on which the waiver applies, such as 2026-12-31.
+    device: str = ""  #: A device key or family; empty for all devices.
 
     @property
     def remark(self) -> str:
-        """The remark shown beside a regression that it covers."""
+        """The remark to show beside a regression that the waiver covers."""
         return f"waived until {self.expires}: {self.reason}"
 
     @property
@@ -44,11 +44,11 @@ class Waiver:
         return f"{self.metric} in {self.benchmark}" + (f" on {self.device}" if self.device else "")
 
     def is_for(self, device_key: str) -> bool:
-        """Return whether it applies to a device."""
+        """Return whether the waiver applies to a device."""
         return not self.device or matches(device_key, self.device)
 
     def overlaps(self, other: "Waiver") -> bool:
-        """Return whether both apply to the same comparison."""
+        """Return whether two waivers can apply to the same comparison."""
         same = (self.benchmark, self.metric) == (other.benchmark, other.metric)
         return same and (not other.device or self.is_for(other.device) or other.is_for(self.device))
 
@@ -105,7 +105,7 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "be a number above 1",
     ),
     "reason": (_is_line, "be the reason, in one line"),
-    # A Python datetime is also a date, but with one a waiver would end in the middle of a day.
+    # A Python datetime is also a date, but it would end a waiver in the middle of a day.
     "expires": (lambda value: type(value) is date, "be a date such as 2026-12-31, without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }

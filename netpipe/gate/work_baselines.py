@@ -16,7 +16,7 @@ from netpipe.results.fields import Text
 from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
 
 WORK_FOLDER: Final = "work"
-"""The name of the folder, beside those of the devices."""
+"""The name of the folder for baselines of work, beside the devices' folders."""
 
 SCHEMA: Final = "netpipe.work-baseline/1"
 _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
@@ -26,21 +26,21 @@ class ProfilesPart(TypedDict):
     """The counts in a baseline of work."""
 
     schema: Literal["netpipe.work-baseline/1"]
-    profiles: Mapping[str, WorkProfile]  #: By the full name of the test.
+    profiles: Mapping[str, WorkProfile]  #: The counts of each test, by its full name.
     digest: str
 
 
 class WorkBaselineDocument(TypedDict):
     """A baseline of work."""
 
-    datetime: Text  #: When it was recorded, as ISO 8601.
+    datetime: Text  #: The time of the recording, as ISO 8601.
     commit_info: Mapping[str, object]  #: The counted commit; empty outside a repository.
     netpipe: ProfilesPart
 
 
 @dataclass(frozen=True)
 class WorkBaseline:
-    """One recording: the profiles of some tests, by the tests' full names."""
+    """One recording: the profiles of some tests, by full name of the test."""
 
     path: Path
     profiles: Mapping[str, WorkProfile]
@@ -52,16 +52,16 @@ class WorkBaseline:
 
 
 def work_key(versions: Mapping[str, str]) -> str:
-    """Return the name of the folder for profiles of these versions: `python3.11.7-grain0.2.18-...`.
+    """Return the folder's name for profiles of these versions: `python3.11.7-grain0.2.18-...`.
 
-    Packages that are not installed are left out.
+    Packages that are not installed are omitted.
     """
     found = {name: versions[name] for name in _DO_THE_WORK if name in versions}
     return "-".join(f"{name.replace('-', '')}{version}" for name, version in found.items())
 
 
 def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
-    """Read the baselines of a folder, the latest last; raise an InputError if one is invalid."""
+    """Return the baselines of a folder, latest last; raise an InputError if one is invalid."""
     return tuple(map(_load, baseline_paths(folder)))
 
 
@@ -76,9 +76,9 @@ def _load(path: Path) -> WorkBaseline:
 def compare_with_baselines(
     test: str, now: WorkProfile, baselines: Sequence[WorkBaseline]
 ) -> tuple[Comparison, ...]:
-    """Compare a test's work with the newest baseline that holds the test; empty without one.
+    """Compare a test's work with the newest baseline that holds the test, if there is one.
 
-    The step is compared with the newest baseline whose step backend is the same, if there is one.
+    The step is compared with the newest baseline that has the same step backend, if there is one.
     """
     holders = [each for each in reversed(baselines) if test in each.profiles]
     of_backend = [each for each in holders if each.profiles[test].step_backend == now.step_backend]

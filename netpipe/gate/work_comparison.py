@@ -1,13 +1,13 @@
-"""Compare work profiles: which counts rose, and which function or stage causes it. Pure.
+"""Compare work profiles: which counts rose, and which function or stage is the cause. Pure.
 
 Counts have no noise, so there are no intervals. A count has regressed if its total rose beyond the
 bound. It has also regressed if one of its parts rose beyond the bound and the other parts did not
-fall by as much; if they did, the same work is only done under another name, or in another place. If
-the total fell beyond the bound, the count has improved, even if parts of it rose.
+fall by as much; if they did, the same work was only renamed or moved to another place. If the total
+fell beyond the bound, the count has improved, even if parts of it rose.
 
 A part that is not reproducible has a range over the processes that counted it. It is left out if
-the ranges overlap, and decides only after many processes, because the ranges of two equal random
-counts often lie apart.
+the ranges overlap. Otherwise it counts only after many processes, because the ranges of two equal
+random counts often lie apart.
 """
 
 from collections import defaultdict
@@ -26,30 +26,30 @@ BOUND: Final = 0.01
 """The largest rise of a count that passes, as a fraction."""
 
 ENOUGH_PROCESSES: Final = 8
-"""Processes of each version after which a part that is not reproducible may decide.
+"""With this many processes of each version, a part that is not reproducible may decide.
 
-The ranges of equal random counts in n processes each lie apart in 2 of (2n)! / n!^2 cases: in a
-third of them for 2 processes, in one of 6435 for 8.
+With n processes of each version, the ranges of equal random counts lie apart in 2 of (2n)! / n!^2
+cases: one in 3 for 2 processes, one in 6435 for 8.
 """
 
 _MAX_CAUSES: Final = 5
 _NOTHING: Final = (0.0, 0.0)
 _WAY_OUT: Final = f"{ENOUGH_PROCESSES} processes of each version, side by side, would decide"
 _CPU_RATIO: Final = 1.5
-_MIN_CPU_RISE_S: Final = 0.01  # over all batches; the time of children is known in such units
+_MIN_CPU_RISE_S: Final = 0.01  # over all batches; children's CPU time has this resolution
 
 Counts = Mapping[str, float]
 """Counts per batch, by part."""
 
 Ranges = Mapping[str, tuple[float, float, float, float]]
-"""The lowest and the highest count now, then those before, by part."""
+"""The lowest and the highest count now, followed by those before, by part."""
 
 
 def compare_work(now: WorkProfile, then: WorkProfile, baseline: str = "") -> tuple[Comparison, ...]:
     """Compare every kind of work that at least one of two profiles counts.
 
-    `baseline` names the baseline that holds the earlier profile; "" for a profile of another
-    version, counted beside this one.
+    `baseline` names the baseline that holds the earlier profile; "" if that is the profile of
+    another version, counted side by side with this one.
     """
     counted = {**now.counts, **then.counts}
     kinds = (kind for name, kind in KINDS.items() if name in counted)
@@ -62,9 +62,9 @@ def compare_in_turns(
     count_now: Callable[..., WorkProfile],
     count_then: Callable[..., WorkProfile],
 ) -> tuple[WorkProfile, tuple[Comparison, ...]]:
-    """Compare two versions; count both in more processes, in turns, while these may decide.
+    """Compare two versions; count both in more processes, in turns, while this may decide.
 
-    Returns this version's profile over all processes too. The functions take `hash_seeds`.
+    Also returns this version's profile over all processes. Both functions take `hash_seeds`.
     """
     compared = compare_work(now, then)
     while any(found.is_open for found in compared):
@@ -117,7 +117,7 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
 def _find_doubtful(
     kind: WorkKind, every: Ranges, now: WorkProfile, then: WorkProfile, baseline: str
 ) -> tuple[set[str], set[str]]:
-    """Return the parts whose ranges overlap but may hide a change, and those apart by chance."""
+    """Return the parts whose overlapping ranges may hide a change, and those apart by chance."""
     doubtful = {*now.dropped.get(kind.name, ()), *then.dropped.get(kind.name, ())}
     if not baseline and (_is_random(now) or _is_random(then)):
         doubtful = {*every}  # Two processes may agree on a random count by chance.
@@ -131,7 +131,7 @@ def _find_doubtful(
 
 
 def _is_random(profile: WorkProfile) -> bool:
-    """Return whether much work differs between processes, or may because of other threads."""
+    """Return whether much work differs between processes, or may differ because of threads."""
     return profile.tasks_beside > 0 or any(
         sum(high - low for low, high in parts.values())
         > BOUND * sum(high for _, high in profile.ranges(kind).values())
@@ -142,9 +142,9 @@ def _is_random(profile: WorkProfile) -> bool:
 def _judge(
     kind: WorkKind, every: Ranges, left_out: Collection[str]
 ) -> tuple[Outcome, Counts, Counts]:
-    """Return the outcome without some parts, and the counts of the others now and before.
+    """Return the outcome and the counts, now and before, of the parts that are not left out.
 
-    The counts are the nearest of two ranges, which are equal if these overlap.
+    The counts are the closest values of a part's two ranges; they are equal if the ranges overlap.
     """
     after, before = dict[str, float](), dict[str, float]()
     for part in (part for part in every if part not in left_out):
@@ -166,7 +166,7 @@ def _exceeds(kind: WorkKind, more: float, less: float) -> bool:
 
 
 def _write_ranges(kind: WorkKind, every: Ranges, parts: Collection[str]) -> str:
-    """Write the largest parts: `queue.get (1 call to 3 calls, before 2 calls to 4 calls)`."""
+    """Format the largest parts: `queue.get (1 call to 3 calls, before 2 calls to 4 calls)`."""
     written = list[str]()
     for part in sorted(parts, key=lambda part: -every[part][1])[:_MAX_CAUSES]:
         low, high, low_before, high_before = map(kind.format, every[part])
@@ -189,10 +189,10 @@ def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> 
 
 
 def _find_origins(rises: Mapping[str, float], now: WorkProfile, then: WorkProfile) -> list[str]:
-    """Return the functions that cause a rise in calls, the one with the most calls below it first.
+    """Return the functions that cause a rise in calls, by the rise below them, largest first.
 
     A cause is called more often per call of its caller. The functions below a cause are called more
-    often only because of it.
+    often only because the cause is.
     """
     callees: dict[str, list[str]] = defaultdict(list)
     for function in rises:
@@ -220,7 +220,7 @@ def _per_call(function: str, caller: str, profile: WorkProfile) -> float:
 
 
 def _reach(function: str, callees: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return a function and all functions that it calls, directly or not."""
+    """Return a function and all functions that it calls, directly or indirectly."""
     reached, waiting = {function}, [function]
     while waiting:
         found = set(callees.get(waiting.pop(), ())) - reached
@@ -239,7 +239,7 @@ def _describe_cpu_rise(now: WorkProfile, then: WorkProfile) -> Iterator[str]:
 def _describe(
     kind: WorkKind, after: Counts, before: Counts, now: WorkProfile, then: WorkProfile
 ) -> Iterator[str]:
-    """Write a sentence for each part that rose, the most important first."""
+    """Yield a sentence for each part that rose, the most important first."""
     rises = {
         part: after[part] - before[part]
         for part in after

@@ -1,4 +1,4 @@
-"""The results of a measurement: plain, frozen numbers that travel as JSON.
+"""The results of a measurement: plain, frozen values that are exchanged as JSON.
 
 Start with `measurement.py`; `units.py` formats the figures for people.
 """

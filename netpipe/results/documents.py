@@ -1,4 +1,4 @@
-"""Validation of netpipe's own JSON documents against the schemas that it ships."""
+"""Validation of netpipe's own JSON documents against its bundled schemas."""
 
 import json
 import re
@@ -32,7 +32,7 @@ _INTEGERS: Final = Draft202012Validator.TYPE_CHECKER.redefine(
 def _check_items(
     validator: Any, schema: Any, instance: Any, _: object
 ) -> Iterator[ValidationError]:
-    # Checking a number takes 16 us. An index has millions of numbers but few distinct ones.
+    # A check takes 16 us, and an index has millions of numbers, so check each distinct one once.
     places = {
         place if type(item) in (list, dict) else (type(item), item): place
         for place, item in enumerate(instance if isinstance(instance, list) else ())
@@ -42,7 +42,7 @@ def _check_items(
 
 
 def _check_interval(_: Any, __: object, instance: Any, ___: object) -> Iterator[ValidationError]:
-    with suppress(TypeError, KeyError, AttributeError):  # other keywords refuse what is missing
+    with suppress(TypeError, KeyError, AttributeError):  # other keywords report missing fields
         ends = {-inf: instance["low"], inf: instance["high"]}
         low, high = (end if value is None else value for end, value in ends.items())
         if not low <= instance["median"] <= high:
@@ -88,10 +88,10 @@ def check_schema(
 def check_document(document: Any, name: str, where: object, way_out: str = "") -> None:
     """Check a document against a schema, such as "baseline.1".
 
-    For the error, `where` is the document's file, and `way_out` what the user can do.
+    In the error, `where` names the document's file, and `way_out` says what the user can do.
 
     Raises:
-        InputError: The document does not fit; the error names the best matching field.
+        InputError: The document does not match; the error names the most relevant field.
     """
     error = best_match(_validator(name).iter_errors(document))
     if error is not None:
@@ -107,7 +107,7 @@ def _validator(name: str) -> Draft202012Validator:
         if file.name.endswith(".json")
     }
     for content in contents.values():
-        del content["$schema"]  # it would replace our validator in schemas that are referred to
+        del content["$schema"]  # it would replace our validator in referenced schemas
     registry: Registry[Any] = Registry().with_resources(
         (file, DRAFT202012.create_resource(content)) for file, content in contents.items()
     )
@@ -131,7 +131,7 @@ _CONSTRAINTS: Final[Mapping[str, Callable[[Any], str]]] = {
 
 def _constraint(error: ValidationError) -> str:
     if error.validator in ("required", "additionalProperties"):
-        # jsonschema's message names the missing or the additional property.
+        # jsonschema's message names the missing or additional property.
         return f"fit its schema ({shorten(error.message)})"
     if describe := _CONSTRAINTS.get(str(error.validator)):
         return describe(error.validator_value)

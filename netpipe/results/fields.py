@@ -1,6 +1,6 @@
-"""The values that a field of a JSON document may have, and dataclasses as JSON and back.
+"""Types for the fields of JSON documents, and the conversion of dataclasses to JSON and back.
 
-`python -m tests.schemas` writes the JSON Schemas in `netpipe/schemas` from types made of these.
+`python -m tests.schemas` generates the JSON Schemas in `netpipe/schemas` from these types.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Must:
-    """Keywords of JSON Schema that apply to a field besides those that its type implies.
+    """JSON Schema keywords for a field, in addition to those that its type implies.
 
-    `ref` names another document's schema instead. If the JSON values of a field are of another
-    type, `Annotated[Type, JsonType]` has both.
+    `ref` refers to the schema of another document instead. If a field has another type in JSON,
+    `Annotated[Type, JsonType]` holds both types.
     """
 
     def __init__(self, **keywords: object) -> None:
@@ -29,10 +29,10 @@ class Must:
 
 
 MayBeAbsent = Annotated[T, "may be absent"]
-"""A field that a document may lack: it is newer than others, or not in every document."""
+"""A field that older documents, or documents of some kinds, do not have."""
 
 Inlined = Annotated[T, "inlined"]
-"""An object whose fields are written in its place."""
+"""An object whose fields appear directly in the object that holds it."""
 
 Count = Annotated[int, Must(minimum=0)]
 PositiveCount = Annotated[int, Must(minimum=1)]
@@ -47,8 +47,8 @@ class Interval:
     """A median with its 95% interval, in the unit of the field that holds it.
 
     Attributes:
-        low: Null in JSON if there are too few rounds to bound it; the same holds for `high`.
-        n: Rounds done.
+        low: The lower end; like `high`, null in JSON if there are too few rounds to bound it.
+        n: The number of rounds done.
     """
 
     median: float
@@ -63,12 +63,12 @@ class Document:
     SCHEMA: ClassVar[str]
 
     def to_document(self) -> dict[str, Any]:
-        """Return this as plain JSON values."""
+        """Return the dataclass as plain JSON values."""
         return {"schema": self.SCHEMA, **converter().unstructure(self)}
 
 
 def parse(document: Mapping[str, Any], kind: type[T], where: object) -> T:
-    """Build a dataclass from its JSON values; an InputError names their file, `where`."""
+    """Build a dataclass from JSON values; an InputError names the file of the values, `where`."""
     from cattrs import BaseValidationError, transform_error
 
     try:
@@ -80,8 +80,8 @@ def parse(document: Mapping[str, Any], kind: type[T], where: object) -> T:
 
 @cache
 def converter() -> "Converter":
-    """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
-    # Every command imports this module, even one that only prints its help.
+    """Return the converter for results; JSON has no infinity, so it makes unbounded ends null."""
+    # Every command imports this module, so importing cattrs at the top would delay `--help`.
     from cattrs import Converter
 
     converter = Converter(forbid_extra_keys=True)

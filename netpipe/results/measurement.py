@@ -1,4 +1,4 @@
-"""The result of a session: plain, frozen numbers that travel as JSON."""
+"""The result of a session: plain, frozen values that are exchanged as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from netpipe.results.step_times import MAX_TIMELINE_STEPS, Distributions, StepTi
 
 SCHEMA: Final = "netpipe.measurement/1"
 CACHE_WARMS_UP = "cache-warms-up"
-"""The finding of a measurement that counts its later rounds only."""
+"""The finding of a measurement that uses only its later rounds."""
 
 PAUSES = "pauses"
 """The finding of a loader whose pauses can slow training down noticeably."""
@@ -40,10 +40,10 @@ Share = Annotated[Measured, Must(properties={"median": {"maximum": 1}})]
 class Device:
     """The accelerator that a step ran on, real or emulated."""
 
-    key: DeviceKey  #: Names the folder of its baselines, such as h100-sxm-80gb-x1.
-    kind: str  #: The runtime's name of the device.
-    platform: str  #: The runtime's name of the platform: cpu, gpu, tpu, emulated or unknown.
-    count: PositiveCount = 1  #: Devices used.
+    key: DeviceKey  #: The name of the device's folder of baselines, such as h100-sxm-80gb-x1.
+    kind: str  #: The runtime's name for the device.
+    platform: str  #: The runtime's name for the platform: cpu, gpu, tpu, emulated or unknown.
+    count: PositiveCount = 1  #: Number of devices used.
 
     @property
     def emulated(self) -> bool:
@@ -58,7 +58,7 @@ class Device:
     def complete_fingerprint(self, fingerprint: str) -> str:
         """Add the emulated step to the fingerprint of the data and configuration.
 
-        The device's kind contains the FLOPs of such a step: another MFU makes another step.
+        The kind of an emulated device contains the FLOPs of its step, which depend on the MFU.
         """
         return f"{fingerprint} {self.kind}" if self.emulated else fingerprint
 
@@ -71,7 +71,7 @@ class HostClass:
     cores: PositiveCount  #: CPUs that this process may use, by affinity and cgroup quota.
     #: Memory that this process may use: the machine's, or its cgroup's limit.
     memory_bytes: PositiveCount
-    container: bool = False  #: Whether it is a container.
+    container: bool = False  #: Whether the host is a container.
     #: Family, model and stepping, which differ between CPUs that a cloud calls 'Intel Xeon
     #: Processor'; empty if the kernel does not report them.
     cpu_model: MayBeAbsent[str] = ""
@@ -81,8 +81,8 @@ class HostClass:
 class Host(HostClass):
     """The machine that runs the loader."""
 
-    #: An anonymous id of this machine among others of its class; empty if there is none, as in
-    #: virtual machines.
+    #: An anonymous id that distinguishes this machine from others of its class; empty if there is
+    #: none, as in virtual machines.
     machine: MayBeAbsent[str] = ""
 
 
@@ -93,14 +93,14 @@ class Waits:
     p50: Amount
     p95: Amount
     p99: Amount
-    #: Standard deviation over mean of the time between batches when pulled flat out; 0: every batch
-    #: takes the same time; 1: as irregular as a Poisson process.
+    #: Standard deviation over mean of the time between batches that are pulled flat out. 0: every
+    #: batch takes the same time; 1: they are as irregular as a Poisson process.
     cv: Amount
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An observation beside the verdict."""
+    """An observation in addition to the verdict."""
 
     name: str
     message: str
@@ -113,9 +113,9 @@ class BlockingLine:
     file: str
     line: PositiveCount
     code: str
-    #: Share of the time from a batch to the next request that the loop spends there.
+    #: Share of the time from a batch to the next request that the loop spends on this line.
     fraction: Fraction
-    working_fraction: Fraction = 0.0  #: Share of that in which it computes; near 0: it only waits.
+    working_fraction: Fraction = 0.0  #: Share of that time spent computing; near 0: it only waits.
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class GpuHealth:
     """The state of the GPU during the measurement.
 
     Attributes:
-        sm_clock_mhz: Clock of its multiprocessors, one entry per round.
-        temperature_c: Its temperature in degrees Celsius, one entry per round.
-        throttled_rounds: Rounds in which heat or the power limit slowed it down.
-        foreign_pids: Processes of other programs that used it at any time.
+        sm_clock_mhz: Clock rate of the multiprocessors in MHz, one entry per round.
+        temperature_c: Temperature in degrees Celsius, one entry per round.
+        throttled_rounds: Number of rounds in which heat or the power limit slowed the GPU down.
+        foreign_pids: Processes of other programs that used the GPU at any time.
     """
 
     sm_clock_mhz: tuple[Amount, ...]
@@ -138,7 +138,7 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class CalibrationTurns:
-    """CPU seconds of all processes of the measured and the reference loader, pulled in turns."""
+    """CPU seconds of the measured and the reference loader in all processes, pulled in turns."""
 
     load_cpu_s_per_batch: Amount
     reference_cpu_s_per_batch: Amount
@@ -146,7 +146,7 @@ class CalibrationTurns:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The raw values, in seconds or as a count; one entry per round.
+    """The raw values, in seconds or as counts; one entry per round.
 
     A round measures each quantity once, so the entries of one round can be compared.
     """
@@ -159,27 +159,27 @@ class Rounds:
     step_transfer_s: tuple[Amount, ...] = ()
     train_s_per_step: tuple[Amount, ...] = ()
     host_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
-    compilations: MayBeAbsent[tuple[Amount, ...]] = ()  #: In the windows whose times count.
-    #: Time in which the device idles, from a request for a batch that finds the step done to the
+    compilations: MayBeAbsent[tuple[Amount, ...]] = ()  #: Compilations in the timed windows.
+    #: Time in which the device is idle: from a request for a batch that finds the step done to the
     #: next call of the step.
     exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
 
 
 @dataclass(frozen=True)
 class Measurement(Document):
-    """Everything one session measured: what `netpipe measure --json` prints."""
+    """Everything that one session measured, as `netpipe measure --json` prints it."""
 
     SCHEMA = SCHEMA
 
     device: Device
     host: Host
     versions: Mapping[str, str]  #: Versions of every package that matters, by name.
-    fingerprint: str  #: Names the data and the configuration; only equal ones are compared.
+    fingerprint: str  #: Identifies the data and configuration; only equal ones are compared.
     load_s_per_batch: Positive  #: L, wall time of one batch with the loader alone, buffers drained.
     step_s: Positive  #: S0, wall time of one step on resident batches, blocked once at the end.
-    #: S_sync, the same, blocked after every step. Null: not measured.
+    #: S_sync, the same, but blocked after every step. Null: not measured.
     step_synced_s: Positive | None
-    #: S1, the same while a batch per step is pulled and thrown away.
+    #: S1, the same while one batch per step is pulled and discarded.
     step_shadow_s: Positive | None
     #: S2, the same with a transfer of a cached host batch before every step.
     step_transfer_s: Positive | None
@@ -187,90 +187,90 @@ class Measurement(Document):
     headroom: Positive  #: S0 / L; below 1 the loader cannot keep up.
     stall_fraction: Share  #: (R - S0) / R; 0: the device never waits; 1: it only waits.
     accelerator_utilisation: Positive  #: S0 / R.
-    #: CPU time of a batch, all processes, over that of a batch of the reference loader, pulled in
-    #: turns: a loader's cost without the machine's speed.
+    #: CPU time of a batch in all processes, over that of the reference loader, pulled in turns: a
+    #: loader's cost, independent of the machine's speed.
     load_cpu_ratio: Positive
     wait_s: Waits  #: Seconds that steps of the real loop waited for their batch.
     #: Share of the requests for a batch in the real loop that find the previous step done. 0:
     #: nothing forces a sync; 1: every step is synced.
     sync_probe_fraction: Fraction
-    #: The same in the S0 loop, which never syncs; unless it is near 0, the probe proves nothing.
+    #: The same in the S0 loop, which never syncs; the probe is only valid if this is near 0.
     sync_probe_idle_fraction: Fraction
     worst_tenth_fraction: Fraction  #: Share of the stall in the worst tenth of the steps.
     compilations: Count  #: Compilations inside timed windows.
     #: Batches in the loader's buffers when a drain began. Null: they could not be drained.
     buffered_batches: Amount | None
-    dispatch_depth: Count  #: Most steps in flight at once in the real loop.
-    #: The time that the harness's instruments add to a bare step, over S0; null when not measured.
+    dispatch_depth: Count  #: Highest number of steps in flight in the real loop.
+    #: The time that the harness's instruments add to a bare step, over S0. Null: not measured.
     overhead_fraction: Fraction | None
     busy_elsewhere_fraction: Fraction  #: Share of the host's CPU time that other programs took.
     batch_bytes: Count  #: Bytes of one batch as the trainer sees it.
     first_batch_s: Amount  #: Wall time from the loader's start to its first batch.
-    drained: bool  #: Whether the buffers could be drained within the time for it.
-    elapsed_s: Amount  #: Seconds of the whole measurement.
+    drained: bool  #: Whether the buffers could be drained within the time limit.
+    elapsed_s: Amount  #: Duration of the whole measurement in seconds.
     rounds: Rounds = field(default_factory=Rounds)
-    findings: tuple[Finding, ...] = ()  #: Observations beside the verdict.
+    findings: tuple[Finding, ...] = ()  #: Observations in addition to the verdict.
     #: Batches in the loader's buffers when a block of real steps began. Null: unknown.
     buffered_batches_start: Amount | None = None
-    #: The same at its end; if it is lower by more than a batch or two, the buffers have hidden a
+    #: The same at the end of that block; if it fell by more than a batch or two, the buffers hid a
     #: slow loader.
     buffered_batches_end: Amount | None = None
-    #: H, the loop's own work from a batch to the request for the next, on results that are ready.
+    #: H, the loop's own work from a batch to the next request, when all results are ready.
     #: Null: not measured.
     host_s_per_step: Measured | None = None
     #: The lines at which the loop blocks before a request that finds the step done, the worst
-    #: first; only sampled where training stalls, or a loop seems to wait.
+    #: first. They are sampled only if training stalls or a loop seems to wait.
     blocking_lines: tuple[BlockingLine, ...] = ()
-    #: Whether the last loss of every block of real steps was a number.
+    #: Whether the last loss of every block of real steps was finite.
     losses_are_finite: bool = True
-    loader_processes: Count = 0  #: Worker processes; 0 when this process loads.
-    #: Share of the loading time in which the device computed, by a profiler's trace; 0: they take
-    #: turns; 1: loading is hidden. Null without a trace.
+    loader_processes: Count = 0  #: Worker processes; 0: the training process loads.
+    #: Share of the loading time in which the device computed, from a profiler's trace. 0: they take
+    #: turns; 1: loading is hidden; null: there is no trace.
     load_overlap_fraction: Fraction | None = None
     gpu: GpuHealth | None = None  #: Null if there is no GPU, or its state cannot be read.
     calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
-    #: The raw values behind load_cpu_ratio, of the loader's first batches.
+    #: The raw values behind load_cpu_ratio, measured on the loader's first batches.
     turns: tuple[CalibrationTurns, ...] = ()
     #: The last real steps of the last round.
     timeline: MayBeAbsent[Annotated[tuple[StepTimes, ...], Must(maxItems=MAX_TIMELINE_STEPS)]] = ()
     distributions: MayBeAbsent[Distributions | None] = None  #: Null in an older document.
-    #: Tokens of this host's batch over R, padding not counted; or examples, as `tokens_unit` says.
-    #: Null: `not_known` says why; in an older document, not measured.
+    #: Tokens of this host's batch over R, without padding, or examples: see `tokens_unit`. Null:
+    #: `not_known` says why, or the document is older and it was not measured.
     tokens_per_s: MayBeAbsent[Positive | None] = None
     tokens_per_s_per_device: MayBeAbsent[Positive | None] = None  #: The same over the devices used.
-    #: Tokens by the batch's segmentation or mask; or examples, the rows of its first array, where
-    #: it has neither.
+    #: Tokens are counted by the batch's segmentation or mask. If it has neither, examples are
+    #: counted: the rows of its first array.
     tokens_unit: MayBeAbsent[Literal["tokens", "examples"]] = "tokens"
-    #: FLOPs of a step over R, over the dense peak of the devices used. An emulated device's is
-    #: derived: the assumed MFU times S0 / R.
+    #: FLOPs of a step over R, over the dense peak of the devices used. For an emulated device, this
+    #: is derived: the assumed MFU times S0 / R.
     mfu: MayBeAbsent[Positive | None] = None
-    #: Why a rate is null, by its name.
+    #: Why a rate is null, by the rate's name.
     not_known: MayBeAbsent[Annotated[Mapping[str, str], Mapping[Rate, Text]]] = field(
         default_factory=dict
     )
     #: The file with a profiler's trace of some real steps; empty for none.
     trace: MayBeAbsent[str] = ""
-    #: The stand-ins that the loader read from, whose times are derived; empty for none.
+    #: The stand-ins for a storage that the loader read from; times are then derived. Empty: none.
     storage: MayBeAbsent[str] = ""
-    #: Batches after which the loader last ended; null: it did not end.
+    #: Number of batches after which the loader last ended; null: it did not end.
     epoch_batches: MayBeAbsent[PositiveCount | None] = None
-    #: Whether no restart of the loader fell into a timed window.
+    #: Whether the loader was not restarted inside a timed window.
     within_epochs: MayBeAbsent[bool] = True
     #: Null in an older document.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
-    #: Most memory of all processes between blocks, shared pages counted once; null in an older
-    #: document, or if the kernel does not report it.
+    #: Peak memory of all processes, read between blocks, with shared pages counted once. Null in an
+    #: older document, or if the kernel does not report it.
     peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
-    #: Growth of that memory for each batch given, without the pages of mapped files; near 0: none.
+    #: Growth of that memory per batch, without the pages of mapped files; near 0: no growth.
     growth_bytes_per_batch: MayBeAbsent[Measured | None] = None
     #: The process whose memory grows most, such as "worker 2 (pid 123)".
     growing_process: MayBeAbsent[str] = ""
-    #: Batches that were watched for pauses, alone and in the real loop.
+    #: Batches watched for pauses, with the loader alone and in the real loop.
     watched_batches: MayBeAbsent[Count] = 0
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
-    """Build a Measurement from a document; an InputError names its file, `where`."""
+    """Build a Measurement from a document; an InputError names the document's file, `where`."""
     if document.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
     values = {name: value for name, value in document.items() if name != "schema"}

@@ -16,9 +16,9 @@ START_PARTS: Final = {
     "first_read_s": ("the first read", "keep the data or a cache of it nearby"),
     "rest_s": ("filling buffers and the rest", "use fewer workers and smaller buffers"),
 }
-"""The name of each part of a start, and how to shorten it."""
+"""The name of each part of a start, and how to shorten that part."""
 
-# A start that takes longer counts as slow.
+# A start that takes longer than this counts as slow.
 _SLOW_START_S: Final = 10.0
 
 JsonStartUp = Mapping[
@@ -31,8 +31,8 @@ class StartUp:
     """The parts of a start, in seconds. A part that is None was not seen and may be in `rest_s`.
 
     Attributes:
-        making_s: `loader()`, which reads indexes and metadata.
-        shipping_s: From then until the first worker has the dataset.
+        making_s: The call of `loader()`, which reads indexes and metadata.
+        shipping_s: From the end of that call until the first worker has the dataset.
         first_read_s: Reading the first element of the source.
     """
 
@@ -48,9 +48,9 @@ class StartUp:
         return sum((seconds or 0.0 for seconds in vars(self).values()), start=0.0)
 
     def is_slow(self, longest_s: float = 0.0, cpu_fraction: float = 1.0) -> bool:
-        """Return whether this start or a later one is slow, even with only this share of its time.
+        """Return whether this start, or a later one of `longest_s`, is slow even without load.
 
-        A start that competed for the CPU takes at least `cpu_fraction` of its seconds alone.
+        Without other load, a start takes at least `cpu_fraction` of the time that was measured.
         """
         return cpu_fraction * max(longest_s, self.total_s) > _SLOW_START_S
 

@@ -16,13 +16,13 @@ def median_interval(values: Sequence[float]) -> Interval:
     """Return the median with its 95% interval.
 
     The interval runs between two order statistics; the number of observations below the median
-    is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
-    exists: the range of the values' logarithms is then widened by its own width on each side;
-    for three normal values this is Student's interval (4.30 s / sqrt 3 against 1.5 times an
-    expected range of 1.69 s), for four and five it is wider. Times and ratios spread by factors,
-    so their interval never reaches 0, and inverting a ratio inverts its interval. Where a value is
-    0 or less, the range of the values themselves is widened. Below 3 values the interval is
-    unbounded.
+    is binomial (David and Nagaraja, Order Statistics, 7.1). For fewer than 6 values, no such
+    interval exists. The range of their logarithms is then widened by its own width on each side:
+    for three normal values this is about Student's interval (4.30 s / sqrt 3 against 1.5 times an
+    expected range of 1.69 s), and for four and five it is wider. Times and ratios spread by
+    factors, so their interval never reaches 0, and inverting a ratio inverts its interval. If a
+    value is 0 or less, the range of the values themselves is widened. For fewer than 3 values, the
+    interval is unbounded.
     """
     n, ordered = len(values), sorted(values)
     if n < _MIN_FOR_RANGE:
@@ -41,11 +41,11 @@ def _widen(least: float, most: float) -> tuple[float, float]:
 
 
 def median_variance(n: int) -> float:
-    """Return the variance of the median of `n` normal values, as a multiple of the values' own.
+    """Return the variance of the median of `n` normal values, over the variance of one value.
 
-    The median of two is their mean. Otherwise it is the approximation to order 1/n^2 of Hodges and
-    Lehmann (J. Am. Stat. Assoc. 62, 1967, p. 926), in which an even number of values is as good as
-    the next odd one; it is within 3% of the exact variance from three values on.
+    The median of two values is their mean. For more, this is the approximation to order 1/n^2 of
+    Hodges and Lehmann (J. Am. Stat. Assoc. 62, 1967, p. 926), in which an even number of values is
+    as good as the next odd one. It is within 3% of the exact variance.
     """
     if n <= 2:
         return 1 / n
@@ -56,7 +56,7 @@ def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
     """Return the slope of values over ascending places: the median of the slopes between all pairs.
 
     The 95% interval runs between two of these slopes, chosen by the variance of Kendall's tau
-    (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379). It is unbounded below 5 values.
+    (Sen: J. Am. Stat. Assoc. 63, 1968, p. 1379). For fewer than 5 values it is unbounded.
     """
     points, n = combinations(zip(at, values, strict=True), 2), len(at)
     slopes = sorted((after - y) / (later - x) for (x, y), (later, after) in points if later > x)
@@ -67,12 +67,12 @@ def slope_interval(at: Sequence[float], values: Sequence[float]) -> Interval:
 
 
 def _most_below(n: int) -> int:
-    """Return how many values may lie outside on each side at 95% coverage.
+    """Return how many values may lie outside a 95% interval on each side.
 
-    This is the last count whose binomial distribution function at probability 1/2 stays below 1/40.
-    Importing scipy for it takes seconds on a busy machine, in the middle of the rounds.
+    This is the largest count whose binomial distribution function, at probability 1/2, is below
+    1/40. On a busy machine, importing scipy for it would take seconds in the middle of the rounds.
     """
-    ways, below = 1, -1  # of 2**n, those with at most `below + 1` values on one side
+    ways, below = 1, -1  # outcomes, among 2**n, with at most `below + 1` values on one side
     while 40 * ways < 2**n:
         below += 1
         ways += comb(n, below + 1)
@@ -85,34 +85,34 @@ def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
 
 
 def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interval:
-    """Return the interval of the stall fraction, 1 - S0/R; its bounds lie between 0 and 1."""
+    """Return the interval of the stall fraction, 1 - S0/R; finite ends lie between 0 and 1."""
     used = ratio_interval(step_s, train_s)
     low, high = (max(0.0, 1 - end) if isfinite(end) else -end for end in (used.high, used.low))
     return Interval(max(0.0, 1 - used.median), low, high, used.n)
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the smallest.
+    """Return percentiles 0 to 100 of at least one value: 101 numbers in ascending order.
 
-    Percentile p is the smallest value that p hundredths of the values do not exceed.
+    Percentile p is the smallest value that is at least as large as p percent of the values.
     """
     ordered = sorted(values)
     return tuple(ordered[max(0, ceil(percent * len(ordered) / 100) - 1)] for percent in range(101))
 
 
 def variation(values: Sequence[float]) -> float:
-    """Return the coefficient of variation, standard deviation over mean; 0 below two values."""
+    """Return the coefficient of variation, standard deviation over mean; 0 for a single value."""
     mean = fmean(values)
     return stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
 
 
 def worst_tenth_fraction(values: Sequence[float]) -> float:
-    """Return the largest tenth of the values as a fraction of the sum of all; 0 for no sum."""
+    """Return the sum of the largest tenth of the values over the sum of all; 0 if that is 0."""
     total = sum(values)
     worst = sorted(values, reverse=True)[: max(1, len(values) // 10)]
     return sum(worst) / total if total > 0 else 0.0
 
 
 def half_width_fraction(interval: Interval) -> float:
-    """Return half the interval's width over its median; infinite when it is unbounded."""
+    """Return half the interval's width over its median; infinite if the interval is unbounded."""
     return (interval.high - interval.low) / 2 / interval.median

@@ -1,4 +1,4 @@
-"""The moments of real steps, and the percentiles of their times."""
+"""The times of the events in real steps, and the percentiles of their durations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from typing import Annotated, Final
 from netpipe.results.fields import Amount, MayBeAbsent, Must, PositiveCount
 
 MAX_TIMELINE_STEPS: Final = 24
-"""The number of steps that fit on a readable plot."""
+"""The number of steps that fit in a readable plot."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The moments of one real step, in seconds since the first request of its timeline."""
+    """The times of the events in one real step, in seconds since its timeline's first request."""
 
     asked_s: Amount  #: The loop asked for the batch.
     given_s: Amount  #: The loop got it.
     dispatched_s: Amount  #: The call of the step returned.
-    #: The device is done with the step. Exact for an emulated device; the host sees a real one late
-    #: while the loop holds Python's lock.
+    #: The device is done with the step. Exact for an emulated device; the host sees a real device's
+    #: end late while the loop holds Python's global lock.
     done_s: Amount
-    #: The device begins the step: when the step before is done or this one is called, whichever is
-    #: later. Null in an older document. Below 0 before the first request.
+    #: The device begins the step: when the previous step is done or this one is called, whichever
+    #: is later. Null in an older document. Negative before the first request.
     began_s: MayBeAbsent[float | None] = None
 
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """The moments at which a device begins and ends a step, in seconds of the monotonic clock."""
+    """The times at which a device begins and ends a step, in seconds of the monotonic clock."""
 
     began_s: float
     done_s: float
@@ -54,10 +54,10 @@ def timeline(
     device_steps: Sequence[DeviceStep],
     skipped: int,
 ) -> tuple[StepTimes, ...]:
-    """Return the moments of a block's last steps, without the first `skipped` ones.
+    """Return the times of a block's last steps, leaving out the first `skipped` steps.
 
-    A loop that prefetches asks for more batches than it runs steps, so `asked_s` and `waits_s` may
-    be longer than the others.
+    A loop that prefetches requests more batches than it runs steps, so `asked_s` and `waits_s` may
+    be longer than the other sequences.
     """
     first = max(skipped, len(device_steps) - MAX_TIMELINE_STEPS)
     since_s = asked_s[first]

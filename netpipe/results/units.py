@@ -1,4 +1,4 @@
-"""Figures as text for people."""
+"""Format figures as text for people."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def format_seconds(value: float) -> str:
     """Format a duration with three significant digits: `36.2 ms`."""
-    # Round before the unit is chosen, or 999.9 us would become 1000 us.
+    # Round before choosing the unit, or 999.9 us would become 1000 us.
     short = float(f"{value:.3g}")
     if short == 0:
         return "0 s"
@@ -39,13 +39,13 @@ def format_bytes(value: float) -> str:
 
 def scale_of(value: float) -> tuple[float, str]:
     """Return the size and prefix of the unit that `format_amount` uses: `(1e6, "M")`."""
-    # Round before the unit is chosen, or 999,900 would become 1000 k.
+    # Round before choosing the unit, or 999,900 would become 1000 k.
     short = float(format_number(value))
     return next((step for step in _THOUSANDS if abs(short) >= step[0]), (1.0, ""))
 
 
 def format_megabytes(value: float) -> str:
-    """Format bytes: `334 MB`."""
+    """Format a number of bytes in whole megabytes: `334 MB`."""
     return f"{value / 1e6:.0f} MB"
 
 
@@ -90,7 +90,7 @@ def format_bounds(interval: Interval, write: Callable[[float], str] = format_sec
 def describe_interval(
     interval: Interval, write: Callable[[float], str] = format_seconds
 ) -> tuple[str, str]:
-    """Format the median of an interval, and its ends."""
+    """Return the median of an interval and its ends, both formatted."""
     return write(interval.median), format_bounds(interval, write)
 
 
@@ -105,7 +105,7 @@ def format_percent(fraction: float | None) -> str:
 
 
 def format_metric(name: str, value: float) -> str:
-    """Format a metric by the unit in its name."""
+    """Format a metric's value with the unit that its name contains."""
     unit = name.partition("_per_")[0].rpartition("_")[2]
     write = {"s": format_seconds, "bytes": format_bytes}.get(unit, format_number)
     return write(value)

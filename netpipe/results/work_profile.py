@@ -1,4 +1,4 @@
-"""Work profiles: exact counts of the work of a loader and a step for one batch. Pure."""
+"""Work profiles: exact counts of the work that a loader and a step do for one batch. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -13,10 +13,10 @@ SCHEMA: Final = "netpipe.work/1"
 _SHOWN_PARTS: Final = 5
 
 WARM_UP_BATCHES: Final = 2
-"""The batches before those that are counted."""
+"""The number of batches that are pulled before counting begins."""
 
 UNSTABLE_FRACTION: Final = 0.001
-"""A count that differs by more than this between two processes is not reproducible."""
+"""A count that differs by more than this fraction between processes is not reproducible."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class WorkKind:
 
     name: str
     unit: str
-    parts: str  #: The count is split by functions, stages or arrays; "": it is not split.
+    parts: str  #: The parts of the count: functions, stages or arrays; "": it is not split.
     sentence: str
 
     @property
     def resolution(self) -> float:
         """The smallest meaningful difference per batch, in the unit."""
-        # Reading the counter reads some bytes itself.
+        # Reading the counter adds some bytes to it.
         return 64.0 if self.name == "read_bytes" else 0.0
 
     def format(self, value: float) -> str:
-        """Write a value with its unit: `3.1 MB`, `128 calls`."""
+        """Format a value with its unit: `3.1 MB`, `128 calls`."""
         if self.unit != "B":
             unit = self.unit.removesuffix("s") if value == 1 else self.unit
             return f"{format_number(value, 4)} {unit}"
@@ -70,18 +70,18 @@ KINDS: Final = {
             "the step takes {now} instead of {then}"),
     )
 }  # fmt: skip
-"""Every kind of work, by name, in the order of tables."""
+"""Every kind of work by name, in the order in which tables list them."""
 
 
 @dataclass(frozen=True)
 class WorkProfile(Document):
-    """Exact counts of the work of a loader and a step for one batch, equal on every host."""
+    """Exact counts, equal on every host, of the work that a loader and a step do for one batch."""
 
     SCHEMA = SCHEMA
 
-    versions: Mapping[str, str]  #: Of Python and the packages that do the work, by name.
-    batches: PositiveCount  #: The loader's counts are means over this many batches.
-    fingerprint: str = ""  #: Names the data and the configuration; only equal ones are compared.
+    versions: Mapping[str, str]  #: Versions of Python and the packages that do the work, by name.
+    batches: PositiveCount  #: Number of batches over which the loader's counts are averaged.
+    fingerprint: str = ""  #: Identifies the data and configuration; only equal ones are compared.
     #: The versions and the platform that the step was compiled with; empty without a step.
     step_backend: str = ""
     #: The reproducible counts per batch, by kind and part (a function, a stage or an array); a kind
@@ -91,14 +91,14 @@ class WorkProfile(Document):
     callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: The arrays of a batch: dtype and shape by name, such as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
-    #: By kind and part, the lowest and the highest count where processes differ.
+    #: The lowest and the highest count, by kind and part, if processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
-    #: By kind, why it cannot be counted on this machine or for this loader.
+    #: Why a kind cannot be counted on this machine or for this loader, by kind.
     not_counted: Mapping[str, str] = field(default_factory=dict)
-    processes: MayBeAbsent[PositiveCount] = 1  #: That counted the work.
-    #: The threads and processes that the loader had beside the counted thread.
+    processes: MayBeAbsent[PositiveCount] = 1  #: Number of processes that counted the work.
+    #: Number of the loader's threads and processes besides the counted thread.
     tasks_beside: MayBeAbsent[Count] = 0
-    #: The least of a process, with all threads and children; depends on the host. 0: not known.
+    #: CPU seconds with all threads and children, the lowest of any process; 0: not known.
     cpu_s_per_batch: MayBeAbsent[Amount] = 0.0
 
     @property
@@ -119,26 +119,26 @@ class WorkProfile(Document):
         return {**exact, **self.dropped.get(kind, {})}
 
     def largest_parts(self, kind: str) -> list[tuple[str, float]]:
-        """Return the named parts with the highest counts of a kind, with their counts per batch."""
+        """Return a kind's named parts with the highest counts, and their counts per batch."""
         named = (item for item in self.counts[kind].items() if item[0])
         return sorted(named, key=itemgetter(1), reverse=True)[:_SHOWN_PARTS]
 
 
 def is_of_step(kind: str) -> bool:
-    """Return whether a step does this kind of work, rather than a loader."""
+    """Return whether a kind of work is done by a step, not by a loader."""
     return kind.startswith("step_")
 
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
-    """Build a profile from what `to_document` returned."""
+    """Build a profile from a document that `to_document` returned."""
     names = {field.name for field in fields(WorkProfile)} & document.keys()
     return parse({name: document[name] for name in names}, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
-    """Return the first of several profiles of the same code, without counts that differ.
+    """Combine profiles of the same code, keeping only the counts on which they agree.
 
-    Each may itself be made of several. Kinds that could not be counted in each are dropped.
+    A profile may itself be a combination. Kinds that one of them could not count are dropped.
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}

@@ -1,4 +1,4 @@
-"""Checks whether a loader continues exactly from each of its states, in a fresh process."""
+"""Checks, in fresh processes, whether a loader continues exactly from each of its states."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 
 _OTHER_WORKERS: Final = (0, 1, 4)
-# While training computes, a loader fills its buffers; a slower one gets less time.
+# A pause lets buffers fill, as while training computes. It lasts this many batches, up to a limit.
 _FILLED_BATCHES: Final = 3
 _MAX_PAUSE_S: Final = 10.0
 _CHANGED: Final = "changed: the loader changed the state that it had returned; return a copy"
@@ -29,30 +29,30 @@ class ResumeRequest(SessionRequest):
     """The settings of one run of a loader."""
 
     kind: str = "resume"
-    batches: int = 32  #: The offset to stop at, if it does not end earlier.
+    batches: int = 32  #: The offset to stop at, if the loader does not end earlier.
     states: str = ""  #: The folder with a file for each state.
-    saved: Sequence[int] = ()  #: After how many batches to save a state, which is its offset.
-    #: The offset of the state to begin with; None: the run begins without one.
+    saved: Sequence[int] = ()  #: The offsets at which to save a state, in batches.
+    #: The offset of the state to begin with; None: the run begins without a state.
     restored: int | None = None
-    #: Seconds to wait before a state is saved or restored, until buffers are full; None: no wait.
+    #: Seconds to wait for full buffers before a state is saved or restored; None: no wait.
     pause_s: float | None = None
-    workers: int = 2  #: Passed to a factory with a parameter of this name.
+    workers: int = 2  #: Passed to the factory if it has a parameter of this name.
 
 
 @dataclass(frozen=True)
 class Restored:
-    """A state after `offset` batches, and the run that began with it."""
+    """A state after `offset` batches, and the run that began with this state."""
 
-    offset: Count  #: Batches before the state.
+    offset: Count  #: Number of batches before the state.
     workers: Count | None  #: None: the target takes no number of workers.
     #: How the batches after the state differ from those of the uninterrupted run, which are
-    #: numbered from 0; empty if they do not.
+    #: numbered from 0; empty if they do not differ.
     difference: _Difference
     state_bytes: PositiveCount  #: Size of the state's pickle.
     save_s: Amount  #: Seconds to get the state.
-    #: Seconds from making the loader to its first batch; None if there was none.
+    #: Seconds from making the loader to its first batch, without the pause; None: no batch.
     first_batch_s: Amount | None
-    restores: Count = 0  #: Restores before the state was saved, each of the state before it.
+    restores: Count = 0  #: Number of restores in the chain before the state was saved.
 
     def __str__(self) -> str:
         how = "" if self.workers is None else f" with {_count(self.workers, 'worker')}"
@@ -74,15 +74,15 @@ class ResumeReport(Document):
 
     SCHEMA = "netpipe.resume/1"
 
-    batches: Count  #: Number of batches of the uninterrupted run.
-    ended: bool  #: Whether that run ended by itself.
-    undecided: str  #: Why nothing was restored; empty if it was.
+    batches: Count  #: Number of batches in the uninterrupted run.
+    ended: bool  #: Whether the loader ended in that run.
+    undecided: str  #: Why no state was restored; empty if one was.
     restored: Sequence[Restored] = ()
-    loader: str = ""  #: The target.
+    loader: str = ""  #: The loader's target.
 
     @property
     def differs(self) -> bool:
-        """Whether batches after any state differ."""
+        """Whether the batches after any state differ."""
         return any(state.difference for state in self.restored)
 
     def __str__(self) -> str:
@@ -94,9 +94,9 @@ def check_resume(
 ) -> ResumeReport:
     """Run a loader twice without interruption, then from its states.
 
-    The second run pauses before it saves each state. The one in the middle is restored after a
-    pause too, and with other numbers of workers. In a chain, each restored run saves the state of
-    the next one, once before its first batch.
+    The second run pauses before it saves each state. The middle state is restored after a pause,
+    and again with other numbers of workers. In a chain, each restored run saves the state for the
+    next one; one of them saves it before its first batch.
 
     Raises:
         MisuseError: The loader has no state, or one that cannot be pickled.
@@ -125,7 +125,7 @@ def check_resume(
         first = run(seed="0")
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)
-        # No chunk of several batches begins at each of them.
+        # If batches come in chunks, at least one of these offsets lies within a chunk.
         wanted = 1, count // 2 | 1, count - 1 if ended else 3 * count // 4 | 1
         low, middle, high = (max(0, min(offset, count - 1)) for offset in wanted)
         pause_s = min(_FILLED_BATCHES * first["s_per_batch"], _MAX_PAUSE_S)
@@ -150,7 +150,7 @@ def check_resume(
 
 
 def find_difference(expected: Sequence[str], found: Sequence[str], offset: int = 0) -> str:
-    """Describe how digests from an offset on differ from the expected ones; "" if equal."""
+    """Describe how the digests after an offset differ from the expected ones; "" if they do not."""
     rest = expected[offset:]
     pairs = enumerate(zip_longest(rest, found), offset)
     batch = next((number for number, (one, other) in pairs if one != other), None)

@@ -1,4 +1,4 @@
-"""The job of a session that runs a loader, with or without a restored state."""
+"""The job of a session that runs a loader, from the start or from a restored state."""
 
 import pickle
 from contextlib import ExitStack
@@ -20,7 +20,7 @@ _QUIET_LIMIT_S: Final = 1.0
 
 
 def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
-    """Run a loader and save its states; raise a MisuseError if it has none."""
+    """Run a loader, save states and digest batches; raise a MisuseError if it has no state."""
     factory = factories.loader
     run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
     clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
@@ -78,8 +78,8 @@ def _pickle(state: object) -> bytes:
 
 
 def _find_state(loader: Any) -> tuple[Any, Any, Any]:
-    """Return the loader or its iterator, whichever has a state, and the methods for the state."""
-    # The state of torchdata's loader is restored before its iterator is made.
+    """Return the loader or its iterator, whichever has a state, and its two methods for states."""
+    # torchdata's loader must be restored before its iterator is made.
     holder = loader if any(hasattr(loader, name) for _, name in _METHODS) else iter(loader)
     for save, restore in _METHODS:
         if hasattr(holder, save) and hasattr(holder, restore):

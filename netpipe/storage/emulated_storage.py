@@ -1,4 +1,4 @@
-"""A storage shared by all processes of a loader: it decides when each request is answered."""
+"""An emulated storage, shared by a loader's processes, that schedules the answers to requests."""
 
 import fcntl
 import mmap
@@ -22,20 +22,20 @@ _TAIL_DEVIATIONS: Final = NormalDist().inv_cdf(0.99)
 # Entries are one byte each, in a sparse file. Records can collide in an entry, so a large data set
 # looks slightly more cached than it is.
 _CACHE_ENTRIES: Final = 1 << 26
-# Fields of the shared state. The times at which each connection becomes free follow them.
+# Fields of the shared state. The times at which the connections become free come after them.
 _NEXT_READ_S, _PIPE_FREE_S, _CACHED_BYTES, _FIELDS = range(4)
 _WORD: Final = 8
-# A storage that refuses reads counts them over this time, so a few reads may begin at once.
+# A storage that refuses reads applies its rate over this time, so a few reads may begin at once.
 _BURST_S: Final = 0.1
 _MAX_DOUBLINGS: Final = 5
 
-_LOCK = threading.Lock()  # of all threads of this process
+_LOCK = threading.Lock()  # shared by all threads of this process
 _DRAW: Final = Random(os.getpid())
 
 
 @cache
 def share(storage: str, path: str = "") -> "Service":
-    """Return the storage of a name, which this process shares with its child processes.
+    """Return the service of a storage, which this process shares with its child processes.
 
     Raises:
         MisuseError: The storage is unknown.
@@ -48,8 +48,8 @@ def share(storage: str, path: str = "") -> "Service":
 class Service:
     """Answers requests with the latency and within the limits of a storage.
 
-    The limits are in an anonymous file (memfd_create(2)), which disappears with the last process
-    that uses it. A process never closes the file, because that would release its lock.
+    The state of the limits is in an anonymous file (memfd_create(2)), which disappears with the
+    last process that uses it. A process never closes it, because that would release its lock.
     """
 
     def __init__(self, profile: StorageProfile, path: str = "") -> None:
@@ -79,7 +79,7 @@ class Service:
             ) from error
 
     def request(self, read_bytes: int, now_s: float, attempt: int = 0) -> tuple[float, bool]:
-        """Request a read at a monotonic time; `attempt` is the number of earlier attempts.
+        """Request a read at a time of the monotonic clock, after `attempt` earlier attempts.
 
         Returns:
             The time at which the read ends, and True; or the time of the next attempt, and False.
@@ -149,7 +149,7 @@ class Service:
         )
 
     def _draw_latency_s(self) -> float:
-        """Return the latency of a request: log-normal, given by its median and 99th percentile."""
+        """Draw a log-normal latency with the profile's median and 99th percentile."""
         median_s, tail_s = self.profile.latency_s, self.profile.tail_latency_s
         if not tail_s:
             return median_s
@@ -160,7 +160,7 @@ class Service:
 
 
 def _begin_anew() -> None:
-    """Give a forked child its own lock, which no thread of its parent holds, and its own seed."""
+    """Give a forked child its own seed, and its own lock, which no thread of its parent holds."""
     global _LOCK
     _LOCK = threading.Lock()
     _DRAW.seed(os.getpid())

@@ -19,8 +19,8 @@ def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
     of its Grain pipeline are replaced.
 
     Raises:
-        MisuseError: The storage is unknown. The new factory raises it if it cannot replace a
-            source.
+        MisuseError: The storage is unknown. The new factory also raises this error, if it cannot
+            replace a source.
     """
     is_local = parse_storage(storage).name.startswith("local")
 
@@ -53,5 +53,5 @@ def _replace_sources(made: Any, storage: str) -> None:
 
 
 def _is_stored(leaf: Node) -> bool:
-    """Return whether a leaf may read from a storage; a list often holds names that a map reads."""
+    """Return whether a leaf may read from a storage; a list often holds file names for a map."""
     return leaf.kind == "Source" and not str(leaf.parameters.get("source")).startswith("builtins.")

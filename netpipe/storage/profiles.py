@@ -1,4 +1,4 @@
-"""Profiles of storages: latency, bandwidth and limits, with presets."""
+"""Storage profiles (latency, bandwidth and limits) and presets."""
 
 import re
 from collections.abc import Callable
@@ -109,10 +109,10 @@ PRESETS: Final = {
 
 
 def parse_storage(text: str) -> StorageProfile:
-    """Parse a preset and settings that override it: `object-store,latency=50ms,rate=200/s`.
+    """Return a preset with the settings that override it: `object-store,latency=50ms,rate=200/s`.
 
     Raises:
-        MisuseError: A name, a setting or a value is unknown.
+        MisuseError: A name or a setting is unknown, or a value is invalid.
     """
     name, *settings = text.split(",")
     if name not in PRESETS:

@@ -1,4 +1,4 @@
-"""A source whose reads take as long as in a storage."""
+"""A source whose reads take as long as from a storage."""
 
 import pickle
 import sys
@@ -16,7 +16,7 @@ _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage"
 
 
 class Placement:
-    """The storage that a loader is placed in, and the number of its sources placed so far."""
+    """The storage that a loader is placed in, and the number of sources placed so far."""
 
     def __init__(self, storage: str) -> None:
         self.service = share(storage)
@@ -33,7 +33,7 @@ class Placement:
 
 
 def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> Any:
-    """Return a random-access source whose reads take as long as in a storage.
+    """Return a random-access source whose reads take as long as from a storage.
 
     Each element is one read. Elements that the source reads in one call are requested together.
 
@@ -64,7 +64,7 @@ class StandIn(ObservedSource):
         self._service = service
         self._number = number
         self._reads = reads
-        # The diagnosis and the linter name an object by these.
+        # The diagnosis and the linter identify an object by these attributes.
         self.__module__, self.__qualname__ = type(source).__module__, type(source).__qualname__
 
     def __bool__(self) -> bool:
@@ -90,7 +90,7 @@ class StandIn(ObservedSource):
     def _list_records(self, index: Any) -> Sequence[Any]:
         if isinstance(index, slice):
             return range(*index.indices(len(self)))
-        # An array without dimensions is a number.
+        # An array without dimensions is a single index.
         is_one = isinstance(index, (str, bytes)) or getattr(index, "ndim", 1) == 0
         return list(index) if isinstance(index, Iterable) and not is_one else [index]
 
@@ -104,7 +104,7 @@ class StandIn(ObservedSource):
             if not service.read_cached(f"{self._number} {record}", size)
         ]
         while requests:
-            # Requests are made in real time, because other threads and processes share the limits.
+            # Make requests in real time, because other threads and processes share the limits.
             at_s, attempt = heappop(requests)
             _sleep_until(at_s)
             answered_s, is_served = service.request(size, at_s, attempt)

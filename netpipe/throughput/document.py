@@ -1,4 +1,4 @@
-"""The runs of one call of `netpipe throughput`, and their document."""
+"""The runs of one `netpipe throughput` command, and their document."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader, with its runs beside each combination."""
+    """Another loader, and its runs beside each combination."""
 
     target: str
     runs: Sequence[Sequence[Tally]]
@@ -34,7 +34,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The result of one call: the runs of each combination, and the choice of workers, if any."""
+    """The result of one command: each combination's runs, and the choice of workers, if any."""
 
     data: Path | None
     seconds: float
@@ -51,15 +51,15 @@ class Throughput:
 
 
 class _Medians(TypedDict):
-    tokens_per_s: Figure  #: Real tokens in a second of wall time; padding is not counted.
-    tokens_per_cpu_s: Figure  #: Real tokens for a CPU second of all processes.
-    #: Examples, the rows of a batch's first array, in a second of wall time.
+    tokens_per_s: Figure  #: Real tokens per second of wall time; padding is not counted.
+    tokens_per_cpu_s: Figure  #: Real tokens per CPU second of all processes.
+    #: Examples, the rows of a batch's first array, per second of wall time.
     examples_per_s: NotRequired[Figure]
-    examples_per_cpu_s: NotRequired[Figure]  #: Examples for a CPU second of all processes.
+    examples_per_cpu_s: NotRequired[Figure]  #: Examples per CPU second of all processes.
     batches_per_s: Figure
     padding_fraction: Figure  #: Share of padding in all batches.
-    padding_fraction_worst_batch: Figure  #: Share of padding in the batch with the most.
-    bytes_read_per_token: Figure  #: Bytes read from files for a real token.
+    padding_fraction_worst_batch: Figure  #: Share of padding in the batch with the most padding.
+    bytes_read_per_token: Figure  #: Bytes read from files per real token.
     peak_pss_bytes: Figure  #: Peak memory of all processes, shared memory counted once.
     peak_rss_bytes: Figure  #: The same, shared memory counted in each process.
     #: Seconds from building the pipeline to its first batch, after the imports.
@@ -84,16 +84,16 @@ Ratios = TypedDict(  # type: ignore[misc]
 
 
 class MeasuredCombination(Figures):
-    """A combination of settings."""
+    """A combination of settings that was measured."""
 
     #: The target of --loader; null or absent: this repository's pipeline.
     loader: NotRequired[str | None]
-    batch_size: PositiveCount | None  #: Sequences in a batch; null with --loader.
-    workers: Count | None  #: Worker processes; null: the loader's own number of them.
-    sequence_length: PositiveCount | None  #: Tokens in a sequence; null with --loader.
-    best: bool  #: Whether it has the most tokens per second.
-    #: Every figure over that of the other loader beside it, or null if that is 0; null without
-    #: one.
+    batch_size: PositiveCount | None  #: Sequences per batch; null with --loader.
+    workers: Count | None  #: Worker processes; null: the loader's own number.
+    sequence_length: PositiveCount | None  #: Tokens per sequence; null with --loader.
+    best: bool  #: Whether this combination is the fastest.
+    #: The ratio of each figure to the other loader's, or null if that is 0; null without another
+    #: loader.
     ratios: Ratios | None
 
 
@@ -113,8 +113,8 @@ class ThroughputDocument(TypedDict):
     host: Annotated[Host, Must(required=["machine"])]
     versions: Mapping[str, str]  #: Versions of every package that matters, by name.
     data: str | None  #: The folder that our pipeline read; null with --loader.
-    seconds: PositiveAmount  #: Requested steady iteration of each run.
-    #: Runs of each combination, each in a fresh process, in turns with the others.
+    seconds: PositiveAmount  #: Requested duration of steady iteration in each run.
+    #: Runs of each combination, each in a fresh process, in turns with the other combinations.
     rounds: PositiveCount
     combinations: Annotated[
         list[MeasuredCombination],

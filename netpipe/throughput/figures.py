@@ -20,7 +20,7 @@ from netpipe.results.statistics import median_interval, ratio_interval
 
 
 def describe_arrays(batch: object) -> dict[str, str]:
-    """Return dtype and shape of each array of a batch by name: `{"inputs": "int32[128,1024]"}`."""
+    """Return the dtype and shape of a batch's arrays by name: `{"inputs": "int32[128,1024]"}`."""
     described = {}
     for name, leaf in name_leaves(batch):
         # torch's types have the same names as NumPy's.
@@ -31,15 +31,15 @@ def describe_arrays(batch: object) -> dict[str, str]:
 
 
 def size_in_bytes(batch: object) -> int:
-    """Return the bytes of all arrays of a batch."""
+    """Return the total size of a batch's arrays in bytes."""
     return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in name_leaves(batch))
 
 
 def most_behind(arrivals_s: Sequence[float]) -> float:
-    """Return how many batches a buffer must hold to hide a loader's pauses: 1 for an even pace.
+    """Return the number of batches that a buffer must hold to hide pauses: 1 for an even pace.
 
-    It is the largest number of batches by which the loader fell behind its mean pace after being
-    ahead of it. With this buffer, a step that takes batches at that pace never waits.
+    This is the largest number of batches by which the loader fell behind its mean pace after being
+    ahead of it. With this buffer, a step that takes batches at the mean pace never waits.
     """
     pace_s = arrivals_s[-1] / len(arrivals_s)
     behind = ahead = 0.0
@@ -58,19 +58,19 @@ Figure = Annotated[
         properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
     ),
 ]
-"""A figure over the rounds."""
+"""The median of a figure over the rounds, with its interval."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The counts of a run in its steady state."""
+    """The counts of one run in its steady state."""
 
     wall_s: PositiveAmount  #: Seconds of steady iteration.
-    cpu_s: PositiveAmount  #: CPU seconds of all processes meanwhile, except for counting tokens.
+    cpu_s: PositiveAmount  #: CPU seconds of all processes in this time, except for counting tokens.
     batches: PositiveCount
     examples: MayBeAbsent[PositiveCount]  #: Rows of the first array of these batches.
     tokens: PositiveCount  #: Real tokens in these batches.
-    slots: PositiveCount  #: Token positions in them, including padding.
+    slots: PositiveCount  #: Token positions in these batches, including padding.
     worst_padding_fraction: Fraction
     bytes_read: Count
     peak_pss_bytes: PositiveCount
@@ -78,7 +78,7 @@ class Tally:
     first_batch_s: Amount
     counted_by: Text  #: The rule by which tokens are counted.
     batch_bytes: MayBeAbsent[Count]  #: Bytes of the arrays of the first batch.
-    #: Most batches by which it fell behind its mean pace: a buffer of that size hides its pauses.
+    #: Most batches by which the loader fell behind its mean pace; such a buffer hides its pauses.
     behind_batches: MayBeAbsent[Amount]
 
 
@@ -98,17 +98,17 @@ FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
 
 
 def speed_figure(runs: Sequence[Tally]) -> str:
-    """Return the speed figure's name: tokens if batches mark padding, else examples."""
+    """Return the name of the speed figure: tokens if batches mark padding, otherwise examples."""
     return "examples_per_s" if runs[0].counted_by == BY_ELEMENTS else "tokens_per_s"
 
 
 def over_rounds(name: str, runs: Sequence[Tally]) -> Interval:
-    """Return a figure's median over the runs, at least one, with its 95% interval."""
+    """Return a figure's median over one or more runs, with its 95% interval."""
     interval = median_interval([FIGURES[name](run) for run in runs])
     return replace(interval, low=max(0.0, interval.low))  # no figure can be negative
 
 
 def ratio(name: str, ours: Sequence[Tally], theirs: Sequence[Tally]) -> Interval | None:
-    """Return the ratio of a figure to another loader's, round by round; None if theirs is 0."""
+    """Return the ratio of a figure to another loader's by round; None if the other's is 0."""
     over, under = ([FIGURES[name](run) for run in runs] for runs in (ours, theirs))
     return ratio_interval(over, under) if all(under) else None

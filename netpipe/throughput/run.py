@@ -1,4 +1,4 @@
-"""One run: start a loader, wait for its steady state, pull flat out and count its tokens."""
+"""One run: start a loader, wait for its steady state, pull it flat out and count its tokens."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from netpipe.measuring.training.token_counts import Counted, count_tokens
 from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0
-# Fraction of the measured time to spend on each step of the warm-up, until two in a row agree.
+# Each step of the warm-up takes this fraction of the measured time, until two in a row agree.
 _LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
 _MAX_DRAINING_S: Final = 4.0
@@ -26,7 +26,7 @@ _MAX_FILLING_S: Final = 2.0
 
 
 class LoaderRun:
-    """A running loader whose batches are counted; `closing` closes it after the result is safe."""
+    """A running loader whose batches are counted; `closing` closes it once the result is safe."""
 
     def __init__(
         self, loader: LoaderFactory, clock: Clock, closing: ExitStack, watch: Watch
@@ -41,10 +41,10 @@ class LoaderRun:
         watch.begin_rounds()
 
     def warm_up(self, seconds: float) -> None:
-        """Pull without counting until two steps in a row agree, for `seconds` at most.
+        """Pull without counting until two steps in a row agree, for at most `seconds`.
 
-        Buffers then lose batches as fast as they gain them, and hold the same number at the end of
-        a count as at its start.
+        Buffers then lose batches as fast as they gain them, so they hold as many batches at the end
+        of a count as at its start.
         """
         started, before_s = self._clock(), 0.0
         for look in count():
@@ -57,7 +57,7 @@ class LoaderRun:
         self._balance = CpuBalance(self.puller, self._clock)
 
     def count(self, seconds: float) -> None:
-        """Count batches for some seconds; the clock stops when every worker has delivered one."""
+        """Count whole groups of batches for at least `seconds`."""
         puller, counted, arrivals_s = self.puller, list[Counted](), list[float]()
         counting_s = restarting_s = 0.0
         read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
@@ -79,7 +79,7 @@ class LoaderRun:
         self._behind = max(self._behind, most_behind(arrivals_s))
 
     def take_turn(self, seconds: float) -> None:
-        """Count from drained buffers, and let them fill again, so that the loader rests."""
+        """Drain the buffers and count; then let them fill again, so that the loader rests."""
         load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
         self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
         self._drained &= self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
@@ -87,12 +87,12 @@ class LoaderRun:
         self.puller.wait_for_full_buffers(_MAX_FILLING_S)
 
     def tally(self) -> Tally:
-        """Return the counts, and the memory during another second of pulling.
+        """Return the counts, with the peak memory during another second of pulling.
 
-        Reading the memory costs too much CPU time to be part of a count.
+        Reading the memory costs too much CPU time to do it during a count.
 
         Raises:
-            MisuseError: The batches have no tokens, or came from buffers.
+            MisuseError: The batches have no tokens, or the buffers could not be drained.
         """
         if not self._drained:
             raise MisuseError(
@@ -128,7 +128,7 @@ def run(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
 ) -> Tally:
-    """Measure a loader's steady state for some seconds."""
+    """Return the counts of a loader's steady state over `seconds`."""
     running = LoaderRun(loader, clock, closing, watch)
     running.warm_up(seconds)
     running.count(seconds)
@@ -144,10 +144,10 @@ def run_in_turns(
     seconds: float,
     compared: int = 0,
 ) -> None:
-    """Call the methods of `LoaderRun` that the parent orders by their names, until it is gone.
+    """Call the methods of `LoaderRun` that the parent orders by name, until the parent is gone.
 
-    The first answer comes after a warm-up of `seconds` at most. It holds the arrays of the first
-    batch, and the digests of the first `compared` batches.
+    The first answer comes after a warm-up of at most `seconds`. It holds the arrays of the first
+    batch and the digests of the first `compared` batches.
     """
     running = LoaderRun(loader, clock, closing, watch)
     digests = _digest_batches(running.puller, compared)
@@ -158,7 +158,7 @@ def run_in_turns(
 
 
 def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
-    """Return the digests of the first batches; only the first has been pulled yet."""
+    """Return the digests of the first batches; only the first has been pulled so far."""
     if not batches:
         return []
     from netpipe.grain_access.batch_digests import digest
@@ -168,7 +168,7 @@ def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
 
 
 def longest_s(seconds: float) -> float:
-    """Return the longest duration of a run after its first batch, if batches are quick."""
+    """Return the longest duration of a run after its first batch, if batches are fast."""
     return 2 * seconds + _MEMORY_S
 
 

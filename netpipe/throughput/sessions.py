@@ -16,9 +16,9 @@ from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 from netpipe.throughput.throughput_request import ThroughputRequest
 
-# Seconds for the imports, the first batch and the end of a session.
+# Time for the imports, the first batch and the end of a session.
 _START_S: Final = 4.0
-# Seconds that slow batches may add to a run.
+# Time that slow batches may add to a run.
 _SLOW_BATCHES_S: Final = 60.0
 _TURN_S: Final = 0.5
 
@@ -32,27 +32,27 @@ class Subject(Protocol):
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """The fields of a request to measure it."""
+        """The fields of a request to measure the loader."""
 
     @property
     def data(self) -> Path | None:
-        """The data that the loader reads, if the document names them."""
+        """The folder of the data that the loader reads, if the document names it."""
 
     @property
     def settings(self) -> dict[str, str | int | None]:
-        """Its settings in the document: loader, workers, batch_size and sequence_length."""
+        """The settings in the document: loader, workers, batch_size and sequence_length."""
 
     @property
     def finished_bytes(self) -> int:
-        """Approximate bytes of its finished batches that wait; 0 if only a trial can show them."""
+        """Approximate bytes of finished batches that wait; 0 if only a trial can show them."""
 
     def with_workers(self, workers: int) -> "Subject":
-        """Return the same with another number of workers."""
+        """Return the subject with another number of workers."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Any loader, by its target; `workers` is None if it has its own."""
+    """Any loader, by its target; `workers` is None if the loader chooses its own number."""
 
     target: str
     workers: int | None = None
@@ -60,7 +60,7 @@ class Target:
     finished_bytes: int = 0
 
     def with_workers(self, workers: int) -> "Target":
-        """Return the same with another number of workers."""
+        """Return the target with another number of workers."""
         return replace(self, workers=workers)
 
     @property
@@ -72,12 +72,12 @@ class Target:
 
     @property
     def request_fields(self) -> dict[str, Any]:
-        """The fields of a request to measure it."""
+        """The fields of a request to measure the loader."""
         return {"targets": targets.name_targets(loader=self.target), "workers": self.workers}
 
     @property
     def settings(self) -> dict[str, str | int | None]:
-        """Its settings in the document."""
+        """The settings in the document; the sizes are not known."""
         sizes = {"batch_size": None, "sequence_length": None}
         return {"loader": self.target, "workers": self.workers, **sizes}
 
@@ -85,9 +85,9 @@ class Target:
 def measure_in_turns(
     subjects: Sequence[Subject], rounds: int, seconds: float, say: Callable[[int, Subject], None]
 ) -> list[tuple[Tally, ...]]:
-    """Measure each subject once a round, each time in a fresh process; return its runs in order.
+    """Measure each subject once a round, each time in a fresh process; return each one's runs.
 
-    Each run measures `seconds` of steady state. `say` is called before each run with the number of
+    A run measures `seconds` of steady state. Before each run, `say` is called with the number of
     finished runs and the subject.
     """
     numbers = count()
@@ -111,12 +111,12 @@ def measure_duets(
 ) -> list[tuple[tuple[Tally, Tally], ...]]:
     """Measure each subject beside another loader once a round; return the runs of both.
 
-    Both run in fresh processes at the same time, and take turns of half a second: one rests with
-    full buffers while the other is measured. `say` is that of `measure_in_turns`.
+    Both live in fresh processes at the same time, and take turns of half a second: one rests with
+    full buffers while the other is measured. `say` is called as in `measure_in_turns`.
 
     Raises:
         MisuseError: The first batches of two targets have different arrays, or one of the first
-            `same_batches` has different contents.
+            `same_batches` batches differs between the loaders.
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
@@ -147,7 +147,7 @@ def _run_duet(
 def _ask(
     timers: Sequence[RemoteTimer], order: tuple[Any, ...], turn: int
 ) -> Iterator[tuple[RemoteTimer, Any]]:
-    """Send the order to both sides in turn; they take turns in coming first."""
+    """Send the order to each side in turn and yield the answers; the first side alternates."""
     for timer in order_of_round(timers, turn):
         timer.send(order)
         (answer,) = receive_all([timer])
@@ -177,12 +177,12 @@ def _require_same(
 
 
 def expected_s(runs: int, seconds: float) -> float:
-    """Return the approximate duration of the runs in seconds."""
+    """Return the approximate total duration of the runs in seconds."""
     return runs * (_START_S + longest_s(seconds) - seconds / 2)
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
-    """Measure a subject's steady state in a fresh process."""
+    """Return the counts of a subject's steady state, measured in a fresh process."""
     return Tally(**run_session(CHILD_COMMAND, _request(subject, seconds, seconds)))
 
 

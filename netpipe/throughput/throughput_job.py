@@ -16,7 +16,7 @@ from netpipe.throughput.throughput_request import ThroughputRequest
 def measure_throughput(
     request: ThroughputRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
-    """Measure a loader's steady state; return its counts, or nothing after turns."""
+    """Measure a loader's steady state; return its counts, or none if the parent orders turns."""
     loader, clock, seconds = factories.loader, MonotonicClock(), request.seconds
     if request.workers is not None:
         loader = choose_workers(loader, request.workers, str(request.targets["loader"]))

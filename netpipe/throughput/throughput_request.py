@@ -7,12 +7,12 @@ from netpipe.jobs.request import SessionRequest
 
 @dataclass(frozen=True)
 class ThroughputRequest(SessionRequest):
-    """The settings of one run; its `budget_s` is the longest that it may take after the start.
+    """The settings of one run; `budget_s` is the longest that the run may take after the start.
 
     Attributes:
         seconds: How long to measure the steady state.
-        workers: Number of workers for the loader; None: its own.
-        same_batches: Number of first batches that the parent compares with another loader's.
+        workers: Number of workers for the loader; None: the loader's own number.
+        same_batches: Number of first batches to compare with another loader's batches.
     """
 
     kind: str = "throughput"

@@ -1,4 +1,4 @@
-"""The fewest workers that load as fast as any, and their buffers, within a memory budget."""
+"""Chooses the fewest workers that load as fast as any within a memory budget, and buffers."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ from netpipe.throughput.figures import Figure, Tally, over_rounds, ratio, speed_
 
 MAX_ROUNDS: Final = 6
 
-# A candidate with at least this fraction of another's speed counts as fast.
+# A candidate with at least this fraction of another's speed counts as equally fast.
 _AS_FAST: Final = 0.95
 
 _OPTION: Final = "--memory-budget"
@@ -34,7 +34,7 @@ Status = Literal["open", "chosen", "not needed", "slower", "over budget", "faile
 
 @dataclass(frozen=True)
 class Candidate:
-    """A number of workers, and its runs so far."""
+    """A number of workers, and the runs with this number so far."""
 
     workers: int
     finished_bytes: int
@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def speed(self) -> float:
-        """The median speed over the runs, at least one."""
+        """The median speed over the runs; there must be at least one."""
         return over_rounds(self.figure, self.runs).median
 
     @property
@@ -59,7 +59,7 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """The number as text: `1 worker`."""
+        """The number of workers as text: `1 worker`."""
         return f"{self.workers} worker{'s' * (self.workers != 1)}"
 
 
@@ -67,15 +67,15 @@ class TriedCandidate(TypedDict):
     """A number of workers that was tried."""
 
     workers: Count
-    #: Approximate bytes of its finished batches while they wait; 0: not known beforehand.
+    #: Approximate bytes of finished batches that wait; 0: not known beforehand.
     finished_bytes: Count
-    #: The counts of each trial, in turns with the others; none if it was dropped before the first.
+    #: The counts of each trial, in turns with other numbers; empty if dropped before the first.
     runs: list[Tally]
-    #: Not needed: not clearly faster than the chosen one, which has fewer workers.
+    #: "not needed": not clearly faster than the chosen number, which is smaller.
     fate: Literal["chosen", "not needed", "slower", "over budget", "failed"]
     reason: Text
     tokens_per_s: Figure | None  #: Null without a trial.
-    #: The most memory of all processes in any trial, shared pages counted once; null without one.
+    #: Peak memory of all processes in any trial, shared pages counted once; null without a trial.
     peak_pss_bytes: PositiveCount | None
 
 
@@ -86,10 +86,10 @@ class WorkerChoice:
     workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
     #: Batches that each worker should have ready, within the memory budget.
     buffer: MayBeAbsent[PositiveCount]
-    reason: Text  #: A sentence that compares it with its neighbours.
-    memory_budget_bytes: PositiveCount  #: The most that all processes together may take.
-    seconds: PositiveAmount  #: Requested steady iteration of each trial.
-    #: The fewest workers first.
+    reason: Text  #: A sentence that compares the choice with its neighbours.
+    memory_budget_bytes: PositiveCount  #: The most memory that all processes together may take.
+    seconds: PositiveAmount  #: Requested duration of steady iteration in each trial.
+    #: The numbers of workers that were tried, the fewest first.
     candidates: Annotated[tuple[Candidate, ...], list[TriedCandidate], Must(minItems=1)]
 
 
@@ -98,7 +98,7 @@ Say = Callable[[int, Candidate], None]
 
 
 def parse_budget(text: str) -> int:
-    """Return the bytes in a text such as `4GB`; raise an InputError for any other text, or 0."""
+    """Return the bytes that a text such as `4GB` stands for; raise InputError if invalid or 0."""
     found = _AMOUNT.fullmatch(text.strip())
     budget_bytes = int(float(found[1]) * _UNITS[found[2]]) if found else 0
     if not budget_bytes:
@@ -108,9 +108,9 @@ def parse_budget(text: str) -> int:
 
 
 def worker_counts(cores: int) -> list[int]:
-    """Return the numbers of workers worth a trial: the powers of two, and the cores.
+    """Return the numbers of workers worth trying: powers of two, and the number of cores.
 
-    0 is omitted: the training process would then load, and its other work is unknown.
+    0 is omitted: the training process would then load, but its other work is unknown.
     """
     return sorted({cores, *(1 << exponent for exponent in range(cores.bit_length()))})
 
@@ -123,17 +123,17 @@ def open_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def try_candidates(
     candidates: Sequence[Candidate], budget_bytes: int, measure: Measure, say: Say
 ) -> list[Candidate]:
-    """Try the candidates, the fewest workers first, once a round; return them in this order.
+    """Try the open candidates once a round, in alternating order; return all in the given order.
 
-    After three rounds only open candidates go on, while the rounds differ too much to decide. At
-    least one remains open, and all open ones have the same rounds.
+    The candidates come with the fewest workers first. After three rounds, slower ones are dropped,
+    and rounds go on while they can change the choice. All open candidates have the same rounds.
 
-    `measure` runs the loader once with a number of workers. `say` is called with the number of the
-    round, from 1 on, and the candidate, before each run and when a candidate is dropped.
+    `measure` runs the loader once with a number of workers. Before each run, and when a candidate
+    is dropped, `say` is called with the number of the round, counted from 1, and the candidate.
 
     Raises:
-        InputError: The budget is below the smallest candidate.
-        SessionError: No candidate within the budget could be run; the last one's error.
+        InputError: The budget is below the memory that the smallest candidate takes.
+        SessionError: No candidate within the budget could be run; this is the last one's error.
     """
     tried = list(candidates)
     for number in range(1, MAX_ROUNDS + 1):
@@ -146,7 +146,7 @@ def try_candidates(
             if before != after:
                 say(number, after)
         tried = judged
-        # If the fewest open workers have a lower median, more rounds can change the choice.
+        # More rounds can change the choice only if the fewest open workers have a lower median.
         rivals = open_candidates(tried)
         if not _has_lower_median(rivals[0], _fastest(rivals)):
             break
@@ -184,10 +184,10 @@ def _run(candidate: Candidate, budget_bytes: int, measure: Measure) -> Candidate
 
 
 def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_bytes: int) -> str:
-    """Return why an untried candidate will be above the budget; empty if that is not known.
+    """Return why an untried candidate will exceed the budget; "" if it is not known to do so.
 
-    Memory grows by the same amount with each worker. `measured` are smaller candidates, the fewest
-    workers first.
+    Memory is assumed to grow by the same amount with each worker. `measured` holds the smaller
+    candidates that have runs, the fewest workers first.
     """
     if candidate.finished_bytes > budget_bytes:
         needed = f"{format_megabytes(candidate.finished_bytes)} of finished batches"
@@ -223,10 +223,10 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
 
 
 def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Mark the open candidates that are clearly slower than the fastest open one.
+    """Return the candidates; mark open ones that are clearly slower than the fastest open one.
 
-    Their median is below 95% of the fastest's, and the 95% interval of the ratio, round by round,
-    lies below 1.
+    Their median is below 95% of the fastest's, and the 95% interval of the ratio within rounds lies
+    below 1.
     """
     fastest = _fastest(open_candidates(candidates))
     judged = []
@@ -251,7 +251,7 @@ def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
 def choose(
     candidates: Sequence[Candidate], memory_budget_bytes: int, seconds: float
 ) -> WorkerChoice:
-    """Choose the fewest workers that are not clearly slower, after `try_candidates`.
+    """Choose the fewest workers that are not clearly slower, from the result of `try_candidates`.
 
     The reason compares the chosen candidate with its neighbours and with the fastest one above it.
     """
@@ -278,7 +278,7 @@ def choose(
 
 
 def _choose_buffer(chosen: Candidate, memory_budget_bytes: int) -> tuple[int, str]:
-    """Return the batches per worker that hide the loader's pauses, within the budget, and why."""
+    """Return the buffer per worker that hides pauses within the memory budget, and the reason."""
     workers, runs = max(1, chosen.workers), chosen.runs
     behind = median(run.behind_batches for run in runs)
     wanted = ceil(behind / workers)

@@ -1,7 +1,7 @@
 """Count a loader's work per batch: calls, allocations, elements and bytes, in one thread.
 
-Each instrument would count the work of the others, so each has its own run. All runs rebuild the
-same loader and take the same batches.
+Each instrument would count the work of the others, so each one has its own run. Every run rebuilds
+the loader and takes the same batches.
 """
 
 import gc
@@ -45,7 +45,7 @@ _HARNESS: Final = (
 )
 _LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
 _METRICS: Final = "/prometheus_client/"
-"""Part of the path of the package in which Grain, if it is installed, records element times."""
+"""Part of the path of the package with which Grain records element times, if it is installed."""
 
 Note = Callable[[FrameType, str, Any], None]
 
@@ -58,9 +58,9 @@ class LoaderWork:
         totals: The counts by kind and part, over all batches; see `results.work_profile.KINDS`.
         calls: The number of calls over all batches, by function and caller.
         arrays: The dtype and shape of each array of a batch, by name.
-        step_batches: The last two batches, on which a step is run.
-        tasks_beside: The threads and processes that the loader had beside this thread.
-        cpu_s_per_batch: Of all threads and processes, without an instrument; 0: not known.
+        step_batches: The last two batches, on which the step is run.
+        tasks_beside: The number of the loader's threads and processes besides this thread.
+        cpu_s_per_batch: CPU time of all threads and processes without an instrument; 0: not known.
     """
 
     batches: int
@@ -73,7 +73,7 @@ class LoaderWork:
     step_batches: list[Batch] = field(default_factory=list)
 
     def add(self, kind: str, part: str, amount: float) -> None:
-        """Add to the count of one kind and part."""
+        """Add an amount to the count of one kind and part."""
         parts = self.totals.setdefault(kind, {})
         parts[part] = parts.get(part, 0.0) + amount
 
@@ -81,8 +81,8 @@ class LoaderWork:
 def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
     """Count the work of a loader over some batches, after the warm-up.
 
-    A loader that is not a Grain pipeline runs unchanged and has no stages. Only the work of this
-    thread is counted.
+    Only the work of this thread is counted. A loader that is not a Grain pipeline runs unchanged
+    and has no stages.
 
     Raises:
         MisuseError: The loader is not iterable, or yields no batch.
@@ -93,8 +93,8 @@ def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> Load
         np.seterr(**settings)
         return _count(loader, batches, watch)
 
-    # The layout of a context depends on the addresses of its variables. Setting one, as
-    # `np.errstate` does, allocates more in some processes than in others, so it starts empty here.
+    # The layout of a context depends on its variables' addresses, so setting one, as `np.errstate`
+    # does, allocates more in some processes than in others. Begin with an empty context instead.
     return Context().run(count)
 
 
@@ -114,7 +114,7 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
 
 
 def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
-    """Return the CPU time, and as many batches as fit in an epoch after the warm-up, at least 1."""
+    """Return a LoaderWork with its CPU time, for at most the batches of an epoch after warm-up."""
     threads = threading.active_count()
     with _warmed_up(loader, watch) as puller:
         started_s = puller.processes.cpu_s()
@@ -176,9 +176,9 @@ def _count_calls(work: LoaderWork, puller: Puller) -> None:
 
 
 def _is_own(file: str, function: str) -> bool:
-    """Return whether a function and all that it calls belong to the harness, not to the loader.
+    """Return whether a function and all its callees belong to the harness, not to the loader.
 
-    The puller's methods call the loader, so their callees do count.
+    The puller's methods call the loader, so their callees are counted.
     """
     calls_loader = file == loader_puller.__file__ and function != close_with_timeout.__name__
     return file.startswith(_HARNESS) and not calls_loader
@@ -205,7 +205,7 @@ def _name_builtin(function: Any) -> str:
 
 
 def _count_allocations(work: LoaderWork, puller: Puller) -> None:
-    """Count this thread's allocations, including those that it frees again."""
+    """Count this thread's allocations, including memory that it frees again."""
     with temporary_folder("allocations") as folder:
         recording = folder / "recording"
         with memray.Tracker(recording, trace_python_allocators=True):
@@ -228,12 +228,12 @@ def _count_allocations(work: LoaderWork, puller: Puller) -> None:
 
 
 def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str]) -> str:
-    """Return the innermost function of user code, or else of a library; "" outside the loader."""
+    """Return the innermost function of user code, else of a library; "" outside the loader."""
     files = [file for _, file, _ in stack]
     if __file__ not in files:
-        return ""  # The allocation is another thread's.
+        return ""  # Another thread made the allocation.
     inner = stack[: files.index(__file__)]
-    # A longer element time allocates more, because more buckets of a histogram are searched.
+    # Recording a longer time allocates more, because it searches more buckets of a histogram.
     if any(_is_own(file, function) or _METRICS in file for function, file, _ in inner):
         return ""
     called = [frame for frame in inner if frame[1] != loader_puller.__file__]
@@ -243,7 +243,7 @@ def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str
 
 
 def _count_elements(work: LoaderWork, made: LoaderFactory, graph: Graph, watch: Watch) -> None:
-    """Count the elements of every stage, and describe the batches."""
+    """Count the elements of every stage, and the bytes of the batches."""
     dataset = made()
     if not isinstance(dataset, OneThread):
         for kind in ("elements", "element_bytes", "sent_bytes"):
@@ -280,7 +280,7 @@ def _find_senders(graph: Graph) -> Iterator[Node]:
 
 
 def _name_stages(graph: Graph) -> dict[int, str]:
-    """Name each stage; stages with the same name are numbered from the source on."""
+    """Return the name of each stage; stages with the same name are numbered from the source on."""
     alike: dict[str, list[int]] = defaultdict(list)
     for node in reversed(graph.nodes):
         alike[str(node)].append(node.id)
@@ -292,7 +292,7 @@ def _name_stages(graph: Graph) -> dict[int, str]:
 
 
 class _ElementCounter:
-    """Counts the elements of numbered datasets, and the bytes that sending them would take."""
+    """Counts the elements of numbered datasets, and the bytes it would take to send them."""
 
     def __init__(self) -> None:
         self.elements: Counter[int] = Counter()
@@ -300,8 +300,8 @@ class _ElementCounter:
         self._running: int | None = None
 
     def call(self, number: int, function: Method, *arguments: Any) -> Any:
-        """Call a method of a dataset, and count what it returns."""
-        # A method that calls its base class's method counts once.
+        """Call a method of a dataset, and count the element that it returns."""
+        # A method that calls the method of its base class is counted once.
         if number == self._running or getattr(function, "__name__", "") == "__len__":
             return function(*arguments)
         outer, self._running = self._running, number
@@ -323,7 +323,7 @@ def _pickled_bytes(element: Any) -> int:
 
 
 def _describe_batches(work: LoaderWork, puller: Puller) -> None:
-    """Count the bytes and the padding of each array of the batches."""
+    """Count the bytes and the padding of each array in the batches."""
     for _ in range(work.batches):
         batch, _ = puller.pull()
         work.step_batches = [*work.step_batches[-1:], batch]
@@ -337,7 +337,7 @@ def _describe_batches(work: LoaderWork, puller: Puller) -> None:
 
 
 def _count_padding(leaf: Any) -> int:
-    """Return the zeros at the end of each row of an integer array with rows."""
+    """Return the number of zeros at the ends of an integer array's rows; 0 for other leaves."""
     if getattr(leaf.dtype, "kind", "") not in {"i", "u"} or leaf.ndim < 2 or not leaf.size:
         return 0
     rows = np.asarray(leaf).reshape(-1, leaf.shape[-1])

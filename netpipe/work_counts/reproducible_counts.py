@@ -1,4 +1,4 @@
-"""Count work in two processes: counts that differ between them are not reproducible."""
+"""Count work in two processes; counts that differ between them are not reproducible."""
 
 import os
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ def count_work(
 ) -> WorkProfile:
     """Count work with a session's command, in one process for each value of PYTHONHASHSEED.
 
-    The processes run at the same time, because counts do not depend on the load. If jax may use an
-    accelerator, they run one after the other, because each may need most of its memory.
+    The processes run at the same time, because counts do not depend on load. If jax may use an
+    accelerator, they run one after the other, because each may need most of the device's memory.
 
     Raises:
         MisuseError: The loader or the step is unsuitable.

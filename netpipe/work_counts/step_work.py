@@ -15,7 +15,7 @@ _WARM_UP_S = 60.0
 
 
 def describe_backend() -> str:
-    """Return the version of jaxlib and the kind of device, which XLA's analysis depends on."""
+    """Return the jaxlib version and the kind of device, on which XLA's analysis depends."""
     return f"jaxlib {version('jaxlib')}, {jax.devices()[0].device_kind}"
 
 
@@ -24,7 +24,7 @@ def count_step_work(
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Return a step's counts by kind, and the reason for each kind that could not be counted.
 
-    The FLOPs come from `flops` if it is known, else from XLA, which counts a loop's body only once.
+    The FLOPs come from `flops` if known, otherwise from XLA, which counts a loop's body only once.
     """
     runner = StepRunner(factory, batches, MonotonicClock(), synthetic)
     runner.warm_up(_WARM_UP_S)

@@ -1,4 +1,4 @@
-"""The session's job that counts work."""
+"""The job of a session that counts work."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -14,7 +14,7 @@ from netpipe.work_counts.step_work import count_step_work, describe_backend
 
 
 def count_factories(request: WorkRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
-    """Count the work of the factories' loader and step; raise a MisuseError if unsuitable."""
+    """Count the work of a loader and a step; raise a MisuseError if one of them is unsuitable."""
     with Watchdog(request) as watch:
         work = count_loader_work(factories.loader, request.batches, watch)
         backend, not_counted = "", dict(work.not_counted)
@@ -22,7 +22,7 @@ def count_factories(request: WorkRequest, factories: Factories, _: ExitStack) ->
             kind: {part: total / work.batches for part, total in parts.items()}
             for kind, parts in work.totals.items()
         }
-        # Without the accelerator that is emulated, the step may take minutes.
+        # On a machine without the accelerator that is emulated, the step may take minutes.
         if factories.step is not None and parse_accelerator(request.accelerator) is None:
             watch.enter_phase("analysing the step")
             step, step_not_counted = count_step_work(
