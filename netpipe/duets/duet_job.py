@@ -1,4 +1,4 @@
-"""The job of one side of a duet: makes the loader and the step, and times the ordered blocks."""
+"""The job of one side of a duet: makes the loader and the step, and times blocks on request."""
 
 from contextlib import ExitStack
 from typing import Any, Final

@@ -117,7 +117,7 @@ def _put_into_place(building: Path, out: Path) -> None:
         try:
             for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
                 (out / file).parent.mkdir(exist_ok=True)
-                # Each file survives a power failure before the next: the index names the others.
+                # Make each name durable before the next: the index, moved last, names the others.
                 sync_names((building / file).replace(out / file).parent)
         finally:
             _remove_replaced(out)

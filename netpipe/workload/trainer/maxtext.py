@@ -96,7 +96,7 @@ def _create_data_iterator(original: _Function, config: Any, mesh: Any) -> Any:
     for name, constraint, holds in (
         ("vocab_size", f"be at least {VOCABULARY}", config.vocab_size >= VOCABULARY),
         ("expansion_factor_real_data", "be -1", config.expansion_factor_real_data == -1),
-        # Such checkpoints lack the position of the data.
+        # Such checkpoints lack the position in the data.
         ("enable_emergency_checkpoint", "be false", not config.enable_emergency_checkpoint),
         ("enable_multi_tier_checkpointing", "be false", not config.enable_multi_tier_checkpointing),
     ):
