@@ -27,7 +27,7 @@ class FakeProcesses:
     """
 
     def __init__(self, children: int = 0, use_s: Iterable[float] = ()) -> None:
-        self.pids = tuple(range(1, children + 1))
+        self.pids = self.worker_pids = tuple(range(1, children + 1))
         self._use_s = iter(use_s)
         self._used_s = 0.0
 

@@ -49,7 +49,9 @@ class CpuBalance:
         cost_s = self._cost_s
         if drained.restarts == now.restarts:
             cost_s = (now.cpu_s - drained.cpu_s) / (now.pulled - drained.pulled)
-        fraction = _MADE_FRACTION if self._puller.processes.pids else _MADE_FRACTION_IN_THREADS
+        fraction = (
+            _MADE_FRACTION if self._puller.processes.worker_pids else _MADE_FRACTION_IN_THREADS
+        )
         covered_s = fraction * cost_s * (now.pulled - before.pulled)
         if now.cpu_s - before.cpu_s < covered_s:
             return False

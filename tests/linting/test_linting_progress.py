@@ -58,4 +58,6 @@ def test_slow_phases_are_announced(
         result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     lint_loader(request, Factories(loader), ExitStack())
-    assert [phase for phase in announced if not phase[0].startswith("measuring")] == expected
+    # A busy machine may leave an order unproved, whose variants are then compared separately.
+    phases = dict.fromkeys(phase for phase in announced if not phase[0].startswith("measuring"))
+    assert list(phases) == expected

@@ -255,7 +255,7 @@ def test_batches_are_compared_with_those_since_the_last_block(
 ) -> None:
     """Batches may become cheaper for good, above all in threads; a restart begins anew."""
     cpu_s = 5.0
-    processes = SimpleNamespace(pids=(1,) * workers)
+    processes = SimpleNamespace(worker_pids=(1,) * workers)
     puller = SimpleNamespace(
         pulled=10, restarts=0, processes=processes, loading_cpu_s=lambda: cpu_s
     )

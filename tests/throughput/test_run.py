@@ -62,6 +62,7 @@ def deep_buffers(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[
 
         monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
         monkeypatch.setattr(ProcessTree, "worker_cpu_s", lambda _: {1: 0.0})
+        monkeypatch.setattr(ProcessTree, "worker_pids", (1,))
         return LoaderRun(paced(clock, gaps_s(), repeat(10)), clock, ExitStack(), UNWATCHED)
 
     return start
