@@ -338,7 +338,7 @@ def test_an_absent_step_or_loop_is_named(
 def test_functions_that_only_look_alike_are_not_run(
     src_layout: Path, netpipe: Netpipe, sessions: Sessions
 ) -> None:
-    """A function that saves has the arguments of a loop, and a number of steps is no step."""
+    """A function that saves is not taken for a loop, nor a number of steps for a step."""
     text = """
 def init():
     return params, num_steps

@@ -105,16 +105,17 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
+    name, is_once = metric.name, metric in ONCE
     everything = [
-        list(zip(duet.base.get(metric.name, ()), duet.now.get(metric.name, ()), strict=False))
+        list(zip(duet.base.get(name, ()), duet.now.get(name, ()), strict=not is_once))
         for duet in duets
     ]
-    if metric in ONCE and not any(everything):
+    if is_once and not any(everything):
         difference = difference or "not every session has it"
     if difference:
         unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
         return mark_if_not_comparable(unjudged, difference, "")
-    least = 1 if metric in ONCE else _MIN_SLICES
+    least = 1 if is_once else _MIN_SLICES
     slices = [each for each in everything if len(each) >= least]
     if not slices:
         most = max(map(len, everything))

@@ -156,7 +156,7 @@ def test_a_session_of_lint_reads_a_dataset_made_on_demand(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", [Lazy, Postponed])
 def test_properties_that_fail_or_are_not_kept_are_left_alone(kind: type[Wrapped]) -> None:
-    """What they return could not be read, or would be made again by each iterator."""
+    """Their datasets could not be read, or each iterator would make its own."""
     assert find_held_datasets(make_loader(kind)) == {}
 
 
