@@ -215,7 +215,7 @@ def _try_workers(
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     with show_bar("trials") as progress:
 
-        def say(number: int, candidate: Candidate) -> None:
+        def report_progress(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
                 description = f"trials, round {number}, {candidate.label}"
                 progress(min(next(started_runs), expected_runs), expected_runs, description)
@@ -224,7 +224,10 @@ def _try_workers(
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
         tried = try_candidates(
-            untried, budget_bytes, lambda workers: measure_once(subjects[workers], trial_s), say
+            untried,
+            budget_bytes,
+            lambda workers: measure_once(subjects[workers], trial_s),
+            report_progress,
         )
         progress(expected_runs, expected_runs, "tried")
     return tried
@@ -250,16 +253,16 @@ def _measure(
     )
     with show_bar("measuring") as progress:
 
-        def say(done: int, subject: Subject) -> None:
+        def report_progress(done: int, subject: Subject) -> None:
             beside = "" if against is None else f" and {against}"
             doing = f"round {done // len(selected) + 1}, {subject.label}{beside}"
             progress(done, rounds * len(selected), doing)
 
         other = None
         if against is None:
-            runs = measure_in_turns(selected, rounds, seconds, say)
+            runs = measure_in_turns(selected, rounds, seconds, report_progress)
         else:
-            pairs = measure_duets(selected, Target(against), rounds, seconds, say, same)
+            pairs = measure_duets(selected, Target(against), rounds, seconds, report_progress, same)
             runs = [tuple(run for run, _ in each) for each in pairs]
             other = Against(against, [tuple(run for _, run in each) for each in pairs])
         progress(rounds * len(selected), rounds * len(selected), "measured")

@@ -31,7 +31,9 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:
         dataset = make_loader(loader)
-    tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
+    report_progress = partial(
+        progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s
+    )
     trials: list[dict[str, Any]] = []
     reads, silences = find_reads(loader, dataset), request.silences
     if request.tries:
@@ -39,9 +41,16 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     reads = reads._replace(measure_batch=partial(measure_batch, loader))
     report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
     if request.proves:
-        tell("testing on elements where the structure does not decide")
+        report_progress("testing on elements where the structure does not decide")
         report = prove(loader, report, clock, request.budget_s)
     if request.tries:
-        found = try_fixes(loader, report, this_host().cores, clock, request.budget_s, tell=tell)
+        found = try_fixes(
+            loader,
+            report,
+            this_host().cores,
+            clock,
+            request.budget_s,
+            report_progress=report_progress,
+        )
         report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
     return {"lint": {**report.to_document(), "trials": trials}}

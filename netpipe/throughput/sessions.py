@@ -83,17 +83,20 @@ class Target:
 
 
 def measure_in_turns(
-    subjects: Sequence[Subject], rounds: int, seconds: float, say: Callable[[int, Subject], None]
+    subjects: Sequence[Subject],
+    rounds: int,
+    seconds: float,
+    report_progress: Callable[[int, Subject], None],
 ) -> list[tuple[Tally, ...]]:
     """Measure each subject once a round, each time in a fresh process; return each one's runs.
 
-    A run measures `seconds` of steady state. Before each run, `say` is called with the number of
-    finished runs and the subject.
+    A run measures `seconds` of steady state. Before each run, `report_progress` is called with the
+    number of finished runs and the subject.
     """
     numbers = count()
 
     def measure(index: int) -> Tally:
-        say(next(numbers), subjects[index])
+        report_progress(next(numbers), subjects[index])
         return measure_once(subjects[index], seconds)
 
     indices = range(len(subjects))
@@ -106,13 +109,13 @@ def measure_duets(
     other: Target,
     rounds: int,
     seconds: float,
-    say: Callable[[int, Subject], None],
+    report_progress: Callable[[int, Subject], None],
     same_batches: int = 0,
 ) -> list[tuple[tuple[Tally, Tally], ...]]:
     """Measure each subject beside another loader once a round; return the runs of both.
 
     Both live in fresh processes at the same time, and take turns of half a second: one rests with
-    full buffers while the other is measured. `say` is called as in `measure_in_turns`.
+    full buffers while the other is measured. `report_progress` is called as in `measure_in_turns`.
 
     Raises:
         MisuseError: The first batches of two targets have different arrays, or one of the first
@@ -122,7 +125,7 @@ def measure_duets(
     numbers = count()
     for number in range(rounds):
         for subject, measured in zip(subjects, pairs, strict=True):
-            say(next(numbers), subject)
+            report_progress(next(numbers), subject)
             measured.append(_run_duet((subject, other), seconds, same_batches, number))
     return [tuple(measured) for measured in pairs]
 

@@ -94,7 +94,7 @@ class WorkerChoice:
 
 
 Measure = Callable[[int], Tally]
-Say = Callable[[int, Candidate], None]
+ReportProgress = Callable[[int, Candidate], None]
 
 
 def parse_budget(text: str) -> int:
@@ -121,7 +121,10 @@ def open_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def try_candidates(
-    candidates: Sequence[Candidate], budget_bytes: int, measure: Measure, say: Say
+    candidates: Sequence[Candidate],
+    budget_bytes: int,
+    measure: Measure,
+    report_progress: ReportProgress,
 ) -> list[Candidate]:
     """Try the open candidates once a round, in alternating order; return all in the given order.
 
@@ -129,7 +132,8 @@ def try_candidates(
     and rounds go on while they can change the choice. All open candidates have the same rounds.
 
     `measure` runs the loader once with a number of workers. Before each run, and when a candidate
-    is dropped, `say` is called with the number of the round, counted from 1, and the candidate.
+    is dropped, `report_progress` is called with the number of the round, counted from 1, and the
+    candidate.
 
     Raises:
         InputError: The budget is below the memory that the smallest candidate takes.
@@ -137,14 +141,14 @@ def try_candidates(
     """
     tried = list(candidates)
     for number in range(1, MAX_ROUNDS + 1):
-        tried = _try_round(tried, number, budget_bytes, measure, say)
+        tried = _try_round(tried, number, budget_bytes, measure, report_progress)
         _require_open(tried, budget_bytes)
         if number < MIN_ROUNDS:
             continue
         judged = drop_slower(tried)
         for before, after in zip(tried, judged, strict=True):
             if before != after:
-                say(number, after)
+                report_progress(number, after)
         tried = judged
         # More rounds can change the choice only if the fewest open workers have a lower median.
         rivals = open_candidates(tried)
@@ -154,7 +158,11 @@ def try_candidates(
 
 
 def _try_round(
-    candidates: Sequence[Candidate], number: int, budget_bytes: int, measure: Measure, say: Say
+    candidates: Sequence[Candidate],
+    number: int,
+    budget_bytes: int,
+    measure: Measure,
+    report_progress: ReportProgress,
 ) -> list[Candidate]:
     tried = {candidate.workers: candidate for candidate in candidates}
     for candidate in order_of_round(open_candidates(candidates), number - 1):
@@ -163,10 +171,10 @@ def _try_round(
         if excess:
             after = replace(candidate, status="over budget", reason=excess)
         else:
-            say(number, candidate)
+            report_progress(number, candidate)
             after = _run(candidate, budget_bytes, measure)
         if after.status != "open":
-            say(number, after)
+            report_progress(number, after)
         tried[candidate.workers] = after
     return list(tried.values())
 

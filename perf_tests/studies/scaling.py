@@ -73,10 +73,10 @@ class Training:
         with socket.socket() as opened:
             opened.bind(("127.0.0.1", 0))
             port = opened.getsockname()[1]
-        told = [self._folder / f"told-{number}" for number in range(hosts)]
+        reports = [self._folder / f"steps-{number}" for number in range(hosts)]
         script = str(training_process.__file__)
         self.processes = []
-        for number, path in enumerate(told):
+        for number, path in enumerate(reports):
             words = [port, hosts, number, self._data, self._folder, end, workers]
             with path.open("w") as stdout, path.with_suffix(".errors").open("w") as stderr:
                 command = [sys.executable, script, *map(str, words)]
@@ -87,14 +87,16 @@ class Training:
                     )
                 )  # fmt: skip
         try:
-            yield told
+            yield reports
         finally:
             for process in self.processes:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def run(self, hosts: int, workers: int, end: int, kill_after_s: float | None = None) -> "Told":
+    def run(
+        self, hosts: int, workers: int, end: int, kill_after_s: float | None = None
+    ) -> "Reports":
         """Run until a step; with `kill_after_s`, kill all processes that long after it.
 
         Raises:
@@ -102,22 +104,22 @@ class Training:
         """
         began_s = time.monotonic()
         last = end if kill_after_s is None else sys.maxsize
-        with self._started(hosts, workers, last) as told:
-            while not self._is_there(told, end - 1, waits_for_exit=kill_after_s is None):
+        with self._started(hosts, workers, last) as reports:
+            while not self._is_there(reports, end - 1, waits_for_exit=kill_after_s is None):
                 if time.monotonic() - began_s > _LIMIT_S:
                     raise RuntimeError(f"no step {end - 1} within {_LIMIT_S:g} s")
                 time.sleep(_POLL_S)
             time.sleep(kill_after_s or 0.0)
-        return Told([_read_steps(path) for path in told], time.monotonic() - began_s)
+        return Reports([_read_steps(path) for path in reports], time.monotonic() - began_s)
 
-    def _is_there(self, told: list[Path], step: int, *, waits_for_exit: bool) -> bool:
+    def _is_there(self, reports: list[Path], step: int, *, waits_for_exit: bool) -> bool:
         codes = [process.poll() for process in self.processes]
         if any(codes):
-            errors = told[0].with_suffix(".errors").read_text()[-2000:]
+            errors = reports[0].with_suffix(".errors").read_text()[-2000:]
             raise RuntimeError(
                 f"a process ended with code {max(map(abs, filter(None, codes)))}: {errors}"
             )
-        return codes == [0] * len(codes) if waits_for_exit else step in _read_steps(told[0])
+        return codes == [0] * len(codes) if waits_for_exit else step in _read_steps(reports[0])
 
 
 def _read_steps(path: Path) -> dict[int, list[str]]:
@@ -130,7 +132,7 @@ def _read_steps(path: Path) -> dict[int, list[str]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Reports:
     """The sequences of each step, by process."""
 
     by_host: list[dict[int, list[str]]]
@@ -140,8 +142,8 @@ class Told:
         """Return the number of steps that all processes reported, and the differences."""
         steps: dict[int, list[str]] = defaultdict(list)
         hosts: dict[int, int] = defaultdict(int)
-        for told in self.by_host:
-            for step, rows in told.items():
+        for reported in self.by_host:
+            for step, rows in reported.items():
                 steps[step] += rows
                 hosts[step] += 1
         whole = [step for step, count in hosts.items() if count == len(self.by_host)]
@@ -171,10 +173,10 @@ def run_kills(data: Path, scratch: Path, kills: int, seed: int) -> Iterator[Tria
     for _ in range(kills):
         hosts, workers = drawn.choice(_KILLED_HOSTS), drawn.randrange(2)
         end = first + drawn.randrange(2, _STEPS_UNTIL_KILL)
-        told = training.run(hosts, workers, end, kill_after_s=drawn.uniform(0, 0.05))
-        compared, problems = told.compare(expected, first)
-        yield Trial(hosts, workers, True, first, compared, tuple(problems), told.duration_s)
-        first = max(told.by_host[0])
+        reported = training.run(hosts, workers, end, kill_after_s=drawn.uniform(0, 0.05))
+        compared, problems = reported.compare(expected, first)
+        yield Trial(hosts, workers, True, first, compared, tuple(problems), reported.duration_s)
+        first = max(reported.by_host[0])
 
 
 def run_all_hosts(data: Path, scratch: Path) -> Iterator[Trial]:
@@ -183,9 +185,9 @@ def run_all_hosts(data: Path, scratch: Path) -> Iterator[Trial]:
     for hosts in _HOSTS:
         training = Training(data, scratch / f"hosts-{hosts}")
         training.run(1, 0, 1)
-        told = training.run(hosts, 1, _STEPS_OF_ALL)
-        compared, problems = told.compare(expected, 0)
-        yield Trial(hosts, 1, False, 0, compared, tuple(problems), told.duration_s)
+        reported = training.run(hosts, 1, _STEPS_OF_ALL)
+        compared, problems = reported.compare(expected, 0)
+        yield Trial(hosts, 1, False, 0, compared, tuple(problems), reported.duration_s)
 
 
 def _run_undisturbed(data: Path, scratch: Path, steps: int) -> dict[int, list[str]]:

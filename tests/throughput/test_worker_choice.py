@@ -169,14 +169,16 @@ class Machine:
         tokens = round(1e6 * next(self._speeds[workers]))
         return make_tally(wall_s=1.0, tokens=tokens, peak_pss_bytes=pss_bytes)
 
-    def say(self, number: int, candidate: Candidate) -> None:
+    def report_progress(self, number: int, candidate: Candidate) -> None:
         """Note a dropped candidate."""
         if candidate.status != "open":
             self.reported.append((number, candidate.workers, candidate.status))
 
     def tried(self, budget_megabytes: int = 4000) -> list[Candidate]:
         """Try all candidates."""
-        return try_candidates(self.untried, budget_megabytes * MB, self.measure, self.say)
+        return try_candidates(
+            self.untried, budget_megabytes * MB, self.measure, self.report_progress
+        )
 
 
 def test_three_rounds_in_turns_decide() -> None:

@@ -75,7 +75,7 @@ def try_fixes(
     clock: Clock,
     budget_s: float,
     measure: MeasureBlock | None = None,
-    tell: Callable[[str], object] = lambda _: None,
+    report_progress: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
     """Measure the gain of each proposed fix, and of all fixes together that are not slower.
 
@@ -87,7 +87,7 @@ def try_fixes(
     """
     fixes = fixes_for(report, cores)
     measure = measure or partial(measure_block, clock=clock)
-    comparison = VariantComparison(loader, clock, budget_s, measure, tell)
+    comparison = VariantComparison(loader, clock, budget_s, measure, report_progress)
     trials = _try_each(comparison, fixes)
     together = _join(fixes, trials)
     if together is None:

@@ -162,14 +162,14 @@ class VariantBlocks:
 class VariantComparison:
     """Compares variants of one pipeline within one budget, which starts at construction.
 
-    The loader factory is called again for each block, and `tell` for each phase.
+    The loader factory is called again for each block, and `report_progress` for each phase.
     """
 
     loader: LoaderFactory
     clock: Clock
     budget_s: float
     measure: MeasureBlock
-    tell: Callable[[str], object] = lambda _: None
+    report_progress: Callable[[str], object] = lambda _: None
 
     def __post_init__(self) -> None:
         self._ends_s = self.clock() + self.budget_s
@@ -190,7 +190,7 @@ class VariantComparison:
         """
         began_s, ours_s = self.clock(), fraction * self._left_s()
         # Warm-up: the first read of a file comes from the disk.
-        self.tell("waiting for the first batches of the pipeline as it is")
+        self.report_progress("waiting for the first batches of the pipeline as it is")
         probe_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
         probe = self._interleave([UNCHANGED], probe_pace, 1, self._ends_s)
         if not probe.results(UNCHANGED):
@@ -203,7 +203,9 @@ class VariantComparison:
         probe_s = self.clock() - began_s
         affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * probe_s)) - 1
         chosen = variants[: max(1, affordable)]
-        self.tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
+        self.report_progress(
+            f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first"
+        )
         done = self._interleave([UNCHANGED, *chosen], pace, _MAX_ROUNDS, began_s + ours_s)
         needed_s = probe_s * (1 + MIN_ROUNDS * (1 + len(variants)))
         no_time = (
