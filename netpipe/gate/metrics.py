@@ -171,3 +171,16 @@ GATED: Final = {
 
 METRICS: Final = {metric.name: metric for metrics in GATED.values() for metric in metrics}
 """Every gated metric, by name."""
+
+
+def format_worse_ratio(name: str, worse_ratio: float | None) -> str:
+    """Format a change in the direction of its metric or kind of work; "" if it is unknown.
+
+    It is a factor such as `0.85 x`, or for a share a difference such as `+0.50`.
+    """
+    metric = METRICS.get(name)  # None for a kind of work
+    if worse_ratio is None or metric is None:
+        return "" if worse_ratio is None else f"{worse_ratio:.2f} x"
+    if metric.is_share:
+        return metric.format_change(worse_ratio - 1)
+    return f"{metric.format_change(log(worse_ratio))} x"

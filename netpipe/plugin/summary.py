@@ -9,6 +9,7 @@ from rich.table import Table
 
 from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline_changes import FileChange
+from netpipe.gate.metrics import format_worse_ratio
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.gate.work_baselines import WORK_FOLDER
 from netpipe.linting.rules import UNUSED_SILENCE
@@ -139,12 +140,15 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
 
 
 def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
-    comparison, ratio = result.comparison, result.comparison.worse_ratio
+    comparison = result.comparison
+    change = format_worse_ratio(comparison.metric, comparison.worse_ratio)
+    if comparison.part_rise:
+        change = f"{comparison.part_rise} in one part"
     yield result.benchmark.rpartition("::")[2]
     since = " since the oldest" if comparison.is_drift else ""
     metric = f"{comparison.metric or result.quantity}{since}"
     yield metric if alike == 1 else f"{alike} kinds of work"
-    yield "" if ratio is None else f"{ratio:.2f} x" if alike == 1 else "at most 1.01 x"
+    yield change if alike == 1 or not change else "at most 1.01 x"
     yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
 
 

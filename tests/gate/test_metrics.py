@@ -16,6 +16,7 @@ from netpipe.gate.metrics import (
     SYNCS,
     UTILISATION,
     Metric,
+    format_worse_ratio,
 )
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
@@ -153,3 +154,20 @@ def test_what_is_of_the_device_alone_travels() -> None:
     """Shares of the device's time are comparable between hosts; costs and times are not."""
     portable = {metric.name for metric in EVERY if not metric.depends_on_host}
     assert portable == {"accelerator_utilisation", "sync_probe_fraction"}
+
+
+@pytest.mark.parametrize(
+    ("name", "worse_ratio", "text"),
+    [
+        ("load_s_per_batch", 1.18, "1.18 x"),
+        ("accelerator_utilisation", 1.18, "0.85 x"),  # it fell, which is worse
+        ("sync_probe_fraction", 2.0, "+1.00"),  # a share rose from 0 to 1
+        ("calls", 1.2, "1.20 x"),
+        ("step_s", None, ""),
+    ],
+)
+def test_a_change_is_shown_in_the_direction_of_its_metric(
+    name: str, worse_ratio: float | None, text: str
+) -> None:
+    """A table agrees with the reason: a factor of the metric, or a difference of a share."""
+    assert format_worse_ratio(name, worse_ratio) == text

@@ -216,7 +216,7 @@ def test_a_metric_has_its_history() -> None:
     first, _ = find_comparisons(run()).rows
     assert first["history"].svg
     assert first["history"].text.split(", ") == ["0001 10 ms", "0002 20 ms", "now 36 ms"]
-    figures = [first[heading].text for heading in ("times worse", "now", "before")]
+    figures = [first[heading].text for heading in ("now / before", "now", "before")]
     assert figures == ["1.80 x", "36 ms", "20 ms"]
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from netpipe.gate.metrics import format_worse_ratio
 from netpipe.reporting.content import Card, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part
 from netpipe.reporting.plots.rows import draw_sparkline
-from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
+from netpipe.reporting.tables import Cell, Figure, Table
 from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.results.units import format_metric
 
@@ -93,7 +94,7 @@ def _describe_waiver(waiver: Mapping[str, Any]) -> Note:
 
 
 def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
-    caption = "Medians over sessions. Above 1 is worse, whatever the metric's direction."
+    caption = "Medians over sessions."
     rows = list(map(_build_row, comparisons))
     if any(row.get("history") for row in comparisons):
         caption += (
@@ -106,12 +107,12 @@ def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Tabl
 
 
 def _build_row(row: Comparison) -> dict[str, Cell]:
-    metric, before, ratio = row["metric"] or row["quantity"], row["baseline"], row["worse_ratio"]
+    metric, before = row["metric"] or row["quantity"], row["baseline"]
     waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
     return {
         "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
         "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
-        "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
+        "now / before": Figure(format_worse_ratio(metric, row["worse_ratio"])),
         "now": Figure(format_metric(metric, row["now"])),
         "before": Figure("none" if before is None else format_metric(metric, before)),
     }

@@ -1,0 +1,25 @@
+"""The table of comparisons at the end of a run."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from netpipe.gate.acceptance import Acceptance
+from netpipe.gate.work_comparison import compare_work
+from netpipe.plugin.gate_results import WORK, GateResult
+from netpipe.plugin.summary import comparison_tables
+from tests.work_profiles import with_calls
+
+
+def test_a_rise_of_one_part_has_its_own_figure() -> None:
+    """The ratio of the totals would read 1.00 x beside REGRESSED."""
+    then = with_calls({"rows.batch": {"": 1.0}, "builtins.len": {"rows.batch": 5_200.0}})
+    now = with_calls({"rows.batch": {"": 2.0}, "builtins.len": {"rows.batch": 5_200.0}})
+    (found,) = (each for each in compare_work(now, then) if each.metric == "calls")
+    gate = SimpleNamespace(
+        results=[GateResult("tests::test_work", WORK, found, None)], acceptance=Acceptance()
+    )
+    (table,) = comparison_tables(cast(Any, gate))
+    assert [list(column.cells) for column in table.columns][2:] == [
+        ["+1 call in one part"],
+        ["REGRESSED"],
+    ]
