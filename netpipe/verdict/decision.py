@@ -27,7 +27,9 @@ from netpipe.verdict.worker_sizing import advise_workers
 Rule = Callable[[Measurement], Verdict | None]
 """Returns a verdict if the rule holds for a measurement, else None."""
 
+_JUDGE_STALLS = "to judge stalls, emulate an accelerator or use a less busy machine"
 _MORE_TIME = "give it more time (a larger budget), or use a less busy machine"
+_NOTHING = "nothing"
 # If other programs take at least this share of the CPU, a little more time does not help.
 _MAX_BUSY_FRACTION = 0.5
 _MAX_HALF_WIDTH_FRACTION = 0.10  # share of the median; load times that vary more decide nothing
@@ -39,7 +41,17 @@ def judge(measurement: Measurement) -> Verdict:
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
     message = f"{cause.kind}: {cause.message}{name_phase(measurement)}"
-    return replace(cause, message=message, evidence=evidence)
+    advice = [cause.next]
+    if _is_remarkable_sync(measurement, cause):
+        line = loop_causes.name_worst_line(measurement)
+        advice = [*(cause.next,) * (cause.next != _NOTHING), f"{loop_causes.READ_LATE}{line}"]
+    return replace(cause, message=message, evidence=evidence, next="; ".join(advice))
+
+
+def _is_remarkable_sync(measurement: Measurement, verdict: Verdict) -> bool:
+    """Return whether the loop waits for results although the verdict passes."""
+    syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
+    return syncs and verdict.passes(measurement)
 
 
 def name_phase(measurement: Measurement) -> str:
@@ -55,8 +67,7 @@ def _has_finding(measurement: Measurement, name: str) -> bool:
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return the findings of the protocol, then remarks on figures that the verdict omits."""
     remarks = list(measurement.findings)
-    syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
-    if syncs and verdict.passes(measurement):
+    if _is_remarkable_sync(measurement, verdict):
         done, line = measurement.sync_probe_fraction, loop_causes.name_worst_line(measurement)
         message = (
             f"the step was already done at {format_percent(done)} of the requests for a batch: the "
@@ -303,30 +314,31 @@ def _judge_at_risk(measurement: Measurement) -> Verdict | None:
     return Verdict(
         VerdictKind.AT_RISK,
         f"headroom is {format_ratio_interval(measurement.headroom)}; a slightly faster "
-        "accelerator would wait",
-        _list_undecided(measurement),
+        f"accelerator would wait{_describe_open_stall(measurement)}",
+        (),
         "make loading faster before the accelerator is",
     )
 
 
 def _judge_healthy(measurement: Measurement) -> Verdict:
-    batches = measurement.watched_batches
+    batches, open_stall = measurement.watched_batches, _describe_open_stall(measurement)
     return Verdict(
         VerdictKind.HEALTHY,
         f"loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, the step "
         f"{format_seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}"
-        + (f", over {batches:,} batches" if batches else ""),
-        _list_undecided(measurement),
-        "nothing",
+        + (f", over {batches:,} batches" if batches else "")
+        + open_stall,
+        (),
+        _JUDGE_STALLS if open_stall else _NOTHING,
     )
 
 
-def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
-    """Return a note if R was not judged, because its interval is wide on a CPU device."""
+def _describe_open_stall(measurement: Measurement) -> str:
+    """Return a clause if R was not judged, because its interval is wide on a CPU device."""
     reason = _explain_undecided_stall(measurement)
     if reason is None or not measurement.device.shares_host_cores:
-        return ()
-    return (f"whether training stalls was not judged: {reason}",)
+        return ""
+    return f"; whether training stalls is open: {reason}"
 
 
 _STALL_RULES: tuple[Rule, ...] = (

@@ -14,6 +14,7 @@ from netpipe.verdict import quantities
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
+READ_LATE = "read metrics a step late, or every n steps"
 # If more than this share of requests find the step done, the loop syncs.
 MIN_SYNC_PROBE = 0.02
 # If steps without a loop exceed this share, the probe proves nothing.
@@ -121,8 +122,8 @@ def _make_forced_sync(measurement: Measurement, probe: float) -> Verdict:
             describe_exposed(measurement),
             *_list_lines(measurement),
         ),
-        "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
-        "block_until_ready() on what the last step returned",
+        f"{READ_LATE}: no float(), item(), np.asarray() or block_until_ready() on what the last "
+        "step returned",
     )
 
 

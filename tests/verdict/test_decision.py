@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from netpipe.results.measurement import PAUSES, Finding, GpuHealth
+from netpipe.results.measurement import PAUSES, BlockingLine, Finding, GpuHealth
 from netpipe.verdict.decision import find_remarks, judge
-from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 from tests.verdict.stalls import SERIAL, SYNCED, waits
 
@@ -410,21 +410,34 @@ def test_syncs_are_remarked_on_beside_contention_that_passes() -> None:
     verdict = judge(measurement)
     assert verdict.kind == "contention"
     assert [remark.name for remark in find_remarks(measurement, verdict)] == ["forced-sync"]
+    assert "fewer workers" in verdict.next
+    assert "; read metrics a step late" in verdict.next
+
+
+def test_the_advice_beside_a_passing_verdict_names_the_sync() -> None:
+    """A healthy loop that reads every loss is told which line to change."""
+    line = BlockingLine("train.py", 12, "float(loss)", 1.0, 0.0)
+    verdict = judge(make_measurement(**SYNCED, blocking_lines=(line,)))
+    assert verdict.kind == "healthy"
+    late = "read metrics a step late, or every n steps, at train.py:12 `float(loss)`"
+    assert verdict.next == late
+    assert judge(make_measurement()).next == "nothing"
 
 
 @pytest.mark.parametrize("load_s", [0.008, 0.060])
-def test_an_undecided_stall_is_in_the_evidence(load_s: float) -> None:
-    """On a CPU device the evidence says if R was not judged."""
+def test_an_undecided_stall_is_part_of_the_verdict(load_s: float) -> None:
+    """On a CPU device the message says if R was not judged, and the advice is not "nothing"."""
     wide: dict[str, Any] = {"load_s": load_s, "step_s": 0.070, "device": CPU}
 
-    def not_judged(train_s: Any) -> list[str]:
+    def judge_training(train_s: Any) -> Verdict:
         verdict = judge(make_measurement(**wide, train_s=train_s))
         assert verdict.kind == ("healthy" if load_s < 0.05 else "at-risk")
-        return [figure for figure in verdict.evidence if "not judged" in figure]
+        return verdict
 
-    (undecided,) = not_judged(spread(0.070, 0.072, 0.080))
-    assert "R is 1.03 (1.00 to 1.14)" in undecided
-    assert not_judged(spread(0.070, 0.071, 0.072)) == []
+    undecided = judge_training(spread(0.070, 0.072, 0.080))
+    assert "whether training stalls is open: R is 1.03 (1.00 to 1.14)" in undecided.message
+    assert undecided.next != "nothing"
+    assert "open" not in judge_training(spread(0.070, 0.071, 0.072)).message
 
 
 @pytest.mark.parametrize(("busy", "names"), [(0.05, []), (0.06, ["busy-host"])])
