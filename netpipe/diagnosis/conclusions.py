@@ -148,12 +148,22 @@ def find_bottleneck(
     index = max(range(len(gains)), key=lambda index: round(gains[index], 3))
     stage, total_s = evidence.times[index], sum(time.s_per_batch for time in evidence.times)
     fraction = stage.s_per_batch / total_s if total_s else 0.0
-    effect = "no change made a clear difference"
-    if interventions and interventions[0].clear_factor:
-        effect = f"the clearest effect is {interventions[0].effect}"
+    effect, clearest = "no change made a clear difference", find_clearest(interventions)
+    if clearest:
+        effect = f"the clearest effect is {clearest.effect}"
     unknown = ("unknown", f"no clear cause; {effect}")
     resource, why = _find_resource(loader, index, evidence) or unknown
     return Bottleneck(stage.name, resource, fraction, why)
+
+
+def find_clearest(interventions: Sequence[Intervention], resource: str = "") -> Intervention | None:
+    """Return the intervention with the clearest effect; None if none is clear.
+
+    The page cache only counts if the disk is the limiting resource: reads from a cold disk say
+    nothing about times measured with the files in memory.
+    """
+    made = (each for each in interventions if each.name != Side.CACHED or resource == "disk")
+    return next((each for each in made if each.clear_factor), None)
 
 
 def _find_sending_fraction(variants: SideBlocks) -> float:

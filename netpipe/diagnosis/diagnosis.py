@@ -222,6 +222,8 @@ class Findings:
     elapsed_s: Amount  #: Seconds of the diagnosis, without the measurement.
     remarks: MayBeAbsent[tuple[Text, ...]] = ()  #: The parts that were skipped, and why.
     reads: MayBeAbsent[Reads | None] = None  #: None if reads do not wait, or were not measured.
+    #: The fewest workers that keep the step fed, 0 for none; None if not known, or without a step.
+    enough_workers: MayBeAbsent[Count | None] = None
     #: The stand-ins that the loader read from; its times are then derived. Empty if none.
     storage: MayBeAbsent[str] = ""
     #: Seconds of each part of the first start and of the import.

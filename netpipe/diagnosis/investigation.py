@@ -44,7 +44,8 @@ from netpipe.diagnosis.experiments.turns import (
 from netpipe.diagnosis.what_if import (
     Change,
     choose_change,
-    find_run_without_threads,
+    find_enough_workers,
+    find_faster_alone,
     list_changes,
     model_loader,
 )
@@ -102,7 +103,7 @@ class Investigation:
         scaling, variants, loader = evidence.scaling, evidence.variants, model_loader(evidence)
         has_one = variants.has(Side.ONE_WORKER)
         one_worker = model_loader(evidence, Side.ONE_WORKER) if has_one else None
-        alone_s, step_s = find_run_without_threads(evidence), self.request.step_s
+        alone_s, step_s = find_faster_alone(evidence), self.request.step_s
         changes = list(list_changes(loader, one_worker, evidence.times, step_s, alone_s))
         outcome = self._try_change(changes, evidence)
         interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
@@ -115,6 +116,7 @@ class Investigation:
             lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
             workers=count_workers(self._graph),
             threads=count_threads(self._graph),
+            enough_workers=find_enough_workers(changes, evidence, step_s),
             stages=list_stages(evidence, loader, interventions),
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
@@ -209,6 +211,8 @@ class Investigation:
     def _build_changed(self, change: Change, ablated: Mapping[int, LoaderFactory]) -> LoaderFactory:
         if change.stage is not None:
             return ablated[change.stage]
+        if change.workers == 0:
+            return self._single_thread
         if change.workers is not None:
             return self._with_workers(change.workers)
         threads = change.threads or 0

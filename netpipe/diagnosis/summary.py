@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from netpipe.diagnosis.conclusions import find_clearest
 from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Findings
 from netpipe.diagnosis.what_if import FASTER, NO_THREADS, READS, WITHOUT_STAGE, WORKERS
 from netpipe.results.measurement import Measurement
@@ -27,11 +28,15 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
         sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
         # For an unknown resource, `bottleneck.why` already names the clearest effect. If reads
         # wait, the clearest effect is always that of leaving out the stage that reads.
-        clearest = next(iter(findings.interventions), None)
+        clearest = find_clearest(findings.interventions, bottleneck.resource)
         is_news = bottleneck.resource != "unknown" and findings.reads is None
-        if clearest and clearest.clear_factor and is_news:
+        if clearest and is_news:
             sentences.append(f"Clearest effect: {clearest.effect}.")
         sentences += _describe_help(findings, measurement)
+        if measurement:
+            enough = "unknown" if findings.enough_workers is None else findings.enough_workers
+            has = findings.workers
+            sentences.append(f"Fewest workers that feed the step: {enough} (has {has}).")
     else:
         sentences.append(f"Next: {verdict.next}.")
     return " ".join(sentences)

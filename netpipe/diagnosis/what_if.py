@@ -59,14 +59,21 @@ def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoa
     )
 
 
-def find_run_without_threads(evidence: Evidence) -> float | None:
-    """Return the seconds per batch without reader threads; None if that is not clearly faster."""
-    has_own_threads = count_threads(evidence.graph) > 0 and not count_workers(evidence.graph)
-    if not (evidence.is_rebuilt and has_own_threads):
+def find_faster_alone(evidence: Evidence) -> float | None:
+    """Return the seconds per batch in one thread, without workers and reader threads.
+
+    None if the loader has neither, or is not clearly slower with them.
+    """
+    has_any = count_threads(evidence.graph) > 0 or count_workers(evidence.graph) > 0
+    if not (evidence.is_rebuilt and has_any):
         return None
     unmodified_s = evidence.variants.interval(Side.UNMODIFIED)
     if evidence.scaling.interval(Side.SINGLE_THREAD).high >= unmodified_s.low:
         return None
+    return _load_alone_s(evidence)
+
+
+def _load_alone_s(evidence: Evidence) -> float:
     return _load_s(evidence, evidence.scaling.s_per_batch(Side.SINGLE_THREAD))
 
 
@@ -106,16 +113,19 @@ def list_changes(
     one_worker: MeasuredLoader | None,
     times: Sequence[StageTime],
     step_s: float | None,
-    without_threads_s: float | None = None,
+    alone_s: float | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that could be made to a loader.
 
     `one_worker` is the loader with one worker, if it has no workers and one was measured.
-    `without_threads_s` is the time of a batch without reader threads, if that is clearly faster.
+    `alone_s` is the time of a batch in one thread, if that is clearly faster.
     """
-    if without_threads_s is not None:
+    if alone_s is not None and loader.model.workers:
+        name = "no workers" + " and no reader threads" * (loader.model.threads > 0)
+        yield Change(name, WORKERS, alone_s, workers=0)
+    elif alone_s is not None:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"
-        yield Change(name, NO_THREADS, without_threads_s, threads=0)
+        yield Change(name, NO_THREADS, alone_s, threads=0)
     yield from _read_changes(loader)
     yield from _worker_changes(one_worker or loader, loader.model.workers, step_s)
     for index, stage in enumerate(times[:_MAX_STAGES]):
@@ -147,14 +157,27 @@ def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Ite
         return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, load_s, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
-    enough = next((count for count in counts if _keeps_fed(change_to(count), step_s)), 0)
+    enough = next((count for count in counts if _keeps_fed(change_to(count).load_s, step_s)), 0)
     listed = {*range(1, _MAX_LISTED_WORKERS + 1), now + 1, 2 * now, enough}
     yield from map(change_to, sorted(listed - {0, now}))
 
 
-def _keeps_fed(change: Change, step_s: float | None) -> bool:
-    """Return whether the changed loader keeps the step fed."""
-    return step_s is not None and enough_workers(change.load_s, step_s) <= 1
+def find_enough_workers(
+    changes: Sequence[Change], evidence: Evidence, step_s: float | None
+) -> int | None:
+    """Return the fewest workers that keep the step fed, 0 for none; None if that is not known."""
+    if step_s is None:
+        return None
+    load_s = {each.workers: each.load_s for each in changes if each.workers is not None}
+    if evidence.is_rebuilt:
+        load_s[0] = _load_alone_s(evidence)
+    load_s[count_workers(evidence.graph)] = evidence.load_s.median
+    return min((count for count in load_s if _keeps_fed(load_s[count], step_s)), default=None)
+
+
+def _keeps_fed(load_s: float, step_s: float | None) -> bool:
+    """Return whether a loader that takes `load_s` for a batch keeps the step fed."""
+    return step_s is not None and enough_workers(load_s, step_s) <= 1
 
 
 def choose_change(
@@ -166,7 +189,9 @@ def choose_change(
     threads = [change for change in helpful if change.kind == NO_THREADS]
     reads = [change for change in helpful if change.kind == READS]
     near_best_s = _NEAR_BEST * min((change.load_s for change in reads), default=0.0)
-    few_reads = [each for each in reads if each.load_s <= near_best_s or _keeps_fed(each, step_s)]
+    few_reads = [
+        each for each in reads if each.load_s <= near_best_s or _keeps_fed(each.load_s, step_s)
+    ]
     stages = [change for change in helpful if change.stage in removable]
-    enough = [change for change in workers if _keeps_fed(change, step_s)]
+    enough = [change for change in workers if _keeps_fed(change.load_s, step_s)]
     return next(iter((*threads, *few_reads, *enough, *workers, *stages)), None)

@@ -269,7 +269,8 @@ class OneThread(Iterable[Any]):
 
 def count_workers(graph: Graph) -> int:
     """Return the number of worker processes of a pipeline."""
-    nodes = graph.of_kind("ProcessPrefetch", "DataLoader")
+    # A DataLoader makes its workers with `mp_prefetch`.
+    nodes = graph.of_kind("ProcessPrefetch") or graph.of_kind("DataLoader")
     return graph.other_workers + sum(node.integer("num_workers") or 0 for node in nodes)
 
 

@@ -131,7 +131,7 @@ class Puller:
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
-            self._restart()
+            self.restart()
         finally:
             self._watch.note_wait(None)
         self.pulled += 1
@@ -202,7 +202,7 @@ class Puller:
             batch = next(self._iterator)
         except StopIteration:
             self.epoch_batches = self.pulled - self._epoch_began
-            batch = self._restart()
+            batch = self.restart()
         except NetpipeError:
             raise
         except Exception as error:
@@ -214,7 +214,7 @@ class Puller:
         self.pulled += 1
         return batch
 
-    def _restart(self) -> Batch:
+    def restart(self) -> Batch:
         """Start the loader again and return its first batch."""
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")

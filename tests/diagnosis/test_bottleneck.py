@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from netpipe.diagnosis.conclusions import find_bottleneck
+from netpipe.diagnosis.conclusions import find_bottleneck, find_clearest
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
 from netpipe.diagnosis.experiments.pulling_threads import Block
@@ -28,6 +28,9 @@ TIMES = (stage_time("Map of tokenize", 0.030), stage_time("Source", 0.010))
 # Two threads as fast as one; two processes twice as fast.
 LOCKED = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
 IDLE = turns(single_thread=block(0.040, 0.013), two_threads=0.020, two_processes=0.020)
+
+
+FASTER = interval(2.8)
 
 
 def find(
@@ -142,12 +145,20 @@ def test_an_unclear_effect_names_no_resource() -> None:
     seconds = [0.040 / speedup for speedup in (1.1, 2.12, 9.0)]
     scaling = in_rounds(single_thread=[0.04] * 3, two_threads=[0.04] * 3, two_processes=seconds)
     assert scaling.speedup("two-processes", "single-thread").low < 1
-    cache = Intervention(
-        "cached-bytes", "from the cache", interval(0.1), interval(0.04), interval(2.8), ""
-    )
-    found = find(scaling=scaling, interventions=(cache,))
+    cores = Intervention("half-the-cores", "2 cores", interval(0.1), interval(0.04), FASTER, "")
+    found = find(scaling=scaling, interventions=(cores,))
     assert found.resource == "unknown"
-    assert cache.effect in found.why
+    assert cores.effect in found.why
+
+
+def test_the_page_cache_only_matters_to_a_loader_that_waits_for_the_disk() -> None:
+    """Reads from a cold disk do not explain times measured with the files in memory."""
+    cache = Intervention("cached-bytes", "cached", interval(0.1), interval(0.04), FASTER, "")
+    cores = Intervention("half-the-cores", "2 cores", interval(0.1), interval(0.05), FASTER, "")
+    assert find_clearest((cache, cores)) is cores
+    assert find_clearest((cache, cores), "gil") is cores
+    assert find_clearest((cache, cores), "disk") is cache
+    assert find_clearest((cache,)) is None
 
 
 SAME, HALF = (0.040,) * 3, (0.020,) * 3

@@ -10,6 +10,8 @@ from netpipe.diagnosis.cost_model import LoaderModel, build_model
 from netpipe.diagnosis.experiments.pulling_threads import Block
 from netpipe.grain_access.loader_variants import count_threads, count_workers, section_of
 from netpipe.grain_access.nodes import Graph
+from netpipe.grain_access.reader import read_graph
+from tests.diagnosis import loaders
 from tests.diagnosis.examples import (
     block,
     evidence,
@@ -122,10 +124,16 @@ def test_processes_slow_each_other(cpu_s: float, two_processes_s: float, content
 
 def test_workers_are_counted_over_all_prefetches() -> None:
     """The workers of all sources of a mix count."""
-    both = (node(0, "ProcessPrefetch", num_workers=2), node(1, "DataLoader", num_workers=3))
-    assert count_workers(Graph(both)) == 5
+    both = [node(number, "ProcessPrefetch", num_workers=2 + number) for number in range(2)]
+    assert count_workers(Graph(tuple(both))) == 5
     assert count_workers(Graph((node(0, "DataLoader"),))) == 0
     assert count_workers(Graph(other_workers=4)) == 4
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_workers_of_a_data_loader_count_once(workers: int) -> None:
+    """The graph has the DataLoader and the `mp_prefetch` that makes its workers."""
+    assert count_workers(read_graph(loaders.data_loader(workers))) == workers
 
 
 def test_threads_are_those_of_the_reader() -> None:

@@ -18,7 +18,7 @@ from netpipe.diagnosis.experiments.turns import (
     require_side,
 )
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.what_if import Change, find_run_without_threads
+from netpipe.diagnosis.what_if import Change, find_faster_alone
 from netpipe.errors import SessionError
 from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -175,16 +175,16 @@ def test_reading_without_threads_is_proposed_and_tried(
     ("loader", "proposes"),
     [
         (loaders.data_loader, True),
-        (lambda: loaders.data_loader(1), False),
+        (lambda: loaders.data_loader(1), True),
         (loaders.plain, False),
     ],
     ids=["threads", "threads-in-a-worker", "no-threads"],
 )
-def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes: bool) -> None:
-    """Beating workers, or a loader without threads, does not show that threads cost time."""
+def test_only_workers_and_threads_are_given_up(loader: Any, proposes: bool) -> None:
+    """A loader without any is as it is."""
     measured = evidence(
         graph=investigation_of(loader)._graph,
         scaling=turns(single_thread=0.01),
         variants=in_rounds(unmodified=(0.04, 0.041, 0.042)),
     )
-    assert (find_run_without_threads(measured) is not None) is proposes
+    assert (find_faster_alone(measured) is not None) is proposes

@@ -187,10 +187,19 @@ def test_the_summary_has_the_result_of_the_tried_change() -> None:
     """Otherwise it has the reason why nothing was tried, without repeating the change."""
     tried = findings(verified=VERIFIED, unverified="")
     assert summary(tried).endswith(f" Tried {VERIFIED.says}.")
-    assert summary(tried, LOADER_BOUND).endswith(f"{VERIFIED.says}; headroom then 1.9.")
+    assert f"{VERIFIED.says}; headroom then 1.9." in summary(tried, LOADER_BOUND)
     untried = findings(unverified=str(Untried(NO_TIME, THREE_WORKERS.change)))
     assert untried.why_untried == NO_TIME
     assert summary(untried).endswith(f"(not tried: {NO_TIME}).")
+
+
+@pytest.mark.parametrize(("enough", "text"), [(0, "0"), (3, "3"), (None, "unknown")])
+def test_the_summary_has_the_fewest_workers_for_a_step(enough: int | None, text: str) -> None:
+    """The sentence needs a step; a number that is not known is said to be unknown."""
+    found = findings(enough_workers=enough)
+    sentence = f" Fewest workers that feed the step: {text} (has {found.workers})."
+    assert summary(found, LOADER_BOUND).endswith(sentence)
+    assert "Fewest" not in summary(found)
 
 
 def print_tables(found: Diagnosis, width: int = 118) -> list[str]:

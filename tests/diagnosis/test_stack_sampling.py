@@ -14,6 +14,7 @@ import pytest
 import netpipe
 from netpipe.diagnosis.experiments import stage_times
 from netpipe.diagnosis.experiments.stage_times import function_names, sampled, users_path
+from netpipe.measuring.loader_puller import Puller
 
 HARNESS = netpipe.__file__.replace("__init__.py", "measuring/loader_puller.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
@@ -68,6 +69,14 @@ def test_a_thread_that_waits_for_another_has_no_path(file: str) -> None:
     """The path is empty if the innermost code is where threads wait."""
     assert seen(("load", "mine.py"), ("get", file)) == ()
     assert seen(("load", "mine.py"), ("get", file), ("callback", "mine.py")) == ("load", "callback")
+
+
+def test_a_restart_has_no_path() -> None:
+    """The harness calls the factory again when an epoch ends, which is not loading."""
+    restart = SimpleNamespace(f_code=Puller.restart.__code__, f_back=stack(("run", HARNESS)))
+    code = SimpleNamespace(co_filename="mine.py", co_qualname="make_loader")
+    frame = SimpleNamespace(f_code=code, f_back=restart)
+    assert users_path(cast(FrameType, frame)) == ()
 
 
 def test_no_stack_has_no_functions() -> None:

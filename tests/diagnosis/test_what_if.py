@@ -15,9 +15,10 @@ from netpipe.diagnosis.what_if import (
     Change,
     MeasuredLoader,
     choose_change,
+    find_enough_workers,
     list_changes,
 )
-from tests.diagnosis.examples import stage_time
+from tests.diagnosis.examples import evidence, interval, stage_time, turns, with_workers_graph
 from tests.diagnosis.made_reads import made_scaling
 
 TIMES = (stage_time("Map of f", 0.030), stage_time("Batch", 0.010), stage_time("Source", 0.001))
@@ -33,10 +34,10 @@ def list_all(
     loader: MeasuredLoader = LOADER,
     step_s: float | None = None,
     one_worker: MeasuredLoader | None = None,
-    without_threads_s: float | None = None,
+    alone_s: float | None = None,
 ) -> list[Change]:
     """Return the changes that are listed."""
-    return list(list_changes(loader, one_worker, TIMES, step_s, without_threads_s))
+    return list(list_changes(loader, one_worker, TIMES, step_s, alone_s))
 
 
 def counts(loader: MeasuredLoader, step_s: float | None = None) -> list[int]:
@@ -143,12 +144,50 @@ def test_workers_are_compared_with_the_unmodified_loader(
 def test_reader_threads_that_cost_time_are_removed_first() -> None:
     """The prediction is the time of the single-thread run, and is tried before workers."""
     loader = MeasuredLoader(replace(MODEL, workers=0, threads=16), 0.098)
-    changes = list_all(loader, without_threads_s=0.041)
+    changes = list_all(loader, alone_s=0.041)
     change = choose_change(changes, 0.098, None, (0, 1))
     assert change is not None
     assert change.kind == "no-threads"
     assert change.load_s == 0.041
     assert find("no-threads", loader) is None
+
+
+@pytest.mark.parametrize(
+    ("threads", "name"), [(0, "no workers"), (16, "no workers and no reader threads")]
+)
+def test_workers_that_cost_time_are_removed_first(threads: int, name: str) -> None:
+    """A loader that is faster in one thread is tried without workers before it gets more."""
+    loader = MeasuredLoader(replace(MODEL, workers=2, threads=threads), 0.080)
+    changes = list_all(loader, alone_s=0.027)
+    change = choose_change(changes, 0.080, None, (0, 1))
+    assert change == Change(name, WORKERS, 0.027, workers=0)
+    assert 0 not in counts(loader)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "is_rebuilt", "enough"),
+    [
+        (None, True, None),
+        (0.100, True, 0),  # one thread takes 40 ms
+        (0.030, True, 2),  # two workers take 22 ms
+        (0.100, False, 2),
+        (0.015, True, 4),  # four are predicted to take 11 ms
+        (0.001, True, None),
+    ],
+)
+def test_the_fewest_workers_that_feed_the_step(
+    step_s: float | None, is_rebuilt: bool, enough: int | None
+) -> None:
+    """They may be none, those that the loader has, or a predicted number."""
+    measured = evidence(
+        graph=with_workers_graph(2),
+        is_rebuilt=is_rebuilt,
+        variants=turns(unmodified=0.022),
+        scaling=turns(single_thread=0.040),
+        load_s=interval(0.022),
+    )
+    changes = [Change("4 workers", WORKERS, 0.011, workers=4)]
+    assert find_enough_workers(changes, measured, step_s) == enough
 
 
 def test_time_that_no_stage_accounts_for_remains() -> None:

@@ -26,7 +26,7 @@ from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.processes import thread_cpu_s
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.measuring.loader_puller import LoaderFactory, Puller
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
 _MIN_PATH_FRACTION: Final = 0.5
@@ -171,13 +171,16 @@ def _sample(samples: Samples, is_over: threading.Event) -> None:
 def users_path(frame: FrameType | None) -> UsersPath:
     """Return the user's functions on a stack, or those of libraries if it has none of the user's.
 
-    The path of a thread that waits for another thread is empty.
+    The path of a thread that waits for another thread is empty, and so is that of one that starts
+    the loader again because its epoch has ended.
     """
     if frame is None or frame.f_code.co_filename.startswith(_WAITING):
         return ()
     own: list[CodeType] = []
     library: list[CodeType] = []
     while frame is not None:
+        if frame.f_code is Puller.restart.__code__:
+            return ()
         file = frame.f_code.co_filename
         if not file.startswith((_HARNESS, "<")):
             if any(folder in file for folder in _SITE):
