@@ -129,7 +129,8 @@ def test_a_pass_says_what_was_seen(netpipe: Netpipe, profiles: list[WorkProfile]
         in (result.stdout)
     )
     assert result.stdout.splitlines()[-1] == (
-        "counted: batches 3 to 18 in one thread; Python and C calls, not the time inside C"
+        "counted: batches 3 to 18 in one thread; Python and C calls, not the time inside C; "
+        "an epoch has more than 64 batches"
     )
 
 

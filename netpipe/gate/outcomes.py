@@ -45,7 +45,7 @@ class Comparison:
         is_open: Whether another session may change the outcome.
         why_not: Why the outcome is NOT_COMPARED; "" for every other outcome.
         is_reported_only: Whether it is NOT_COMPARED by design, for any baseline of this device.
-        part_rise: The largest rise of a part of the work, if the total stays within the bound.
+        shown_change: The change to show in a table instead of `worse`; "" for that.
         is_drift: Whether it was compared with the oldest comparable baseline, not the latest.
         oldest: The name of the oldest comparable baseline; "" if no earlier one is comparable.
         metrics: The comparisons of a quantity's metrics; empty for a metric or without a baseline.
@@ -62,7 +62,7 @@ class Comparison:
     is_open: bool = False
     why_not: str = ""
     is_reported_only: bool = False
-    part_rise: str = ""
+    shown_change: str = ""
     is_drift: bool = False
     oldest: str = ""
     metrics: "tuple[Comparison, ...]" = ()

@@ -20,7 +20,15 @@ from typing import Final
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
-from netpipe.results.work_profile import KINDS, WorkKind, WorkProfile, is_of_step, keep_reproducible
+from netpipe.results.work_profile import (
+    DATA_KINDS,
+    KINDS,
+    WARM_UP_BATCHES,
+    WorkKind,
+    WorkProfile,
+    is_of_step,
+    keep_reproducible,
+)
 
 BOUND: Final = 0.01
 """The largest rise of a count that passes, as a fraction."""
@@ -32,6 +40,7 @@ With n processes of each version, the ranges of equal random counts lie apart in
 cases: one in 3 for 2 processes, one in 6435 for 8.
 """
 
+_CANNOT: Final = " cannot be compared: "
 _MAX_CAUSES: Final = 5
 _NOTHING: Final = (0.0, 0.0)
 _WAY_OUT: Final = f"{ENOUGH_PROCESSES} processes of each version, side by side, would decide"
@@ -51,9 +60,12 @@ def compare_work(now: WorkProfile, then: WorkProfile, baseline: str = "") -> tup
     `baseline` names the baseline that holds the earlier profile; "" if that is the profile of
     another version, counted side by side with this one.
     """
-    counted = {**now.counts, **then.counts}
-    kinds = (kind for name, kind in KINDS.items() if name in counted)
-    return tuple(_compare_kind(kind, now, then, baseline) for kind in kinds)
+    counted = now.kinds | then.kinds
+    return tuple(
+        (_compare_data if name in DATA_KINDS else _compare_kind)(kind, now, then, baseline)
+        for name, kind in KINDS.items()
+        if name in counted
+    )
 
 
 def compare_in_turns(
@@ -100,10 +112,10 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
     found = Comparison(
         outcome, kind.name, total, total_before if kind.name in then.counts else None,
         "; ".join(reasons), worse=Interval(ratio, ratio, ratio, now.batches), bound=1 + BOUND,
-        baseline=baseline, part_rise=f"+{kind.format(rise)}" * is_of_part,
+        baseline=baseline, shown_change=f"+{kind.format(rise)} in one part" * is_of_part,
     )  # fmt: skip
     unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None)
-    prefix = f"{kind.name} cannot be compared: "
+    prefix = f"{kind.name}{_CANNOT}"
     if why_not := _why_not_comparable(kind, now, then):
         return unjudged(reason=prefix + why_not, why_not=why_not)
     if _judge(kind, every, overlapping)[0] is not outcome:
@@ -114,6 +126,32 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
     if outcome is not Outcome.REGRESSED and hidden > max(passing, total_before - total):
         return unjudged(reason=prefix + differ, why_not=differ)
     return found
+
+
+def _compare_data(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline: str) -> Comparison:
+    """Compare the batches themselves: any difference is a regression."""
+    if why_not := _why_not_comparable(kind, now, then):
+        return Comparison(
+            Outcome.NOT_COMPARED, kind.name, 0.0, None, f"{kind.name}{_CANNOT}{why_not}",
+            baseline=baseline, why_not=why_not,
+        )  # fmt: skip
+    if kind.name == "contents":
+        pairs = zip(now.contents, then.contents, strict=True)
+        differing = [number for number, (new, old) in enumerate(pairs) if new != old]
+        value, value_before, ratio = len(differing), 0, 1 + len(differing) / now.batches
+        change = f"{len(differing)} of {now.batches} batches"
+        first = f", batch {WARM_UP_BATCHES + 1 + differing[0]} first" if differing else ""
+        reason = f"{change} differ from those before{first}"
+    else:
+        value, value_before = now.epoch_batches or 0, then.epoch_batches or 0
+        ratio, change = value / value_before, ""
+        reason = f"an epoch has {kind.format(value)}, before {kind.format(value_before)}"
+    outcome = Outcome.PASS if value == value_before else Outcome.REGRESSED
+    return Comparison(
+        outcome, kind.name, value, value_before, f"{kind.name}: {reason}",
+        worse=Interval(ratio, ratio, ratio, now.batches), bound=1.0, baseline=baseline,
+        shown_change=change * bool(value),
+    )  # fmt: skip
 
 
 def _find_doubtful(
@@ -184,7 +222,7 @@ def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> 
     if is_of_step(kind.name) and now.step_backend != then.step_backend:
         return f"another step backend ({then.step_backend or 'none'})"
     for profile, when in ((now, "now"), (then, "before")):
-        if kind.name not in profile.counts:
+        if kind.name not in profile.kinds:
             why = profile.not_counted.get(kind.name, "it has none of this kind")
             return f"it was not counted {when}: {why}"
     return ""

@@ -141,9 +141,8 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
 
 def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
     comparison = result.comparison
-    change = format_worse_ratio(comparison.metric, comparison.worse_ratio)
-    if comparison.part_rise:
-        change = f"{comparison.part_rise} in one part"
+    change = comparison.shown_change
+    change = change or format_worse_ratio(comparison.metric, comparison.worse_ratio)
     yield result.benchmark.rpartition("::")[2]
     since = " since the oldest" if comparison.is_drift else ""
     metric = f"{comparison.metric or result.quantity}{since}"

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Final
 
-from netpipe.results.fields import Amount, Count, Document, MayBeAbsent, PositiveCount, parse
+from netpipe.results.fields import (
+    Amount,
+    Count,
+    Document,
+    MayBeAbsent,
+    PositiveCount,
+    Text,
+    parse,
+)
 from netpipe.results.units import format_amount, format_number
 
 SCHEMA: Final = "netpipe.work/1"
@@ -14,6 +22,9 @@ _SHOWN_PARTS: Final = 5
 
 WARM_UP_BATCHES: Final = 2
 """The number of batches that are pulled before counting begins."""
+
+MAX_EPOCH_BATCHES: Final = 64
+"""The length of an epoch with more batches is not counted."""
 
 UNSTABLE_FRACTION: Final = 0.001
 """A count that differs by more than this fraction between processes is not reproducible."""
@@ -26,7 +37,7 @@ class WorkKind:
     name: str
     unit: str
     parts: str  #: The parts of the count: functions, stages or arrays; "": it is not split.
-    sentence: str
+    sentence: str  #: What a part that rose does; "" for the kinds in `DATA_KINDS`.
 
     @property
     def resolution(self) -> float:
@@ -68,9 +79,14 @@ KINDS: Final = {
             "a step leaves {now} of its old state allocated instead of {then}: not all is donated"),
         WorkKind("step_compilations", "compilations", "",
             "the step takes {now} instead of {then}"),
+        WorkKind("contents", "batches", "", ""),
+        WorkKind("epoch_batches", "batches", "", ""),
     )
 }  # fmt: skip
 """Every kind of work by name, in the order in which tables list them."""
+
+DATA_KINDS: Final = ("contents", "epoch_batches")
+"""The kinds that describe the batches instead of counting work; every change is worse."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,10 @@ class WorkProfile(Document):
     callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: The arrays of a batch: dtype and shape by name, such as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
+    #: A digest of each counted batch; empty if the batches differ between processes.
+    contents: MayBeAbsent[tuple[Text, ...]] = ()
+    #: Number of batches in an epoch; None if it does not end within the first 64.
+    epoch_batches: MayBeAbsent[PositiveCount | None] = None
     #: The lowest and the highest count, by kind and part, if processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
     #: Why a kind cannot be counted on this machine or for this loader, by kind.
@@ -107,7 +127,14 @@ class WorkProfile(Document):
         first, last = WARM_UP_BATCHES + 1, WARM_UP_BATCHES + self.batches
         beside = f", nor {self.tasks_beside} other threads and processes" * bool(self.tasks_beside)
         seen = "in one thread; Python and C calls, not the time inside C"
-        return f"batches {first} to {last} {seen}{beside}"
+        epoch = self.epoch_batches or f"more than {MAX_EPOCH_BATCHES}"
+        return f"batches {first} to {last} {seen}{beside}; an epoch has {epoch} batches"
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds that were counted."""
+        data = {name for name in DATA_KINDS if getattr(self, name)}
+        return {*self.counts} | data
 
     def total(self, kind: str) -> float:
         """Return the count of a kind over all of its parts, per batch."""
@@ -142,6 +169,12 @@ def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
     """
     first = profiles[0]
     not_counted = {name: why for profile in profiles for name, why in profile.not_counted.items()}
+    data: dict[str, Any] = {}
+    for kind in DATA_KINDS:
+        data[kind] = getattr(first, kind)
+        if any(getattr(profile, kind) != data[kind] for profile in profiles):
+            data[kind] = WorkProfile.__dataclass_fields__[kind].default
+            not_counted[kind] = "processes of the same code differ in it"
     counted = {kind for profile in profiles for kind in profile.counts} - not_counted.keys()
     counts, dropped = dict[str, dict[str, float]](), dict[str, dict[str, tuple[float, float]]]()
     for kind in (kind for kind in KINDS if kind in counted):
@@ -155,7 +188,7 @@ def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:
             else:
                 dropped.setdefault(kind, {})[part] = (min(lows), max(highs))
     return replace(
-        first, counts=counts, dropped=dropped, not_counted=not_counted,
+        first, counts=counts, dropped=dropped, not_counted=not_counted, **data,
         processes=sum(profile.processes for profile in profiles),
         tasks_beside=max(profile.tasks_beside for profile in profiles),
         cpu_s_per_batch=min(profile.cpu_s_per_batch for profile in profiles),

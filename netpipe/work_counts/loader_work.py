@@ -11,7 +11,7 @@ import sysconfig
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,9 @@ from netpipe import clock, jobs, measuring, work_counts
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis.experiments.instrumented_stages import observed
 from netpipe.diagnosis.experiments.stage_times import match_nodes
+from netpipe.errors import HarnessError, LoaderEndedError
 from netpipe.files.temporary_folders import temporary_folder
+from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import OneThread, single_thread_variant
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
@@ -36,7 +38,7 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.step_runner import batch_bytes
-from netpipe.results.work_profile import WARM_UP_BATCHES
+from netpipe.results.work_profile import MAX_EPOCH_BATCHES, WARM_UP_BATCHES
 
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
 _HARNESS: Final = (
@@ -58,6 +60,8 @@ class LoaderWork:
         totals: The counts by kind and part, over all batches; see `results.work_profile.KINDS`.
         calls: The number of calls over all batches, by function and caller.
         arrays: The dtype and shape of each array of a batch, by name.
+        contents: A digest of each batch.
+        epoch_batches: Batches in an epoch; None if it does not end soon.
         step_batches: The last two batches, on which the step is run.
         tasks_beside: The number of the loader's threads and processes besides this thread.
         cpu_s_per_batch: CPU time of all threads and processes without an instrument; 0: not known.
@@ -69,6 +73,8 @@ class LoaderWork:
     totals: dict[str, dict[str, float]] = field(default_factory=dict)
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     arrays: dict[str, str] = field(default_factory=dict)
+    contents: list[str] = field(default_factory=list)
+    epoch_batches: int | None = None
     not_counted: dict[str, str] = field(default_factory=dict)
     step_batches: list[Batch] = field(default_factory=list)
 
@@ -123,8 +129,13 @@ def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) 
         cpu_s = puller.processes.cpu_s() - started_s
         pulled, epoch = puller.pulled - WARM_UP_BATCHES, puller.epoch_batches
         beside = threading.active_count() - threads + len(puller.list_processes().worker_pids)
+        with suppress(LoaderEndedError):
+            while puller.epoch_batches is None and puller.pulled < MAX_EPOCH_BATCHES:
+                puller.pull()
     fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
-    return LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
+    work = LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
+    work.epoch_batches = puller.epoch_batches
+    return work
 
 
 @contextmanager
@@ -327,6 +338,8 @@ def _describe_batches(work: LoaderWork, puller: Puller) -> None:
     for _ in range(work.batches):
         batch, _ = puller.pull()
         work.step_batches = [*work.step_batches[-1:], batch]
+        if "contents" not in work.not_counted:
+            _note_contents(work, batch)
         for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
             size = getattr(leaf, "nbytes", None)
             if isinstance(size, int) and hasattr(leaf, "dtype"):
@@ -334,6 +347,14 @@ def _describe_batches(work: LoaderWork, puller: Puller) -> None:
                 work.add("batch_bytes", name, size)
                 work.arrays[name] = f"{leaf.dtype}{list(leaf.shape)}".replace(" ", "")
                 work.add("padding", name, _count_padding(leaf))
+
+
+def _note_contents(work: LoaderWork, batch: Batch) -> None:
+    try:
+        work.contents.append(digest(batch).hex())
+    except HarnessError as error:
+        work.not_counted["contents"] = str(error)
+        work.contents.clear()
 
 
 def _count_padding(leaf: Any) -> int:

@@ -37,6 +37,7 @@ def count_factories(request: WorkRequest, factories: Factories, _: ExitStack) ->
     profile = WorkProfile(
         versions=measured_versions(), batches=work.batches, fingerprint=factories.fingerprint,
         step_backend=backend, counts=counts, callers=callers, arrays=work.arrays,
+        contents=tuple(work.contents), epoch_batches=work.epoch_batches,
         not_counted=not_counted, tasks_beside=work.tasks_beside,
         cpu_s_per_batch=work.cpu_s_per_batch,
     )  # fmt: skip

@@ -39,7 +39,7 @@ def test_one_more_call_names_the_function_that_is_called_more() -> None:
     found = find(with_calls(doubled), "calls")
     assert found.outcome is Outcome.REGRESSED
     assert found.worse_ratio == pytest.approx(771 / 387)
-    assert not found.part_rise
+    assert not found.shown_change
     assert "rows.encode: 256 calls per batch instead of 128" in found.reason
     assert "builtins.len" not in found.reason
 
@@ -65,7 +65,7 @@ def test_one_call_of_thousands_is_seen() -> None:
     assert found.outcome is Outcome.REGRESSED
     assert "rows.batch: 2 calls" in found.reason
     assert "calls: 5202 calls per batch instead of 5201 calls" in found.reason
-    assert found.part_rise == "+1 call"
+    assert found.shown_change == "+1 call in one part"
 
 
 def test_a_rise_below_three_digits_is_no_rise_of_the_total() -> None:
