@@ -38,6 +38,7 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.step_runner import batch_bytes
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, count_tokens
 from netpipe.results.work_profile import MAX_EPOCH_BATCHES, WARM_UP_BATCHES
 
 _FREEING: Final = tuple(memray.AllocatorType[name] for name in ("FREE", "MUNMAP", "PYMALLOC_FREE"))
@@ -334,7 +335,7 @@ def _pickled_bytes(element: Any) -> int:
 
 
 def _describe_batches(work: LoaderWork, puller: Puller) -> None:
-    """Count the bytes and the padding of each array in the batches."""
+    """Count the bytes of each array in the batches, their padding, and their digests."""
     for _ in range(work.batches):
         batch, _ = puller.pull()
         work.step_batches = [*work.step_batches[-1:], batch]
@@ -346,7 +347,11 @@ def _describe_batches(work: LoaderWork, puller: Puller) -> None:
                 name = jax.tree_util.keystr(path, simple=True, separator=".") or "the batch"
                 work.add("batch_bytes", name, size)
                 work.arrays[name] = f"{leaf.dtype}{list(leaf.shape)}".replace(" ", "")
-                work.add("padding", name, _count_padding(leaf))
+        counted = count_tokens(batch)
+        if counted.rule == BY_ELEMENTS:
+            work.not_counted["padding"] = "no segmentation or mask marks it"
+        else:
+            work.add("padding", "", counted.slots - counted.tokens)
 
 
 def _note_contents(work: LoaderWork, batch: Batch) -> None:
@@ -355,11 +360,3 @@ def _note_contents(work: LoaderWork, batch: Batch) -> None:
     except HarnessError as error:
         work.not_counted["contents"] = str(error)
         work.contents.clear()
-
-
-def _count_padding(leaf: Any) -> int:
-    """Return the number of zeros at the ends of an integer array's rows; 0 for other leaves."""
-    if getattr(leaf.dtype, "kind", "") not in {"i", "u"} or leaf.ndim < 2 or not leaf.size:
-        return 0
-    rows = np.asarray(leaf).reshape(-1, leaf.shape[-1])
-    return int((np.cumsum(rows[:, ::-1] != 0, axis=1) == 0).sum())

@@ -133,12 +133,33 @@ def test_nothing_crosses_processes_without_workers() -> None:
 
 
 def test_arrays_are_described() -> None:
-    """Each array of a batch has its bytes, padding, dtype and shape."""
+    """Each array of a batch has its bytes, dtype and shape."""
     work = count(targets.wide_loader)
     assert work.arrays == {"tokens": "int64[8,1024]", "lengths": "int64[8]"}
     assert per_batch(work, "batch_bytes", "tokens") == 2 * TOKENS_BYTES
-    assert per_batch(work, "padding", "tokens") == targets.ROWS * targets.LENGTH / 4
-    assert per_batch(work, "padding", "lengths") == 0
+
+
+def test_padding_is_counted_where_a_mask_marks_it() -> None:
+    """A quarter of each row is 0 in the mask."""
+
+    def loader() -> Any:
+        return targets.loader().map(lambda batch: {**batch, "input_mask": batch["tokens"]})
+
+    work = count(loader)
+    assert per_batch(work, "padding", "") == targets.ROWS * targets.LENGTH / 4
+    assert "padding" not in work.not_counted
+
+
+def test_zeros_of_an_image_are_not_padding() -> None:
+    """Without a segmentation or mask, black pixels are contents."""
+
+    def loader() -> Any:
+        while True:
+            yield {"video": np.zeros((2, 16, 16, 3), np.uint8)}
+
+    work = count(loader)
+    assert "padding" not in work.totals
+    assert work.not_counted["padding"] == "no segmentation or mask marks it"
 
 
 def test_bytes_that_are_read_are_counted(tmp_path: Any) -> None:
@@ -170,7 +191,7 @@ def test_a_loader_that_is_not_grains_is_counted_whole() -> None:
     """Calls and allocations are counted; the missing stages are reported."""
     work = count(targets.plain_loader)
     assert per_batch(work, "calls", f"{THIS}.double") == targets.ROWS
-    assert set(work.not_counted) == {"elements", "element_bytes", "sent_bytes"}
+    assert set(work.not_counted) == {"elements", "element_bytes", "sent_bytes", "padding"}
     assert work.arrays["tokens"] == "int32[8,1024]"
 
 
@@ -224,7 +245,7 @@ def test_a_short_epoch_is_counted_as_far_as_it_goes() -> None:
 def test_odd_leaves_of_a_batch_are_described_or_left_out(
     leaf: object, arrays: dict[str, str]
 ) -> None:
-    """An empty array, a random key, a buffer and a text have no padding."""
+    """An empty array, a random key, a buffer and a text may be in a batch."""
 
     def loader() -> Any:
         while True:
@@ -232,7 +253,7 @@ def test_odd_leaves_of_a_batch_are_described_or_left_out(
 
     work = count(loader)
     assert work.arrays == arrays
-    assert work.totals.get("padding", {}) == dict.fromkeys(arrays, 0.0)
+    assert "padding" not in work.totals
 
 
 def test_batches_are_kept_for_a_step() -> None:
