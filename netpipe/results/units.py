@@ -77,14 +77,14 @@ def _format_interval(interval: Interval | None, write: Callable[[float], str]) -
 
 
 def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
-    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
+    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `only 2 rounds` without any."""
     if isfinite(interval.low) and isfinite(interval.high):
         return f"{write(interval.low)} to {write(interval.high)}"
-    if isfinite(interval.low):
+    if isfinite(interval.low) and interval.low > 0:
         return f"{write(interval.low)} or more"
     if isfinite(interval.high):
         return f"{write(interval.high)} or less"
-    return "too few rounds to bound it"
+    return f"only {format_rounds(interval.n)}"
 
 
 def describe_interval(

@@ -197,15 +197,23 @@ def _is_own(file: str, function: str) -> bool:
 
 
 def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
-    # Garbage collection runs at unpredictable times, and calls back into jax.
+    with _no_garbage_collection():
+        sys.setprofile(note)
+        try:
+            for _ in range(batches):
+                puller.pull()
+        finally:
+            sys.setprofile(None)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Keep the collector from running, at unpredictable times, jax's callback and finalizers."""
     was_enabled = gc.isenabled()
     gc.disable()
-    sys.setprofile(note)
     try:
-        for _ in range(batches):
-            puller.pull()
+        yield
     finally:
-        sys.setprofile(None)
         if was_enabled:
             gc.enable()
 
@@ -220,7 +228,8 @@ def _count_allocations(work: LoaderWork, puller: Puller) -> None:
     """Count this thread's allocations, including memory that it frees again."""
     with temporary_folder("allocations") as folder:
         recording = folder / "recording"
-        with memray.Tracker(recording, trace_python_allocators=True):
+        tracker = memray.Tracker(recording, trace_python_allocators=True)
+        with _no_garbage_collection(), tracker:
             for _ in range(work.batches):
                 puller.pull()
         functions: dict[int, str] = {}

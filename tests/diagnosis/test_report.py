@@ -242,7 +242,7 @@ def test_interventions_have_their_speedup_or_the_reason() -> None:
     assert f"1.90 (1.71 to 2.09) {made[0].says}" in text
     assert f"({made[1].what}) {made[1].says}" in text
     single = replace(made[0], speedup=Interval(2.0, 0.0, inf, 1))
-    assert "2.00 (0.00 or more)" in print_findings(interventions=(single,), width=160)[1]
+    assert "2.00 (only 1 round)" in print_findings(interventions=(single,), width=160)[1]
 
 
 def test_changes_have_their_direction() -> None:

@@ -17,7 +17,8 @@ from netpipe.results.units import format_bounds
     ("interval", "words"),
     [
         (Interval(2.0, 1.0, 3.0, 9), "1 s to 3 s"),
-        (Interval(2.0, -inf, inf, 2), "too few rounds to bound it"),
+        (Interval(2.0, -inf, inf, 2), "only 2 rounds"),
+        (Interval(2.0, 0.0, inf, 1), "only 1 round"),
         (Interval(2.0, 1.0, inf, 3), "1 s or more"),
         (Interval(2.0, -inf, 3.0, 3), "3 s or less"),
     ],

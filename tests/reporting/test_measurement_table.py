@@ -69,7 +69,7 @@ def test_the_table_has_a_row_for_each() -> None:
         (
             {"tokens_per_s": median_interval([5e4, 5.2e4, 5.4e4]), "mfu": median_interval([0.15])},
             "tokens/s: 52 k (46.3 k to 58.3 k)",
-            "MFU: 15% (too few rounds to bound it)",
+            "MFU: 15% (only 1 round)",
         ),
         (
             {
