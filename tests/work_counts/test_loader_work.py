@@ -56,7 +56,7 @@ def test_the_harness_is_not_counted() -> None:
 def test_the_garbage_collector_is_not_counted() -> None:
     """A collection, which runs at any time and has callbacks, is not counted."""
 
-    def called_back(phase: str, _: dict[str, int]) -> bytes:
+    def called_back(_: str, __: dict[str, int]) -> bytes:
         """Allocate before and after a collection."""
         return bytes(1000)
 
