@@ -101,7 +101,8 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
         batch = find_batch(graph, node) if size > _MAX_BUFFERED_BATCHES else None
         if batch is None or node.kind == "Elastic":
             continue
-        subject = "iterating a MapDataset" if node.random_access else "to_iter_dataset"
+        call = choose_call(graph, "DataLoader", "to_iter_dataset")
+        subject = "iterating a MapDataset" if node.random_access else call
         few_batches = f"Keep a few batches ready: .to_iter_dataset(grain.ReadOptions({FEW_READS}))"
         yield Problem(
             "info" if node.random_access else "warning",
@@ -182,7 +183,7 @@ def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(
             "warning",
             (pool.prefetch, *readers),
-            f"{_subject(readers)} with {readers[0].parameters['num_threads']} threads in"
+            f"{_subject(pipeline.graph, readers)} with {_write_threads(readers[0])} in"
             f" {pool.each}: they contend for the worker's interpreter lock, and"
             f" {pipeline.reads.evidence or _THREADS_HELP}",
             propose_reading(pipeline.graph, readers[0]),
@@ -205,8 +206,8 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(
             "warning",
             readers,
-            f"{_subject(readers)} single elements with {readers[0].parameters['num_threads']}"
-            " threads in the process that trains: they contend with it for the interpreter lock,"
+            f"{_subject(graph, readers)} single elements with {_write_threads(readers[0])}"
+            " in the process that trains: they contend with it for the interpreter lock,"
             f" and {pipeline.reads.evidence or f'{_THREADS_HELP} or releases the lock'}",
             fix,
         )
@@ -220,7 +221,7 @@ def too_few_reads_in_flight(pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(
             "warning",
             readers,
-            f"{_subject(readers)} at most {count} at a time in all workers, and"
+            f"{_subject(graph, readers)} at most {count} at a time in all workers, and"
             f" {pipeline.reads.evidence}: more reads would wait at the same time",
             propose_reading(graph, readers[0], "with", MANY_READS),
         )
@@ -237,9 +238,15 @@ def _count_copies(graph: Graph, node: Node) -> int:
     return prod(pool.size for pool in worker_pools(graph) if node in pool.nodes)
 
 
-def _subject(readers: Sequence[Node]) -> str:
-    call = "ElasticIterator" if readers[0].kind == "Elastic" else "to_iter_dataset"
+def _subject(graph: Graph, readers: Sequence[Node]) -> str:
+    call = choose_call(graph, "DataLoader", "to_iter_dataset")
+    call = "ElasticIterator" if readers[0].kind == "Elastic" else call
     return f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
+
+
+def _write_threads(reader: Node) -> str:
+    threads = reader.integer("num_threads")
+    return f"{threads} thread{'s' * (threads != 1)}"
 
 
 def find_element_readers(graph: Graph) -> list[Node]:

@@ -61,11 +61,13 @@ def _has_own_function(batch: Node) -> bool:
 class Pool:
     """Workers that share a pipeline: each reads every n-th element, or its own slice.
 
-    `nodes` ends at the node that starts a nested pool.
+    `nodes` ends at the node that starts a nested pool; `call` is the user's call that starts this
+    pool.
     """
 
     prefetch: Node
     nodes: tuple[Node, ...]
+    call: str
 
     @property
     def size(self) -> int:
@@ -89,14 +91,19 @@ class Pool:
 
     def __str__(self) -> str:
         """Return the words for the workers in messages."""
-        call = "mp_prefetch" if self.uses_processes else "multithread_prefetch"
-        return f"the {self.size} workers of {call}" if self.size > 1 else f"the worker of {call}"
+        workers = f"the {self.size} workers" if self.size > 1 else "the worker"
+        return f"{workers} of {self.call}"
 
 
 def worker_pools(graph: Graph) -> tuple[Pool, ...]:
     """Return all pools, of processes or of threads, the nearest to the trainer first."""
+    calls = {_PROCESSES: choose_call(graph, "DataLoader", "mp_prefetch")}
     return tuple(
-        Pool(prefetch, tuple(graph.below(prefetch, lambda node: node.kind in _POOLS)))
+        Pool(
+            prefetch,
+            tuple(graph.below(prefetch, lambda node: node.kind in _POOLS)),
+            calls.get(prefetch.kind, "multithread_prefetch"),
+        )
         for prefetch in graph.of_kind(*_POOLS)
     )
 
