@@ -353,6 +353,19 @@ def save_checkpoint(folder, state, step):
     assert list(sessions.requests[0].targets) == ["loader"]
 
 
+def test_a_failure_is_told_once_and_leaves_nothing(
+    src_layout: Path, netpipe: Netpipe, sessions: Sessions
+) -> None:
+    """A loader that cannot be imported fails without the guessed step too."""
+    write(src_layout, {"src/shop/train.py": TRAIN})
+    sessions.found = [SessionError("No module named 'optax'") for _ in range(2)]
+    result = netpipe("init", src_layout)
+    assert result.exit_code == 2
+    assert result.output.count("No module named 'optax'") == 1
+    assert not (src_layout / "perf").exists()
+    assert not (src_layout / ".github").exists()
+
+
 def test_a_step_that_was_found_but_fails_is_not_used(
     src_layout: Path, netpipe: Netpipe, sessions: Sessions
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from math import ceil, isfinite
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
 
 import click
@@ -158,8 +159,8 @@ def init(
         if named == others:
             raise
         guessed = ", ".join(str(others[name]) for name in others if name not in named)
-        output.print(f"not used, because measuring with it failed: {guessed}: {error}")
         code = _write_tests(folder, chosen | named, no_run=no_run)
+        output.print(f"not used, because measuring with it failed: {guessed}: {error}")
     sys.exit(FAILED if code else 0)
 
 
@@ -172,6 +173,8 @@ def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> in
     targets = {name: _locate(folder, target, name) for name, target in chosen.items()}
     has_step = "state_and_step" in chosen
     on_device = has_step and (no_run or not detection.find_device().shares_host_cores)
+    tops = {folder / Path(name).parts[0] for name in FILES}
+    created = [top for top in tops if not top.exists()]
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         refuse_unwritable(folder / name, "FOLDER")
@@ -187,6 +190,8 @@ def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> in
                 step_ms, origin = _find_step(folder, targets)
             except BaseException:
                 (folder / FILES[0]).unlink()  # so that `netpipe init` can be repeated
+                for top in created:
+                    rmtree(top, ignore_errors=True)
                 raise
         budget_s = _budget_s(step_ms)
         flag = f" --netpipe-budget={budget_s}" if budget_s > _DEFAULT_BUDGET_S else ""

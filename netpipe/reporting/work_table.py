@@ -1,5 +1,7 @@
 """The table of counted work, and the notes below it."""
 
+from collections import defaultdict
+
 from netpipe.reporting.content import Note
 from netpipe.reporting.tables import Cell, Figure, Table
 from netpipe.results.work_profile import KINDS, WorkProfile
@@ -22,7 +24,12 @@ def work_table(profile: WorkProfile) -> Table:
 def work_notes(profile: WorkProfile) -> list[Note]:
     """Return notes on the arrays of a batch, and on kinds and parts that are not counted."""
     notes = [Note(name, shape) for name, shape in profile.arrays.items()]
-    notes += [Note(name, f"not counted: {why}") for name, why in profile.not_counted.items()]
+    names_by_reason = defaultdict[str, list[str]](list)
+    for name, why in profile.not_counted.items():
+        names_by_reason[why].append(name)
+    notes += [
+        Note(", ".join(names), f"not counted: {why}") for why, names in names_by_reason.items()
+    ]
     for name, parts in profile.dropped.items():
         write = KINDS[name].format
         ranges = ", ".join(

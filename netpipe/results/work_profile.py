@@ -24,7 +24,7 @@ WARM_UP_BATCHES: Final = 2
 """The number of batches that are pulled before counting begins."""
 
 MAX_EPOCH_BATCHES: Final = 64
-"""The length of an epoch with more batches is not counted."""
+"""Longer epochs are not counted; their length is that of the loader, if it has one."""
 
 UNSTABLE_FRACTION: Final = 0.001
 """A count that differs by more than this fraction between processes is not reproducible."""
@@ -109,7 +109,7 @@ class WorkProfile(Document):
     arrays: Mapping[str, str] = field(default_factory=dict)
     #: A digest of each counted batch; empty if the batches differ between processes.
     contents: MayBeAbsent[tuple[Text, ...]] = ()
-    #: Number of batches in an epoch; None if it does not end within the first 64.
+    #: Number of batches in an epoch; None if it has more than 64 and the loader has no length.
     epoch_batches: MayBeAbsent[PositiveCount | None] = None
     #: The lowest and the highest count, by kind and part, if processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from operator import length_hint
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -62,7 +63,7 @@ class LoaderWork:
         calls: The number of calls over all batches, by function and caller.
         arrays: The dtype and shape of each array of a batch, by name.
         contents: A digest of each batch.
-        epoch_batches: Batches in an epoch; None if it does not end soon.
+        epoch_batches: Batches in an epoch; None if it does not end soon and has no length.
         step_batches: The last two batches, on which the step is run.
         tasks_beside: The number of the loader's threads and processes besides this thread.
         cpu_s_per_batch: CPU time of all threads and processes without an instrument; 0: not known.
@@ -135,7 +136,9 @@ def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) 
                 puller.pull()
     fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
     work = LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
-    work.epoch_batches = puller.epoch_batches
+    stated = length_hint(loader()) if puller.epoch_batches is None else 0
+    # Grain's endless datasets have the largest possible length.
+    work.epoch_batches = puller.epoch_batches or (stated if 0 < stated < sys.maxsize else None)
     return work
 
 

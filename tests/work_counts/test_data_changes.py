@@ -99,6 +99,14 @@ def test_an_earlier_profile_without_data_is_not_compared() -> None:
     assert {each.outcome for each in found} == {Outcome.NOT_COMPARED}
 
 
+def test_the_length_of_a_long_epoch_is_the_one_the_loader_states() -> None:
+    """A dropped batch is seen although the epoch is too long to be counted."""
+    found = compare_work(profile_of(lambda: [0] * 199), profile_of(lambda: [0] * 200))
+    (length,) = (each for each in found if each.metric == "epoch_batches")
+    assert length.outcome is Outcome.REGRESSED
+    assert length.reason == "epoch_batches: an epoch has 199 batches, before 200 batches"
+
+
 def test_a_long_epoch_and_batches_without_a_pickle_are_not_counted() -> None:
     """Neither keeps the work from being counted."""
 
