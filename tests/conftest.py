@@ -1,6 +1,7 @@
 """Fixtures for all tests: a fake clock, the command, and checks for leftover processes."""
 
 import ctypes
+import gc
 import signal
 from collections.abc import Collection, Generator, Iterator
 from contextlib import suppress
@@ -41,6 +42,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """Run one worker more than there are cores, because tests wait a third of the time."""
     return (yield) + 1
+
+
+def pytest_collection_finish() -> None:
+    """Leave the imported modules out of garbage collections, which then take a tenth of the time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
