@@ -48,8 +48,9 @@ def run_for_json(
     try:
         document: Mapping[str, Any] = json.loads(printed)
     except ValueError:
-        last_line = (log.strip().splitlines() or ["nothing"])[-1]
-        raise ChildError(f"ended with code {child.returncode}: {last_line}") from None
+        # A message of the command may be followed by a stack.
+        said = log.strip().rpartition("\nnetpipe: ")[2] or "nothing"
+        raise ChildError(f"ended with code {child.returncode}: {said}") from None
     return document
 
 
