@@ -211,7 +211,7 @@ def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Keep the collector from running, at unpredictable times, jax's callback and finalizers."""
+    """Stop the collector, which runs at unpredictable times and calls back into jax."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

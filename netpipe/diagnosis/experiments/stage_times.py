@@ -171,8 +171,8 @@ def _sample(samples: Samples, is_over: threading.Event) -> None:
 def users_path(frame: FrameType | None) -> UsersPath:
     """Return the user's functions on a stack, or those of libraries if it has none of the user's.
 
-    The path of a thread that waits for another thread is empty, and so is that of one that starts
-    the loader again because its epoch has ended.
+    The path is empty for a thread that waits for another thread, and for a thread that starts the
+    loader again after an epoch.
     """
     if frame is None or frame.f_code.co_filename.startswith(_WAITING):
         return ()
