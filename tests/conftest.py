@@ -45,7 +45,7 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the imported modules out of garbage collections, which then take a tenth of the time."""
+    """Leave imported modules out of garbage collections, which then take less time."""
     gc.freeze()
 
 
