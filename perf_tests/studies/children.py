@@ -48,8 +48,9 @@ def run_for_json(
     try:
         document: Mapping[str, Any] = json.loads(printed)
     except ValueError:
-        # A message of the command may be followed by a stack.
-        said = log.strip().rpartition("\nnetpipe: ")[2] or "nothing"
+        # A stack may follow the message of a command of netpipe.
+        _, is_netpipes, message = f"\n{log.strip()}".rpartition("\nnetpipe: ")
+        said = message if is_netpipes else (log.strip().splitlines() or ["nothing"])[-1]
         raise ChildError(f"ended with code {child.returncode}: {said}") from None
     return document
 

@@ -59,6 +59,15 @@ def test_a_child_prints_what_its_environment_says() -> None:
     assert run_for_json(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
 
 
+def test_the_whole_message_of_netpipe_is_shown() -> None:
+    """The stack of a hanging loader follows the message."""
+    code = (
+        "import sys; print('starting\\nnetpipe: it hangs\\n  in f', file=sys.stderr); sys.exit(2)"
+    )
+    with pytest.raises(ChildError, match=r"code 2: it hangs\n  in f$"):
+        run_for_json(["-c", code], {}, 60.0)
+
+
 def test_a_child_that_prints_nothing_is_an_error() -> None:
     """The error has the exit code and the last line of its log."""
     code = "import sys; print('one\\ntwo', file=sys.stderr); sys.exit(2)"
