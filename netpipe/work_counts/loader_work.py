@@ -136,10 +136,16 @@ def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) 
                 puller.pull()
     fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
     work = LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
-    stated = length_hint(loader()) if puller.epoch_batches is None else 0
-    # Grain's endless datasets have the largest possible length.
-    work.epoch_batches = puller.epoch_batches or (stated if 0 < stated < sys.maxsize else None)
+    work.epoch_batches = puller.epoch_batches or _find_stated_length(loader())
     return work
+
+
+def _find_stated_length(made: object) -> int | None:
+    length = 0
+    with suppress(Exception):  # the user's `__len__` may raise anything
+        length = length_hint(made)
+    # Grain's endless datasets have the largest possible length.
+    return length if 0 < length < sys.maxsize else None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Changes of the data that a loader yields, which no count of work shows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grain
@@ -105,6 +105,21 @@ def test_the_length_of_a_long_epoch_is_the_one_the_loader_states() -> None:
     (length,) = (each for each in found if each.metric == "epoch_batches")
     assert length.outcome is Outcome.REGRESSED
     assert length.reason == "epoch_batches: an epoch has 199 batches, before 200 batches"
+
+
+def test_a_length_that_cannot_be_known_keeps_nothing_from_being_counted() -> None:
+    """A stream may raise NotImplementedError."""
+
+    class Stream:
+        def __len__(self) -> int:
+            raise NotImplementedError
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(200))
+
+    profile = profile_of(Stream)
+    assert profile.epoch_batches is None
+    assert len(profile.contents) == 16
 
 
 def test_a_long_epoch_and_batches_without_a_pickle_are_not_counted() -> None:
