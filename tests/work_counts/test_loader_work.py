@@ -1,6 +1,7 @@
 """The work of a loader per batch: each kind, counted on small loaders."""
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -104,6 +105,20 @@ def test_allocations_of_grains_metrics_are_not_counted() -> None:
             yield np.ones(3)
 
     assert 0 < sum(count(loader).totals["allocated_bytes"].values()) < 100_000
+
+
+def test_a_busy_machine_changes_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grain keeps durations as integers, which are larger if a batch takes more than a second."""
+
+    def count_with_clock(nanoseconds: int) -> dict[str, dict[str, float]]:
+        ticks = itertools.count(2**31, nanoseconds)
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: next(ticks))
+        return count(targets.loader).totals
+
+    count(targets.loader)  # fills numpy's caches
+    quiet, busy = count_with_clock(1000), count_with_clock(2**31)
+    for kind in ("calls", "allocations", "allocated_bytes"):
+        assert quiet[kind] == busy[kind]
 
 
 def test_elements_and_their_bytes_are_counted_by_stage() -> None:
