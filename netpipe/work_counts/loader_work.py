@@ -125,8 +125,14 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
 
 def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
     """Return a LoaderWork with its CPU time, for at most the batches of an epoch after warm-up."""
-    threads = threading.active_count()
-    with _warmed_up(loader, watch) as puller:
+    threads, lengths = threading.active_count(), list[int | None]()
+
+    def make() -> Any:
+        made = loader()
+        lengths.append(_find_stated_length(made))
+        return made
+
+    with _warmed_up(make, watch) as puller:
         started_s = puller.processes.cpu_s()
         while puller.epoch_batches is None and puller.pulled < WARM_UP_BATCHES + batches:
             puller.pull()
@@ -138,7 +144,7 @@ def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) 
                 puller.pull()
     fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
     work = LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
-    work.epoch_batches = puller.epoch_batches or _find_stated_length(loader())
+    work.epoch_batches = puller.epoch_batches or lengths[0]
     return work
 
 
