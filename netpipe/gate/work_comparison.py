@@ -61,6 +61,8 @@ def compare_work(now: WorkProfile, then: WorkProfile, baseline: str = "") -> tup
     another version, counted side by side with this one.
     """
     counted = now.kinds | then.kinds
+    # Every loader has contents, so those that neither version could compare are an outcome too.
+    counted |= {"contents"} & {*now.not_counted, *then.not_counted}
     return tuple(
         (_compare_data if name in DATA_KINDS else _compare_kind)(kind, now, then, baseline)
         for name, kind in KINDS.items()

@@ -91,6 +91,13 @@ def test_a_loader_that_is_not_reproducible_has_no_contents() -> None:
     assert "processes of the same code differ" in found["contents"].reason
 
 
+def test_contents_that_neither_version_can_compare_do_not_pass() -> None:
+    """An unseeded shuffle may hide any change of the data."""
+    unseeded = keep_reproducible([profile_of(batches), profile_of(lambda: batches(seed=2))])
+    found = {each.metric: each.outcome for each in compare_work(unseeded, unseeded)}
+    assert found == {"contents": Outcome.NOT_COMPARED, "epoch_batches": Outcome.PASS}
+
+
 def test_an_earlier_profile_without_data_is_not_compared() -> None:
     """A baseline may be older than the digests."""
     earlier = WorkProfile(versions={}, batches=16)
