@@ -94,6 +94,10 @@ def compose_diagnosis(
     """Combine the answers of all sessions into a diagnosis."""
     findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
+    if measurement and measurement.loader_processes and not findings.workers:
+        # The loader starts workers of its own, whose number was not varied.
+        workers = measurement.loader_processes
+        findings = replace(findings, workers=workers, enough_workers=None)
     if measurement and verdict and verdict.kind == VerdictKind.TRANSFER_BOUND:
         transfer_s = measurement.step_transfer_s or measurement.step_s
         fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)

@@ -103,6 +103,15 @@ def test_the_loaders_own_bottleneck_limits() -> None:
         assert made.findings.stages == findings().stages
 
 
+def test_workers_that_the_loader_starts_itself_are_not_called_none() -> None:
+    """A torch loader has no number of workers to vary, but the measurement counted them."""
+    alone = findings(workers=0, enough_workers=0).to_document()
+    answer, measurement = {**FOUND, "findings": alone}, make_measurement(loader_processes=3)
+    made = compose_diagnosis(answer, measurement, LINT, REQUEST)
+    assert (made.findings.workers, made.findings.enough_workers) == (3, None)
+    assert "feed the step: unknown (has 3)" in made.sentence
+
+
 @pytest.mark.parametrize("reads", [None, Reads(4, (), None, "")], ids=["computing", "waiting"])
 def test_lint_does_not_warn_about_threads_if_reads_wait(reads: Reads | None) -> None:
     """The diagnosis has measured what lint does not know."""
