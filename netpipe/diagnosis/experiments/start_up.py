@@ -4,7 +4,7 @@ If `loader()` imports grain, that is part of the start, so this module must not 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ def _note(notes: Path, event: str) -> None:
         (notes / f"{event} {time.monotonic()}").touch()
 
 
+def first_times(notes: Iterable[str]) -> dict[str, float]:
+    """Return the time of each event, the first one if several threads or workers recorded it."""
+    noted = (note.split() for note in notes)
+    return dict(sorted(((event, float(at_s)) for event, at_s in noted), reverse=True))
+
+
 def observe_start(subject: Factories, watch: Watch) -> StartUp:
     """Start a loader, and return the parts of the time to its first batch."""
     with temporary_folder("start") as notes, ExitStack() as restoring:
@@ -57,10 +63,8 @@ def observe_start(subject: Factories, watch: Watch) -> StartUp:
             return made
 
         puller = Puller(make, MonotonicClock(), watch)
-        noted = [note.name.split() for note in notes.iterdir()]
+        at_s = first_times(note.name for note in notes.iterdir())
         close_with_timeout(puller.close)
-    # If several threads or workers recorded an event, the first one counts.
-    at_s = dict(sorted(((event, float(at_s)) for event, at_s in noted), reverse=True))
     shipping_s = at_s["arrived"] - at_s["made"] if "arrived" in at_s else None
     first_read_s = at_s["read"] - at_s["asked"] if "read" in at_s else None
     rest_s = puller.first_batch_s - puller.making_s - (shipping_s or 0.0) - (first_read_s or 0.0)
