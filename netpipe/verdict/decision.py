@@ -41,14 +41,14 @@ def judge(measurement: Measurement) -> Verdict:
     cause = next(filter(None, (rule(measurement) for rule in RULES)))
     evidence = (*quantities.list_evidence(measurement), *cause.evidence)
     message = f"{cause.kind}: {cause.message}{name_phase(measurement)}"
-    advice = [cause.next]
-    if _is_remarkable_sync(measurement, cause):
-        line = loop_causes.name_worst_line(measurement)
-        advice = [*(cause.next,) * (cause.next != _NOTHING), f"{loop_causes.READ_LATE}{line}"]
-    return replace(cause, message=message, evidence=evidence, next="; ".join(advice))
+    advice = cause.next
+    if _syncs_but_passes(measurement, cause):
+        late = f"{loop_causes.READ_LATE}{loop_causes.name_worst_line(measurement)}"
+        advice = late if advice == _NOTHING else f"{advice}; {late}"
+    return replace(cause, message=message, evidence=evidence, next=advice)
 
 
-def _is_remarkable_sync(measurement: Measurement, verdict: Verdict) -> bool:
+def _syncs_but_passes(measurement: Measurement, verdict: Verdict) -> bool:
     """Return whether the loop waits for results although the verdict passes."""
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     return syncs and verdict.passes(measurement)
@@ -67,7 +67,7 @@ def _has_finding(measurement: Measurement, name: str) -> bool:
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return the findings of the protocol, then remarks on figures that the verdict omits."""
     remarks = list(measurement.findings)
-    if _is_remarkable_sync(measurement, verdict):
+    if _syncs_but_passes(measurement, verdict):
         done, line = measurement.sync_probe_fraction, loop_causes.name_worst_line(measurement)
         message = (
             f"the step was already done at {format_percent(done)} of the requests for a batch: the "
