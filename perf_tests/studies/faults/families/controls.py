@@ -2,8 +2,10 @@
 
 from typing import Final
 
+import grain
 import numpy as np
 
+from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, load_s
 from perf_tests.studies.faults.delays import Lognormal, Steady, Stutter, compute, wait
 from perf_tests.studies.faults.grain_loaders import Stages
@@ -42,6 +44,26 @@ CASES: Final = (
             transform=Steady(load_s(values)), spend=compute, by_batch=True
         ).in_workers(2, buffer=4),
         {"step_s": Range(0.018, 0.026), "load_ratio": Range(0.1, 0.3)},
+    ),
+    Case(
+        "fine-reader-threads",
+        "control",
+        "four of Grain's threads read rows in time, in the trainer's process",
+        _HEALTHY,
+        lambda values: Stages(read=Steady(4 * load_s(values) / ROWS)).iter_dataset(
+            grain.ReadOptions(num_threads=4, prefetch_buffer_size=16)
+        ),
+        _LIGHT,
+    ),
+    Case(
+        "fine-computing-threads",
+        "control",
+        "two of Grain's threads compute in Python for a small part of a step",
+        _HEALTHY,
+        lambda values: Stages(transform=Steady(load_s(values) / ROWS), spend=compute).iter_dataset(
+            grain.ReadOptions(num_threads=2, prefetch_buffer_size=16)
+        ),
+        {"step_s": STEP_S, "load_ratio": Range(0.1, 0.2)},
     ),
     Case(
         "fine-thread",
