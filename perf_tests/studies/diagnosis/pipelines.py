@@ -9,8 +9,8 @@ import grain
 import numpy as np
 
 from netpipe.storage import stand_in
-from perf_tests.studies.faults.batches import COLUMNS, Array, Batch, collate, row
-from perf_tests.studies.faults.delays import compute, compute_unlocked, wait
+from perf_tests.studies.faults.parts.batches import COLUMNS, Array, Batch, collate, row
+from perf_tests.studies.faults.parts.delays import compute, compute_unlocked, wait
 
 Stage = Literal["read", "decode", "augment", "stack"]
 STAGES: Final[tuple[Stage, ...]] = ("read", "decode", "augment", "stack")

@@ -7,8 +7,8 @@ from zlib import crc32
 
 import numpy as np
 
-from perf_tests.studies.faults.batches import Batch
-from perf_tests.studies.faults.loops import Loop, Step
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.loops import Loop, Step
 from perf_tests.studies.faults.planted import Planted
 
 Values = Mapping[str, float]

@@ -8,10 +8,10 @@ from netpipe.diagnosis.diagnosis import RESOURCES
 
 NO_STAGE: Final = ""
 SOURCE: Final = "Source"
-TRANSFORM: Final = "Transform"  # of perf_tests.studies.faults.grain_loaders
+TRANSFORM: Final = "Transform"  # of perf_tests.studies.faults.parts.grain_loaders
 BATCH: Final = "Batch"
 SLOW_START: Final = "slow-start"  # replaces a resource
-PYTHON: Final = "in_main_thread"  # of perf_tests.studies.faults.loaders
+PYTHON: Final = "in_main_thread"  # of perf_tests.studies.faults.parts.loaders
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from perf_tests.studies.faults.batches import Batch
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.catalogue import find
-from perf_tests.studies.faults.loops import State, Step
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.loops import State, Step
 
 VARIABLE: Final = "NETPIPE_FAULT"
 

@@ -14,11 +14,11 @@ import numpy as np
 from fixtures.workload import Step, cpu_workload, gpu_workload, load
 from netpipe.workload.config import Config
 from netpipe.workload.preparation.synthetic import data_of_user
-from perf_tests.studies.faults.batches import Batch
-from perf_tests.studies.faults.delays import Steady
-from perf_tests.studies.faults.loaders import in_main_thread
-from perf_tests.studies.faults.loops import READS, reading
-from perf_tests.studies.faults.steps import compiling_anew, donating, keeping
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.delays import Steady
+from perf_tests.studies.faults.parts.loaders import in_main_thread
+from perf_tests.studies.faults.parts.loops import READS, reading
+from perf_tests.studies.faults.parts.steps import compiling_anew, donating, keeping
 
 _SEQUENCES: Final = 32
 _LOADER_BOUND_S: Final = 0.6

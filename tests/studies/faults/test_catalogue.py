@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from perf_tests.studies.faults import leaks, subject
-from perf_tests.studies.faults.batches import Batch
+from perf_tests.studies.faults import subject
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.catalogue import CASES, find, select_cases
+from perf_tests.studies.faults.parts import leaks
+from perf_tests.studies.faults.parts.batches import Batch
 
 WITH_STEP = [case for case in CASES if case.step]
 BATCHES = 3

@@ -15,7 +15,10 @@ from perf_tests.studies.faults.planted import (
     ("planted", "name"),
     [
         (waits(SOURCE), "Source"),
-        (waits("Transform"), "MapWithIndex of perf_tests.studies.faults.grain_loaders.Transform"),
+        (
+            waits("Transform"),
+            "MapWithIndex of perf_tests.studies.faults.parts.grain_loaders.Transform",
+        ),
         (waits(PYTHON), "in_main_thread > wait"),
         (waits("_collate"), "TorchStyle.__iter__ > TorchStyle._collate > wait"),
         (Planted((NO_STAGE,), ("device-transfer",)), None),

@@ -5,13 +5,19 @@ from typing import Final
 import grain
 import numpy as np
 
-from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, load_s
-from perf_tests.studies.faults.delays import Lognormal, Steady, Stutter, compute, wait
-from perf_tests.studies.faults.grain_loaders import Stages
-from perf_tests.studies.faults.loaders import Prefetched, TorchStyle, in_main_thread
-from perf_tests.studies.faults.loops import READS, logging_late, reading, running_ahead, working
-from perf_tests.studies.faults.steps import donating
+from perf_tests.studies.faults.parts.batches import ROWS
+from perf_tests.studies.faults.parts.delays import Lognormal, Steady, Stutter, compute, wait
+from perf_tests.studies.faults.parts.grain_loaders import Stages
+from perf_tests.studies.faults.parts.loaders import Prefetched, TorchStyle, in_main_thread
+from perf_tests.studies.faults.parts.loops import (
+    READS,
+    logging_late,
+    reading,
+    running_ahead,
+    working,
+)
+from perf_tests.studies.faults.parts.steps import donating
 
 _HEALTHY = ("healthy",)
 _LIGHT = {"step_s": STEP_S, "load_ratio": Range(0.3, 0.6)}

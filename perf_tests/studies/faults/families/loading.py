@@ -5,17 +5,17 @@ from typing import Final
 
 import grain
 
-from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import (
+from perf_tests.studies.faults.parts.batches import ROWS
+from perf_tests.studies.faults.parts.delays import (
     Lognormal,
     OneSlowWorker,
     Steady,
     Stutter,
     compute,
 )
-from perf_tests.studies.faults.grain_loaders import Stages, data_loader
-from perf_tests.studies.faults.loaders import Prefetched, TorchStyle, in_main_thread
+from perf_tests.studies.faults.parts.grain_loaders import Stages, data_loader
+from perf_tests.studies.faults.parts.loaders import Prefetched, TorchStyle, in_main_thread
 from perf_tests.studies.faults.planted import (
     BATCH,
     PYTHON,

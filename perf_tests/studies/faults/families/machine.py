@@ -5,12 +5,13 @@ from typing import Final
 
 import numpy as np
 
-from perf_tests.studies.faults.batches import COLUMNS, Batch
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import Steady, compute
-from perf_tests.studies.faults.grain_loaders import Stages
-from perf_tests.studies.faults.loaders import FedByThreads, in_main_thread
-from perf_tests.studies.faults.loops import working
+from perf_tests.studies.faults.parts.batches import COLUMNS, Batch
+from perf_tests.studies.faults.parts.delays import Steady, compute
+from perf_tests.studies.faults.parts.grain_loaders import Stages
+from perf_tests.studies.faults.parts.loaders import FedByThreads, in_main_thread
+from perf_tests.studies.faults.parts.loops import working
+from perf_tests.studies.faults.parts.steps import compiling_anew, donating, keeping
 from perf_tests.studies.faults.planted import (
     NO_STAGE,
     PYTHON,
@@ -19,7 +20,6 @@ from perf_tests.studies.faults.planted import (
     holds_the_lock,
     waits,
 )
-from perf_tests.studies.faults.steps import compiling_anew, donating, keeping
 
 _BYTES_PER_GB = 1e9
 _PRODUCTS = Range(30, 60, whole=True)

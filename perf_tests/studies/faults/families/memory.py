@@ -6,10 +6,10 @@ from typing import Final
 import grain
 
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import Steady
-from perf_tests.studies.faults.grain_loaders import Stages
-from perf_tests.studies.faults.heavy_batches import sending
-from perf_tests.studies.faults.leaks import Change, Freeing, Keeping, SharingMemory, share
+from perf_tests.studies.faults.parts.delays import Steady
+from perf_tests.studies.faults.parts.grain_loaders import Stages
+from perf_tests.studies.faults.parts.heavy_batches import sending
+from perf_tests.studies.faults.parts.leaks import Change, Freeing, Keeping, SharingMemory, share
 
 _MB = 1_000_000
 _HEALTHY = ("healthy",)

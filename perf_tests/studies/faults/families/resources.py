@@ -2,12 +2,16 @@
 
 from typing import Final
 
-from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import Steady, compute_unlocked
-from perf_tests.studies.faults.grain_loaders import Stages
-from perf_tests.studies.faults.heavy_batches import copying_in_memory, reading_from_disk, sending
-from perf_tests.studies.faults.loaders import in_main_thread
+from perf_tests.studies.faults.parts.batches import ROWS
+from perf_tests.studies.faults.parts.delays import Steady, compute_unlocked
+from perf_tests.studies.faults.parts.grain_loaders import Stages
+from perf_tests.studies.faults.parts.heavy_batches import (
+    copying_in_memory,
+    reading_from_disk,
+    sending,
+)
+from perf_tests.studies.faults.parts.loaders import in_main_thread
 from perf_tests.studies.faults.planted import NO_STAGE, PYTHON, SOURCE, TRANSFORM, Planted
 
 _BOUND = ("loader-bound",)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Final
 
-from perf_tests.studies.faults.batches import Batch
 from perf_tests.studies.faults.cases import Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import RareTail, Steady, Stutter
-from perf_tests.studies.faults.grain_loaders import Stages
-from perf_tests.studies.faults.loaders import Prefetched, in_main_thread
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.delays import RareTail, Steady, Stutter
+from perf_tests.studies.faults.parts.grain_loaders import Stages
+from perf_tests.studies.faults.parts.loaders import Prefetched, in_main_thread
 from perf_tests.studies.faults.planted import PYTHON, TRANSFORM, waits
 
 _JITTER = ("jitter",)

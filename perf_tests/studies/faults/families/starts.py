@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import grain
 
-from perf_tests.studies.faults.batches import Array
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import Steady, wait
-from perf_tests.studies.faults.grain_loaders import Rows, Stages
+from perf_tests.studies.faults.parts.batches import Array
+from perf_tests.studies.faults.parts.delays import Steady, wait
+from perf_tests.studies.faults.parts.grain_loaders import Rows, Stages
 from perf_tests.studies.faults.planted import starts_slowly
 
 _SLOW = {"step_s": STEP_S, "load_ratio": Range(0.3, 0.5), "start_s": Range(12.0, 15.0)}

@@ -3,10 +3,9 @@
 from math import ceil
 from typing import Final
 
-from perf_tests.studies.faults.batches import ROWS
 from perf_tests.studies.faults.cases import Case, Range, Values, load_s
-from perf_tests.studies.faults.planted import reads_wait_for
-from perf_tests.studies.faults.stored_rows import (
+from perf_tests.studies.faults.parts.batches import ROWS
+from perf_tests.studies.faults.parts.stored_rows import (
     LARGE_BYTES,
     Records,
     bandwidth,
@@ -15,6 +14,7 @@ from perf_tests.studies.faults.stored_rows import (
     stored,
     threads,
 )
+from perf_tests.studies.faults.planted import reads_wait_for
 
 _BOUND = ("loader-bound",)
 _HEALTHY = ("healthy",)

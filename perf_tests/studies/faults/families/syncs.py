@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from perf_tests.studies.faults.batches import Batch
 from perf_tests.studies.faults.cases import STEP_S, Case, Range, Values, load_s
-from perf_tests.studies.faults.delays import Spend, Steady, compute, wait
-from perf_tests.studies.faults.loaders import Prefetched, in_main_thread
-from perf_tests.studies.faults.loops import READS, Curriculum, reading, working
-from perf_tests.studies.faults.steps import donating
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.delays import Spend, Steady, compute, wait
+from perf_tests.studies.faults.parts.loaders import Prefetched, in_main_thread
+from perf_tests.studies.faults.parts.loops import READS, Curriculum, reading, working
+from perf_tests.studies.faults.parts.steps import donating
 
 _SYNC = ("forced-sync",)
 # Shared by a session's loader and its loop.

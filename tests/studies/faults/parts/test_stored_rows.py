@@ -7,8 +7,8 @@ from statistics import fmean
 import grain
 import pytest
 
-from perf_tests.studies.faults.batches import ROWS, Batch, row
-from perf_tests.studies.faults.stored_rows import (
+from perf_tests.studies.faults.parts.batches import ROWS, Batch, row
+from perf_tests.studies.faults.parts.stored_rows import (
     Records,
     Shards,
     in_shards,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 from queue import Queue
 
-from perf_tests.studies.faults.batches import ROWS, Array, Batch, batch, collate, row
-from perf_tests.studies.faults.delays import Delay, Spend, wait
+from perf_tests.studies.faults.parts.batches import ROWS, Array, Batch, batch, collate, row
+from perf_tests.studies.faults.parts.delays import Delay, Spend, wait
 
 _LONG = 10_000_000
 

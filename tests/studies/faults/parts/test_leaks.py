@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from perf_tests.studies.faults import leaks
-from perf_tests.studies.faults.batches import batch
 from perf_tests.studies.faults.families import starts
-from perf_tests.studies.faults.leaks import Keeping, SharingMemory, share
+from perf_tests.studies.faults.parts import leaks
+from perf_tests.studies.faults.parts.batches import batch
+from perf_tests.studies.faults.parts.leaks import Keeping, SharingMemory, share
 
 BATCH = batch(0)
 

@@ -10,8 +10,8 @@ import grain
 import numpy as np
 
 from netpipe.storage import stand_in
-from perf_tests.studies.faults.batches import ROWS, Array, collate, row
-from perf_tests.studies.faults.grain_loaders import IN_MAIN_THREAD
+from perf_tests.studies.faults.parts.batches import ROWS, Array, collate, row
+from perf_tests.studies.faults.parts.grain_loaders import IN_MAIN_THREAD
 
 SMALL_BYTES: Final = 10e3
 LARGE_BYTES: Final = 200e3

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from perf_tests.studies.faults.batches import Batch
-from perf_tests.studies.faults.delays import Spend
+from perf_tests.studies.faults.parts.batches import Batch
+from perf_tests.studies.faults.parts.delays import Spend
 
 State = Any
 Aux = Mapping[str, Any]

@@ -5,9 +5,9 @@ from statistics import fmean
 
 import pytest
 
-from perf_tests.studies.faults.batches import batch
-from perf_tests.studies.faults.delays import Lognormal, RareTail, Steady
-from perf_tests.studies.faults.loaders import Prefetched, in_main_thread
+from perf_tests.studies.faults.parts.batches import batch
+from perf_tests.studies.faults.parts.delays import Lognormal, RareTail, Steady
+from perf_tests.studies.faults.parts.loaders import Prefetched, in_main_thread
 
 MANY = 4000
 

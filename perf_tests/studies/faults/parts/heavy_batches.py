@@ -13,8 +13,8 @@ import grain
 import numpy as np
 
 from netpipe.files.temporary_folders import temporary_folder
-from perf_tests.studies.faults.batches import ROWS, Array, Batch, collate, row
-from perf_tests.studies.faults.grain_loaders import IN_MAIN_THREAD
+from perf_tests.studies.faults.parts.batches import ROWS, Array, Batch, collate, row
+from perf_tests.studies.faults.parts.grain_loaders import IN_MAIN_THREAD
 
 _MB: Final = 1_000_000
 _PIECE_BYTES: Final = 1 << 20

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from perf_tests.studies.faults.batches import Array, Batch
+from perf_tests.studies.faults.parts.batches import Array, Batch
 
 Change: TypeAlias = Callable[[int, Batch], Batch]
 """A change of a batch, which gets its number."""

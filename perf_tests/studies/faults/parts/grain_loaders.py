@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import grain
 
-from perf_tests.studies.faults.batches import ROWS, Array, Batch, collate, row
-from perf_tests.studies.faults.delays import Delay, Spend, Steady, wait
+from perf_tests.studies.faults.parts.batches import ROWS, Array, Batch, collate, row
+from perf_tests.studies.faults.parts.delays import Delay, Spend, Steady, wait
 
 _ROWS_IN_ALL = 100_000_000
 _NOTHING = Steady(0.0)

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perf_tests.studies.faults.batches import Array, Batch
-from perf_tests.studies.faults.loops import Aux, Step
+from perf_tests.studies.faults.parts.batches import Array, Batch
+from perf_tests.studies.faults.parts.loops import Aux, Step
 
 WIDTH = 384
 
