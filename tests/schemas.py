@@ -35,7 +35,6 @@ from netpipe.plugin import outputs
 from netpipe.results import measurement
 from netpipe.results.fields import Document, Inlined, Interval, MayBeAbsent, Must
 from netpipe.results.measurement import Measurement
-from netpipe.results.session_document import OneResult, ReportedError, SessionDocument
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport
 from netpipe.throughput.document import ThroughputDocument
@@ -58,7 +57,6 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
     "measurements.1": [Measurements],
     "resume.1": [ResumeReport],
     "run.1": [outputs.RunDocument],
-    "session.1": [OneResult],
     "throughput.1": [ThroughputDocument],
     "work-baseline.1": [WorkBaselineDocument],
     "work.1": [WorkProfile, PrintedWork],
@@ -73,12 +71,7 @@ OPEN: Final = {
     *(baseline.BaselineDocument, baseline.CommitInfo, WorkBaselineDocument),
     *(detection.Devices, detection.DeviceFacts, detection.HostFacts, detection.StoredBaselines),
     *(machine.Doctor, machine.Machine, machine.ComparedBaselines),
-    *(
-        SessionDocument,
-        ReportedError,
-        waivers.Waiver,
-        FigureChange,
-    ),
+    *(waivers.Waiver, FigureChange),
     *(outputs.RunDocument, outputs.Accepted, outputs.BaselineChange, outputs.ListedWaiver),
     *(outputs.PrintedComparison, outputs.PastValue, outputs.OtherVersion, outputs.PrintedDuet),
 }
@@ -188,7 +181,7 @@ class _Builder:
         if any("additionalProperties" in keywords for keywords in musts):
             made = self.build(kind)
         for keywords in musts:
-            made = {"$ref": keywords["ref"]} if "ref" in keywords else _merge(made, keywords)
+            made = _merge(made, keywords)
         return made
 
     def _convert_array(self, item: Any, *others: Any) -> Schema:

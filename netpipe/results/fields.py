@@ -20,8 +20,7 @@ T = TypeVar("T")
 class Must:
     """JSON Schema keywords for a field, in addition to those that its type implies.
 
-    `ref` refers to the schema of another document instead. If a field has another type in JSON,
-    `Annotated[Type, JsonType]` holds both types.
+    If a field has another type in JSON, `Annotated[Type, JsonType]` holds both types.
     """
 
     def __init__(self, **keywords: object) -> None:

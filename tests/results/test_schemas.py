@@ -37,7 +37,6 @@ from tests.plugin.recorded import make_duet
 from tests.schemas import DOCUMENTS, FOLDER, build_schema
 
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
-ERROR = {"kind": "failed", "message": "disk gone"}
 MEASUREMENTS = [
     make_measurement(
         timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
@@ -144,9 +143,8 @@ def test_a_sessions_result_fits(tmp_path: Path, loader: Callable[[], Any], key: 
     run_job(request, lambda: Factories(loader))
     document = json.loads(result.read_text())
     assert set(document) == {"schema", key}
-    assert not refuses(document, "session")
-    assert refuses({"measurement": RIGHT, **document, "error": ERROR}, "session")
-    assert refuses({"schema": document["schema"]}, "session")
+    if key == "measurement":
+        check_document(document[key], "measurement.1", "a file")
 
 
 def test_a_run_fits(tmp_path: Path) -> None:

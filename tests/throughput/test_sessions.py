@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from netpipe.device.host import this_host
 from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs.parent import CHILD_COMMAND
-from netpipe.jobs.request import SCHEMA, SessionRequest
+from netpipe.jobs.request import SessionRequest
 from netpipe.results import documents
 from netpipe.throughput import sessions
+from netpipe.throughput.document import Throughput, throughput_document
 from netpipe.throughput.sessions import Target, expected_s, measure_duets, measure_in_turns
 from netpipe.throughput.throughput_request import ThroughputRequest
 from tests.jobs import session_targets
+from tests.measurements import CPU
 from tests.throughput.tallies import make_tally
 
 TARGETS = Path(session_targets.__file__)
@@ -62,8 +65,9 @@ def test_a_session_measures_a_target() -> None:
     ((run,),) = _measure("tiny_loader")
     assert run.tokens == run.slots == 6 * run.batches
     assert run.peak_rss_bytes >= run.peak_pss_bytes > 0
-    document = {"schema": SCHEMA, "throughput": asdict(run)}
-    documents.check_document(document, "session.1", "session")
+    found = Throughput(None, 0.1, [Target(f"{TARGETS}:tiny_loader")], [[run]])
+    document = throughput_document(found, CPU, this_host(), {})
+    documents.check_document(document, "throughput.1", "document")
 
 
 @pytest.mark.parametrize(
