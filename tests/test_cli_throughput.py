@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from netpipe.device import host
+from netpipe.jobs.targets import Target
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.sessions import Subject, Target
-from netpipe.workload.combinations import Combination
+from netpipe.throughput.sessions import Subject
 from netpipe.workload.preparation.synthetic import generate
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
@@ -49,8 +49,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
     calls: Trials = []
 
     def measure(subject: Subject, seconds: float) -> Tally:
-        assert isinstance(subject, Combination | Target)
-        workers = subject.pipeline.workers if isinstance(subject, Combination) else subject.workers
+        workers = subject.workers
         assert workers is not None
         calls.append((workers, seconds))
         return make_tally(
@@ -88,10 +87,11 @@ def test_the_default_is_a_real_training_batch(
     result = netpipe("throughput")
     assert result.exit_code == 0, result.stderr
     (((combination,), rounds, seconds),) = asked
-    assert isinstance(combination, Combination)
-    pipeline = combination.pipeline
-    assert combination.data == tmp_path
-    assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
+    data, pipeline = combination.target.arguments
+    assert (data, combination.data) == (str(tmp_path), tmp_path)
+    for settings in (pipeline, vars(combination)):
+        assert (settings["sequence_length"], settings["batch_size"]) == (1024, 128)
+    assert combination.workers == 2
     assert (rounds, seconds) == (5, 4.0)
     assert "rounds: 5, fresh processes in each: 1," in result.stderr
 
@@ -108,7 +108,6 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
         "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
         "batch 512, 2 workers", "plain.py:loader",
     ]  # fmt: skip
-    assert isinstance(subjects[-1], Target)
     assert (rounds, seconds) == (3, 1.5)
     assert result.stdout.count("/ other") == 4
     assert "other: plain.py:loader" in result.stdout
@@ -122,11 +121,12 @@ def test_any_loader_can_be_measured(netpipe: Netpipe, asked: Asked, trials: Tria
     """--loader names it; its workers are given, or chosen by trials."""
     result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "1,4")
     assert result.exit_code == 0, result.stderr
-    assert asked[0][0] == [Target("their.py:loader", 1), Target("their.py:loader", 4)]
+    target = Target("their.py", "loader")
+    assert asked[0][0] == [Subject(target, 1), Subject(target, 4)]
     result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "auto", "--json")
     assert result.exit_code == 0, result.stderr
     assert [workers for workers, _ in trials[:3]] == [1, 2, 4]
-    assert asked[1][0] == [Target("their.py:loader", 2)]
+    assert asked[1][0] == [Subject(target, 2)]
     made = document(result, "throughput.1.json")
     assert (made["data"], made["combinations"][0]["loader"]) == (None, "their.py:loader")
 
@@ -137,10 +137,9 @@ def test_a_configuration_file_is_used(netpipe: Netpipe, asked: Asked, tmp_path: 
     config.write_text("[pipeline]\nsequence_length = 512\nbatch_size = 64\nseed = 7\n")
     assert netpipe("throughput", "--config", config, "--workers", "3").exit_code == 0
     (((combination,), _, _),) = asked
-    assert isinstance(combination, Combination)
-    pipeline = combination.pipeline
-    assert (pipeline.sequence_length, pipeline.batch_size, pipeline.seed) == (512, 64, 7)
-    assert pipeline.workers == 3
+    _, pipeline = combination.target.arguments
+    assert (pipeline["sequence_length"], pipeline["batch_size"], pipeline["seed"]) == (512, 64, 7)
+    assert combination.workers == 3
 
 
 def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
@@ -149,8 +148,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     assert result.exit_code == 0, result.stderr
     assert trials == [(workers, 1.0) for workers in (1, 2, 4, 4, 2, 1, 1, 2, 4)]
     (((combination,), rounds, seconds),) = asked
-    assert isinstance(combination, Combination)
-    assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
+    assert (combination.workers, combination.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
     assert "memory budget: 1000 MB" in result.stderr
     assert re.search("trials: 3 .* 3 rounds", result.stderr)
@@ -168,8 +166,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     choice = document(result, "throughput.1.json")["choice"]
     assert trials == [(workers, 0.5) for workers in (1, 2, 2, 1, 1, 2)]
     (((combination,), _, _),) = asked
-    assert isinstance(combination, Combination)
-    assert combination.pipeline.workers == 2
+    assert combination.workers == 2
     assert (choice["workers"], choice["memory_budget_bytes"]) == (2, 350_000_000)
     fates = {each["workers"]: each["fate"] for each in choice["candidates"]}
     assert fates == {1: "slower", 2: "chosen", 4: "over budget"}

@@ -111,12 +111,12 @@ def throughput(
         selected = _our_combinations(data, config, batch_sizes, counts)
     else:
         ours = {"--data": data, "--config": config, "--batch-size": batch_size}
-        selected = _combinations_of(str(loader), ours, counts)
+        selected = _combinations_of(loader, ours, counts)
     choice = None
     if automatic:
         choice = _choose_workers(selected[0], memory_budget, seconds)
-        selected = [selected[0].with_workers(choice.workers)]
-    measured = _measure(selected, str(against) if against else None, rounds, seconds, same_batches)
+        selected = [replace(selected[0], workers=choice.workers)]
+    measured = _measure(selected, against, rounds, seconds, same_batches)
     _print(replace(measured, choice=choice), as_json)
 
 
@@ -133,15 +133,15 @@ def _our_combinations(
 
 
 def _combinations_of(
-    loader: str, ours: Mapping[str, object], workers: list[int]
+    loader: "Target", ours: Mapping[str, object], workers: list[int]
 ) -> "Sequence[Subject]":
-    from netpipe.throughput.sessions import Target
+    from netpipe.throughput.sessions import Subject
 
     for option, value in ours.items():
         if value is not None:
             constraint, way_out = "be absent with --loader", "The target decides on its data"
             raise InputError(option, "option", constraint, repr(str(value)), way_out)
-    return [Target(loader, count) for count in dict.fromkeys(workers)] or [Target(loader)]
+    return [Subject(loader, count) for count in dict.fromkeys(workers)] or [Subject(loader)]
 
 
 def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
@@ -184,7 +184,7 @@ def _choose_workers(
 
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
-    subjects = {workers: subject.with_workers(workers) for workers in worker_counts(host.cores)}
+    subjects = {n: replace(subject, workers=n) for n in worker_counts(host.cores)}
     _announce_trials(subjects.values(), budget_bytes, trial_s)
     return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
@@ -211,7 +211,7 @@ def _try_workers(
     from netpipe.throughput.sessions import measure_once
     from netpipe.throughput.worker_choice import Candidate, try_candidates
 
-    untried = [Candidate(workers, subject.finished_bytes) for workers, subject in subjects.items()]
+    untried = [Candidate(n, n * subject.worker_bytes) for n, subject in subjects.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     with show_bar("trials") as progress:
 
@@ -234,16 +234,10 @@ def _try_workers(
 
 
 def _measure(
-    selected: "Sequence[Subject]", against: str | None, rounds: int, seconds: float, same: int
+    selected: "Sequence[Subject]", against: "Target | None", rounds: int, seconds: float, same: int
 ) -> "Throughput":
     from netpipe.throughput.document import Against, Throughput
-    from netpipe.throughput.sessions import (
-        Subject,
-        Target,
-        expected_s,
-        measure_duets,
-        measure_in_turns,
-    )
+    from netpipe.throughput.sessions import Subject, expected_s, measure_duets, measure_in_turns
 
     sessions = rounds * len(selected) * (1 if against is None else 2)
     notes.print(
@@ -262,9 +256,11 @@ def _measure(
         if against is None:
             runs = measure_in_turns(selected, rounds, seconds, report_progress)
         else:
-            pairs = measure_duets(selected, Target(against), rounds, seconds, report_progress, same)
+            pairs = measure_duets(
+                selected, Subject(against), rounds, seconds, report_progress, same
+            )
             runs = [tuple(run for run, _ in each) for each in pairs]
-            other = Against(against, [tuple(run for _, run in each) for each in pairs])
+            other = Against(str(against), [tuple(run for _, run in each) for each in pairs])
         progress(rounds * len(selected), rounds * len(selected), "measured")
     return Throughput(selected[0].data, seconds, selected, runs, other)
 

@@ -37,9 +37,8 @@ def throughput_table(found: Throughput) -> Table:
     table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         mark, style = (_MARK, "bold") if index == found.best else ("", "")
-        settings = combination.settings
-        size = settings["batch_size"] or round(runs[0].examples / runs[0].batches)
-        workers = "own" if settings["workers"] is None else str(settings["workers"])
+        size = combination.batch_size or round(runs[0].examples / runs[0].batches)
+        workers = "own" if combination.workers is None else str(combination.workers)
         table.add_row(f"{size}{mark}", workers, *_cells(runs, columns), style=style)
         if found.against is not None:
             other_runs = found.against.runs[index]

@@ -141,7 +141,10 @@ def throughput_document(
             "rounds": len(found.runs[0]),
             "combinations": [
                 {
-                    **combination.settings,
+                    "loader": str(combination.target) if combination.data is None else None,
+                    "batch_size": combination.batch_size,
+                    "workers": combination.workers,
+                    "sequence_length": combination.sequence_length,
                     "best": index == found.best,
                     **_figures(runs),
                     "ratios": against

@@ -1,16 +1,16 @@
 """Throughput of loaders, measured in turns in fresh processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from math import ceil
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from netpipe.duets.parent import RemoteTimer, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
-from netpipe.jobs import targets
 from netpipe.jobs.parent import CHILD_COMMAND, run_session
+from netpipe.jobs.targets import Target
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
@@ -23,63 +23,32 @@ _SLOW_BATCHES_S: Final = 60.0
 _TURN_S: Final = 0.5
 
 
-class Subject(Protocol):
-    """A loader with some settings, measured in its own session."""
-
-    @property
-    def label(self) -> str:
-        """The loader's name in messages."""
-
-    @property
-    def request_fields(self) -> dict[str, Any]:
-        """The fields of a request to measure the loader."""
-
-    @property
-    def data(self) -> Path | None:
-        """The folder of the data that the loader reads, if the document names it."""
-
-    @property
-    def settings(self) -> dict[str, str | int | None]:
-        """The settings in the document: loader, workers, batch_size and sequence_length."""
-
-    @property
-    def finished_bytes(self) -> int:
-        """Approximate bytes of finished batches that wait; 0 if only a trial can show them."""
-
-    def with_workers(self, workers: int) -> "Subject":
-        """Return the subject with another number of workers."""
-
-
 @dataclass(frozen=True)
-class Target:
-    """Any loader, by its target; `workers` is None if the loader chooses its own number."""
+class Subject:
+    """A loader with some settings, measured in its own session.
 
-    target: str
+    The data and the sizes are known of this repository's pipeline only.
+
+    Attributes:
+        workers: The number of workers; None if the loader chooses its own.
+        worker_bytes: Approximate bytes of one worker's finished batches; 0 if only a trial can
+            show them.
+    """
+
+    target: Target
     workers: int | None = None
-    data: None = None
-    finished_bytes: int = 0
-
-    def with_workers(self, workers: int) -> "Target":
-        """Return the target with another number of workers."""
-        return replace(self, workers=workers)
+    data: Path | None = None
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    worker_bytes: int = 0
 
     @property
     def label(self) -> str:
-        """The target and its number of workers."""
+        """The target or the batch size, and the number of workers, as text."""
+        name = str(self.target) if self.data is None else f"batch {self.batch_size}"
         if self.workers is None:
-            return self.target
-        return f"{self.target}, {self.workers} worker{'s' * (self.workers != 1)}"
-
-    @property
-    def request_fields(self) -> dict[str, Any]:
-        """The fields of a request to measure the loader."""
-        return {"targets": targets.name_targets(loader=self.target), "workers": self.workers}
-
-    @property
-    def settings(self) -> dict[str, str | int | None]:
-        """The settings in the document; the sizes are not known."""
-        sizes = {"batch_size": None, "sequence_length": None}
-        return {"loader": self.target, "workers": self.workers, **sizes}
+            return name
+        return f"{name}, {self.workers} worker{'s' * (self.workers != 1)}"
 
 
 def measure_in_turns(
@@ -106,7 +75,7 @@ def measure_in_turns(
 
 def measure_duets(
     subjects: Sequence[Subject],
-    other: Target,
+    other: Subject,
     rounds: int,
     seconds: float,
     report_progress: Callable[[int, Subject], None],
@@ -131,7 +100,7 @@ def measure_duets(
 
 
 def _run_duet(
-    subjects: tuple[Subject, Target], seconds: float, same_batches: int, number: int
+    subjects: tuple[Subject, Subject], seconds: float, same_batches: int, number: int
 ) -> tuple[Tally, Tally]:
     sides = [
         Side(each.label, CHILD_COMMAND, _request(each, seconds, 2 * seconds, same_batches))
@@ -158,10 +127,10 @@ def _ask(
 
 
 def _require_same(
-    subject: Subject, other: Target, seen: Mapping[str, Any], other_seen: Mapping[str, Any]
+    subject: Subject, other: Subject, seen: Mapping[str, Any], other_seen: Mapping[str, Any]
 ) -> None:
     arrays, other_arrays = seen["arrays"], other_seen["arrays"]
-    for name in {**arrays, **other_arrays} if isinstance(subject, Target) else ():
+    for name in {**arrays, **other_arrays} if subject.data is None else ():
         found, other_found = (each.get(name, "none") for each in (arrays, other_arrays))
         if found != other_found:
             raise MisuseError(
@@ -194,5 +163,9 @@ def _request(
 ) -> ThroughputRequest:
     budget_s = longest_s(pulled_s) + _SLOW_BATCHES_S
     return ThroughputRequest(
-        seconds=seconds, same_batches=same_batches, budget_s=budget_s, **subject.request_fields
+        targets={"loader": subject.target},
+        workers=subject.workers,
+        seconds=seconds,
+        same_batches=same_batches,
+        budget_s=budget_s,
     )

@@ -9,13 +9,14 @@ import pytest
 from rich.console import Console
 
 import netpipe
+from netpipe.jobs.targets import Target
 from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.reporting.throughput_table import remarks, throughput_table
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
 from netpipe.throughput.document import Against, Throughput, throughput_document
 from netpipe.throughput.figures import FIGURES
-from netpipe.throughput.sessions import Target
+from netpipe.throughput.sessions import Subject
 from netpipe.throughput.worker_choice import Candidate, choose
 from netpipe.workload.combinations import combinations
 from netpipe.workload.config import PipelineConfig
@@ -37,7 +38,8 @@ CHOICE = choose(
     1.0,
 )
 CHOSE = Throughput(Path("data"), 4.0, CHOSEN[:1], [[FAST] * 3], choice=CHOICE)
-ANY = replace(CHOSE, data=None, combinations=[Target("their.py:loader", 2)], runs=[OTHER])
+THEIRS = Subject(Target("their.py", "loader"), 2)
+ANY = replace(CHOSE, data=None, combinations=[THEIRS], runs=[OTHER])
 BESIDE = replace(ALONE, against=Against("plain.py:loader", [OTHER, OTHER]))
 
 
@@ -129,7 +131,7 @@ def test_any_loader_is_told_in_examples() -> None:
     assert heading.startswith("batch workers examples/s examples/CPU s batches/s PSS")
     assert row.startswith("10 * 2 25 (25-25) 50 (50-50) 2.5 300 MB")
     assert list(remarks(ANY))[-1] == "num_workers=2, per_worker_buffer_size=1"
-    (own,) = _document(replace(ANY, combinations=[Target("their.py:loader")]))["combinations"]
+    (own,) = _document(replace(ANY, combinations=[replace(THEIRS, workers=None)]))["combinations"]
     assert (own["loader"], own["workers"], own["batch_size"]) == ("their.py:loader", None, None)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,19 @@ from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.targets import Target
 from netpipe.results import documents
 from netpipe.throughput import sessions
 from netpipe.throughput.document import Throughput, throughput_document
-from netpipe.throughput.sessions import Target, expected_s, measure_duets, measure_in_turns
+from netpipe.throughput.sessions import Subject, expected_s, measure_duets, measure_in_turns
 from netpipe.throughput.throughput_request import ThroughputRequest
 from tests.jobs import session_targets
 from tests.measurements import CPU
 from tests.throughput.tallies import make_tally
 
-TARGETS = Path(session_targets.__file__)
+
+def _subject(name: str, workers: int | None = None) -> Subject:
+    return Subject(Target(session_targets.__file__, name), workers)
 
 
 def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +40,7 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "run_session", answer)
     started: list[tuple[int, str]] = []
     found = measure_in_turns(
-        [Target("a:a"), Target("b:b")],
+        [Subject(Target("a", "a")), Subject(Target("b", "b"))],
         2,
         3.0,
         lambda done, subject: started.append((done, subject.label)),
@@ -57,7 +59,7 @@ def test_more_takes_longer() -> None:
 
 
 def _measure(target: str) -> list[Any]:
-    return measure_in_turns([Target(f"{TARGETS}:{target}")], 1, 0.1, lambda *_: None)
+    return measure_in_turns([_subject(target)], 1, 0.1, lambda *_: None)
 
 
 def test_a_session_measures_a_target() -> None:
@@ -65,7 +67,7 @@ def test_a_session_measures_a_target() -> None:
     ((run,),) = _measure("tiny_loader")
     assert run.tokens == run.slots == 6 * run.batches
     assert run.peak_rss_bytes >= run.peak_pss_bytes > 0
-    found = Throughput(None, 0.1, [Target(f"{TARGETS}:tiny_loader")], [[run]])
+    found = Throughput(None, 0.1, [_subject("tiny_loader")], [[run]])
     document = throughput_document(found, CPU, this_host(), {})
     documents.check_document(document, "throughput.1", "document")
 
@@ -99,10 +101,8 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _measure_beside(target: str, other: str, same_batches: int = 0) -> list[Any]:
-    subjects = [Target(f"{TARGETS}:{target}")]
-    return measure_duets(
-        subjects, Target(f"{TARGETS}:{other}"), 1, 0.1, lambda *_: None, same_batches
-    )
+    subjects = [_subject(target)]
+    return measure_duets(subjects, _subject(other), 1, 0.1, lambda *_: None, same_batches)
 
 
 def test_two_loaders_are_measured_in_turns() -> None:
@@ -137,16 +137,8 @@ def test_a_loader_that_fails_beside_another_is_named() -> None:
 
 def test_workers_are_a_parameter_or_of_a_grain_pipeline() -> None:
     """A target that takes `workers` gets them; one that cannot be given any is refused."""
-    target = Target(f"{TARGETS}:chosen_loader")
     for workers in (1, 3):
-        ((run,),) = measure_in_turns([target.with_workers(workers)], 1, 0.1, lambda *_: None)
+        ((run,),) = measure_in_turns([_subject("chosen_loader", workers)], 1, 0.1, lambda *_: None)
         assert run.examples == workers * run.batches
     with pytest.raises(MisuseError, match="must have a parameter `workers`"):
-        measure_in_turns([Target(f"{TARGETS}:tiny_loader", 1)], 1, 0.1, lambda *_: None)
-
-
-def test_a_session_gets_the_target_and_its_workers() -> None:
-    """Without workers the target has its own."""
-    (target,) = Target("a:b").request_fields["targets"].values()
-    assert (str(target), Target("a:b").request_fields["workers"]) == ("a:b", None)
-    assert Target("a:b").with_workers(0).request_fields["workers"] == 0
+        measure_in_turns([_subject("tiny_loader", 1)], 1, 0.1, lambda *_: None)

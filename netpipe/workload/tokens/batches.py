@@ -24,7 +24,6 @@ that would be the first token of the next context; positions count from 0 in eac
 """
 
 SEQUENCE_BYTES_PER_TOKEN = 2
-BATCH_BYTES_PER_TOKEN = 6 * 4
 
 
 def sequences_of(
