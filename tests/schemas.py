@@ -174,14 +174,17 @@ class _Builder:
         return {"$ref": f"#/$defs/{kind.__name__}"}
 
     def _convert_annotated(self, kind: Any, *notes: Any) -> Schema:
-        musts = [note.keywords for note in notes if isinstance(note, Must)]
+        musts = [note for note in notes if isinstance(note, Must)]
         others = [note for note in notes if not isinstance(note, Must) and note != _OPTIONAL]
         made = self._convert(others[-1] if others else kind)
         # A closed object with a reference would refuse the fields of the reference.
-        if any("additionalProperties" in keywords for keywords in musts):
+        if any("additionalProperties" in must.keywords for must in musts):
             made = self.build(kind)
-        for keywords in musts:
-            made = _merge(made, keywords)
+        for must in musts:
+            made = _merge(made, must.keywords)
+            if must.name:
+                self._definitions[must.name] = made
+                made = {"$ref": f"#/$defs/{must.name}"}
         return made
 
     def _convert_array(self, item: Any, *others: Any) -> Schema:

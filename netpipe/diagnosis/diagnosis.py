@@ -53,7 +53,11 @@ _COULD_NOT_BE_TRIED: Final = " could not be tried: "
 
 Bounded = Annotated[
     Interval,
-    Must(additionalProperties=False, properties={"median": {"minimum": 0}, "n": {"minimum": 0}}),
+    Must(
+        "Bounded",
+        additionalProperties=False,
+        properties={"median": {"minimum": 0}, "n": {"minimum": 0}},
+    ),
 ]
 
 

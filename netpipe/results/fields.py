@@ -21,10 +21,13 @@ class Must:
     """JSON Schema keywords for a field, in addition to those that its type implies.
 
     If a field has another type in JSON, `Annotated[Type, JsonType]` holds both types.
+
+    Attributes:
+        name: The name of the type's definition in the schema; "" for a type used only once.
     """
 
-    def __init__(self, **keywords: object) -> None:
-        self.keywords = keywords
+    def __init__(self, name: str = "", /, **keywords: object) -> None:
+        self.name, self.keywords = name, keywords
 
 
 MayBeAbsent = Annotated[T, "may be absent"]

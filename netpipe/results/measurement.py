@@ -28,9 +28,11 @@ PAUSES = "pauses"
 """The finding of a loader whose pauses can slow training down noticeably."""
 
 DeviceKey = Annotated[str, Must(pattern="^[a-z0-9.+-]+$")]
-Measured = Annotated[Interval, Must(containsMedian=True, properties={"n": {"minimum": 1}})]
+Measured = Annotated[
+    Interval, Must("Measured", containsMedian=True, properties={"n": {"minimum": 1}})
+]
 Positive = Annotated[
-    Measured, Must(properties={"median": {"exclusiveMinimum": 0, "maximum": 1e12}})
+    Measured, Must("Positive", properties={"median": {"exclusiveMinimum": 0, "maximum": 1e12}})
 ]
 Rate = Literal["tokens_per_s", "tokens_per_s_per_device", "mfu"]
 Share = Annotated[Measured, Must(properties={"median": {"maximum": 1}})]

@@ -53,6 +53,7 @@ def most_behind(arrivals_s: Sequence[float]) -> float:
 Figure = Annotated[
     Interval,
     Must(
+        "Figure",
         containsMedian=True,
         additionalProperties=False,
         properties={"median": {"minimum": 0}, "low": {"minimum": 0}, "n": {"minimum": 1}},
