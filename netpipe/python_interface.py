@@ -140,16 +140,15 @@ def diagnose(
     The arguments and errors are the same as for `measure`. With neither a step nor an emulated
     accelerator, the loader is diagnosed alone.
     """
-    from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
+    from netpipe.diagnosis.diagnose import run_diagnosis
     from netpipe.linting.settings import read_lint_settings
     from netpipe.measuring.measure_request import MeasureRequest
 
     _refuse_held_accelerator(accelerator)
     settings.setdefault("budget_s", 60.0)
     targets = _name_targets(loader=loader, step=step, loop=loop)
-    asked = DiagnosisRequest(MeasureRequest(targets=targets, accelerator=accelerator, **settings))
-    linting = read_lint_settings(Path.cwd())
-    found = run_diagnosis(asked, linting.silences, linting.intent)
+    request = MeasureRequest(targets=targets, accelerator=accelerator, **settings)
+    found = run_diagnosis(request, read_lint_settings(Path.cwd()))
     return Result(found, found.to_document())
 
 

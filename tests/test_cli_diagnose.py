@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.diagnose import DiagnosisRequest
+from netpipe.diagnosis.diagnose import has_step
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.jobs import parent
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import name_targets
+from netpipe.measuring.measure_request import MeasureRequest
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
@@ -33,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Replace diagnosing by a made-up diagnosis; return the requests."""
     given: list[Any] = []
 
-    def stand_in(asked: DiagnosisRequest, *settings: Any) -> Diagnosis:
+    def stand_in(asked: MeasureRequest, *settings: Any) -> Diagnosis:
         given.append((asked, *settings))
         finding = {"severity": "warning", "rule": "no-prefetch", "message": ODD}
         return diagnosis(
@@ -41,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             findings=findings(stages=(stage(ODD),)),
             lint={**LINT, "findings": [finding]},
             measurement=make_measurement(load_s=0.04, train_s=0.04, busy_elsewhere_fraction=0.9)
-            if asked.has_step
+            if has_step(asked)
             else None,
         )
 
@@ -58,7 +59,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert lines[-1] == f"warning no-prefetch: {ODD}"
     assert lines[-2].endswith(findings().unverified)
     assert any(ODD in line and "mine.py:7" in line for line in lines)
-    assert asked[0][0].session.budget_s == 60.0
+    assert asked[0][0].budget_s == 60.0
 
 
 @pytest.mark.usefixtures("asked")
@@ -78,14 +79,13 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     )  # fmt: skip
     assert result.exit_code == 1
     assert "\nbusy-host: other programs took 90.0%" in result.stdout
-    found, silences, intent, _ = asked[0]
-    request = found.session
-    assert found.session.targets == name_targets(loader="a:b", step="a:s", loop="a:l")
+    request, linting, _ = asked[0]
+    assert request.targets == name_targets(loader="a:b", step="a:s", loop="a:l")
     step = (request.accelerator, request.flops_per_step, request.mfu)
     assert step == ("emulated:h100", 4e12, 0.5)
     assert (request.budget_s, request.batch_limit_s, request.start_limit_s) == (9.0, 7.0, 900.0)
-    assert intent == "throughput"
-    assert isinstance(silences, dict)
+    assert linting.intent == "throughput"
+    assert isinstance(linting.silences, dict)
 
 
 @pytest.mark.parametrize(

@@ -79,11 +79,11 @@ def test_a_diagnosis_is_asked_for(
 
     monkeypatch.setattr(diagnosing, "run_diagnosis", run)
     result = netpipe.diagnose(pipeline.loader, budget_s=5.0)
-    [(request, _, intent)] = asked
-    loader = request.session.targets["loader"]
+    [(request, linting)] = asked
+    loader = request.targets["loader"]
     assert str(loader) == f"{tmp_path / 'users_pipeline.py'}:loader"
-    assert request.session.budget_s == 5.0
-    assert intent == "throughput"
+    assert request.budget_s == 5.0
+    assert linting.intent == "throughput"
     assert result.document == diagnosis()
 
 

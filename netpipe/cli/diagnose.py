@@ -39,17 +39,16 @@ def diagnose(
     diagnosed alone. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
-    from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
+    from netpipe.diagnosis.diagnose import run_diagnosis, typical_s
     from netpipe.linting.settings import read_lint_settings
 
     settings["targets"] = name_targets(loader=loader, step=step, loop=loop)
     linting = read_lint_settings(Path.cwd())
     (request,) = build_requests([accelerator], html, trace, settings)
-    asked = DiagnosisRequest(request)
     if not quiet:
-        notes.print(f"this usually takes {format_seconds(asked.typical_s)}")
+        notes.print(f"this usually takes {format_seconds(typical_s(request))}")
     with show_progress("diagnosing", quiet=quiet) as progress:
-        found = run_diagnosis(asked, linting.silences, linting.intent, progress)
+        found = run_diagnosis(request, linting, progress)
     if as_json:
         print_json(found.to_document())
     else:

@@ -1,7 +1,7 @@
 """Runs the sessions of `netpipe diagnose`: measurement, lint and investigation."""
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any, Final
 
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
@@ -26,63 +26,48 @@ from netpipe.verdict.worker_sizing import enough_workers
 _STEP_BUDGET_FRACTION: Final = 1 / 3
 
 
-@dataclass(frozen=True)
-class DiagnosisRequest:
-    """The targets and settings of a diagnosis; the budget covers all sessions."""
+def has_step(request: MeasureRequest) -> bool:
+    """Return whether a diagnosis measures a step."""
+    return "step" in request.targets or request.accelerator != "auto"
 
-    session: MeasureRequest
 
-    @property
-    def has_step(self) -> bool:
-        """Whether a step is measured."""
-        return "step" in self.session.targets or self.session.accelerator != "auto"
-
-    @property
-    def step_budget_s(self) -> float:
-        """Seconds for measuring the loader with its step."""
-        return _STEP_BUDGET_FRACTION * self.session.budget_s if self.has_step else 0.0
-
-    @property
-    def typical_s(self) -> float:
-        """Seconds that all sessions usually take together."""
-        return self.session.budget_s + (2 + self.has_step) * TYPICAL_START_S
+def typical_s(request: MeasureRequest) -> float:
+    """Return the seconds that all sessions of a diagnosis usually take together."""
+    return request.budget_s + (2 + has_step(request)) * TYPICAL_START_S
 
 
 def run_diagnosis(
-    asked: DiagnosisRequest,
-    silences: Mapping[str, str],
-    intent: str,
-    progress: OnProgress | None = None,
+    request: MeasureRequest, linting: LintRequest, progress: OnProgress | None = None
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
-    `silences` maps each silenced lint rule to the reason.
+    The budget of the request covers all sessions; `linting` holds the lint settings.
 
     Raises:
         MisuseError: The loader, the step or the loop is unsuitable.
         SessionError: A session crashed, hung or ran out of time.
     """
-    session, measurement = asked.session, None
-    if asked.has_step:
-        request = replace(session, budget_s=asked.step_budget_s)
-        measurement = run_measurement(CHILD_COMMAND, request, progress=progress)
-    budget_s = session.budget_s - asked.step_budget_s
-    lint_request = LintRequest(
-        targets={"loader": session.targets["loader"]},
-        accelerator=session.accelerator, start_limit_s=session.start_limit_s,
-        intent=intent, silences=silences,
+    measurement, step_budget_s = None, 0.0
+    if has_step(request):
+        step_budget_s = _STEP_BUDGET_FRACTION * request.budget_s
+        measured = replace(request, budget_s=step_budget_s)
+        measurement = run_measurement(CHILD_COMMAND, measured, progress=progress)
+    budget_s = request.budget_s - step_budget_s
+    lint_request = replace(
+        linting, targets={"loader": request.targets["loader"]},
+        accelerator=request.accelerator, start_limit_s=request.start_limit_s,
     )  # fmt: skip
     lint = run_session(CHILD_COMMAND, lint_request, progress=progress)
     investigation_request = InvestigationRequest(
-        accelerator=session.accelerator, start_limit_s=session.start_limit_s,
-        budget_s=max_duration_s(budget_s), batch_limit_s=session.batch_limit_s,
-        targets={role: named for role, named in session.targets.items() if role != "loop"},
+        accelerator=request.accelerator, start_limit_s=request.start_limit_s,
+        budget_s=max_duration_s(budget_s), batch_limit_s=request.batch_limit_s,
+        targets={role: named for role, named in request.targets.items() if role != "loop"},
         wanted_s=budget_s,
         step_s=None if measurement is None else measurement.step_s.median,
         load_s=None if measurement is None else astuple(measurement.load_s_per_batch),
     )  # fmt: skip
     answer = run_session(CHILD_COMMAND, investigation_request, progress=progress)
-    return compose_diagnosis(answer, measurement, lint, session)
+    return compose_diagnosis(answer, measurement, lint, request)
 
 
 def compose_diagnosis(

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
+from netpipe.diagnosis.diagnose import compose_diagnosis, run_diagnosis, typical_s
 from netpipe.diagnosis.diagnosis import Reads
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import name_targets
+from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from tests.diagnosis.examples import BOTTLENECK, LINT, findings
@@ -55,15 +56,15 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
 def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     """Nothing is measured with a step, and no step is named to the session."""
     targets = name_targets(loader="a:loader")
-    asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator="auto"))
-    assert not asked.has_step
-    found = run_diagnosis(asked, {"rule": "why"}, "reproducible")
+    asked = replace(REQUEST, targets=targets, accelerator="auto")
+    settings = LintRequest(silences={"rule": "why"}, intent="reproducible")
+    found = run_diagnosis(asked, settings)
     assert found.measurement is None
     request = sessions.of("diagnose")
     assert request.budget_s == 140.0  # the longest that the session may take, for its own limit
     assert (request.targets, request.wanted_s) == (targets, 60.0)
     assert (request.step_s, request.load_s) == (None, None)
-    assert asked.typical_s == 60.0 + 2 * 12.0
+    assert typical_s(asked) == 60.0 + 2 * 12.0
     lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
@@ -77,8 +78,8 @@ def test_a_step_has_a_third_of_the_budget(
 ) -> None:
     """The step is measured first, and the investigation knows its time."""
     targets = name_targets(loader="a:loader", step=step, loop="a:loop")
-    asked = DiagnosisRequest(replace(REQUEST, targets=targets, accelerator=accelerator))
-    found = run_diagnosis(asked, {}, "throughput")
+    asked = replace(REQUEST, targets=targets, accelerator=accelerator)
+    found = run_diagnosis(asked, LintRequest())
     assert found.measurement == make_measurement()
     request = sessions.of("measure")
     assert request.budget_s == pytest.approx(20.0)
@@ -90,7 +91,7 @@ def test_a_step_has_a_third_of_the_budget(
     assert sent["load_s"] == [load_s.median, load_s.low, load_s.high, load_s.n]
     assert sent["step_s"] == 0.03
     assert sent["wanted_s"] == pytest.approx(40.0)
-    assert asked.typical_s == 60.0 + 3 * 12.0
+    assert typical_s(asked) == 60.0 + 3 * 12.0
     assert set(request.targets) == {"loader", "step"} & set(targets)
 
 
