@@ -7,7 +7,7 @@ an answer is missing, the health is unknown, which is not an error.
 import ctypes
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self
 from uuid import UUID
@@ -32,6 +32,7 @@ _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
 _REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
 )  # fmt: skip
+_NOT_LOOKED = GpuHealth((), (), 0, (), ())
 
 
 @dataclass
@@ -43,11 +44,7 @@ class GpuWatch:
     _boards: Sequence[Any]
     _opened: ExitStack
     _has_answer: bool = False
-    _clocks_mhz: list[float] = field(default_factory=list)
-    _temperatures_c: list[float] = field(default_factory=list)
-    _throttled_rounds: int = 0
-    _reasons: set[str] = field(default_factory=set)
-    _foreign_pids: set[int] = field(default_factory=set)
+    _health: GpuHealth = _NOT_LOOKED
 
     @classmethod
     def open(cls, devices: Sequence[jax.Device]) -> Self | None:
@@ -73,17 +70,21 @@ class GpuWatch:
 
     def look(self) -> None:
         """Record the state of the cards; called once per round, outside timed windows."""
-        if clocks := self._answers(self._boards, ["nvmlDeviceGetClockInfo"], _SM_CLOCK):
-            self._clocks_mhz.append(float(min(clocks)))
-        if temperatures := self._answers(self._boards, _TEMPERATURE, _GPU_SENSOR):
-            self._temperatures_c.append(float(max(temperatures)))
+        seen = self._health
+        clocks = self._answers(self._boards, ["nvmlDeviceGetClockInfo"], _SM_CLOCK)
+        temperatures = self._answers(self._boards, _TEMPERATURE, _GPU_SENSOR)
         masks = self._answers(self._boards, _REASONS)
         reasons = {why for bit, why in _HARMFUL.items() if any(mask & bit for mask in masks)}
-        self._throttled_rounds += bool(reasons)
-        self._reasons |= reasons
         # Processes that draw on a display are always present, so only compute processes are listed.
-        for processes in self._answers(self._used, ["nvmlDeviceGetComputeRunningProcesses"]):
-            self._foreign_pids |= _find_foreign({process.pid for process in processes})
+        listed = self._answers(self._used, ["nvmlDeviceGetComputeRunningProcesses"])
+        pids = (_find_foreign({process.pid for process in each}) for each in listed)
+        self._health = GpuHealth(
+            sm_clock_mhz=(*seen.sm_clock_mhz, *map(float, sorted(clocks)[:1])),
+            temperature_c=(*seen.temperature_c, *map(float, sorted(temperatures)[-1:])),
+            throttled_rounds=seen.throttled_rounds + bool(reasons),
+            throttle_reasons=tuple(sorted(reasons.union(seen.throttle_reasons))),
+            foreign_pids=tuple(sorted(set(seen.foreign_pids).union(*pids))),
+        )
 
     def health(self) -> GpuHealth | None:
         """Return the health recorded so far; None if NVML gave no answer.
@@ -91,15 +92,7 @@ class GpuWatch:
         It holds the lowest clock and the highest temperature of all cards in each round. A quantity
         that no card reports has no entries.
         """
-        if not self._has_answer:
-            return None
-        return GpuHealth(
-            sm_clock_mhz=tuple(self._clocks_mhz),
-            temperature_c=tuple(self._temperatures_c),
-            throttled_rounds=self._throttled_rounds,
-            throttle_reasons=tuple(sorted(self._reasons)),
-            foreign_pids=tuple(sorted(self._foreign_pids)),
-        )
+        return self._health if self._has_answer else None
 
     def close(self) -> None:
         """Shut NVML down."""
