@@ -102,6 +102,11 @@ class Intervention:
     says: str
 
     @property
+    def label(self) -> str:
+        """The name as words: `two threads`."""
+        return self.name.replace("-", " ")
+
+    @property
     def clear_factor(self) -> float:
         """`clear_factor` of the speedup; 0 if the change was not made."""
         return 0.0 if self.speedup is None else clear_factor(self.speedup)

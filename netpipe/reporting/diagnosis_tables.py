@@ -26,16 +26,6 @@ from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds
 from netpipe.verdict.decision import find_remarks, judge
 
-INTERVENTIONS: Final = {
-    "cached-bytes": "bytes from memory",
-    "without-stage": "without the stage",
-    "two-threads": "two threads",
-    "two-processes": "two processes",
-    "tiny-payload": "a tiny payload",
-    "half-the-cores": "half the cores",
-}
-"""The short name of each intervention."""
-
 _MAX_STAGES: Final = 8
 
 
@@ -84,7 +74,7 @@ def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
     caption = "Each change was measured in turns with the unmodified loader."
     rows = [
         {
-            "change": Cell(INTERVENTIONS[made.name], made.what),
+            "change": Cell(made.label, made.what),
             "before": interval_figure(made.before_s_per_batch),
             "after": interval_figure(made.after_s_per_batch),
             "times as fast": interval_figure(made.speedup, format_ratio),

@@ -16,7 +16,6 @@ from netpipe.diagnosis.diagnosis import (
 )
 from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.diagnosis_tables import (
-    INTERVENTIONS,
     build_intervention_table,
     build_need_table,
     build_prediction_table,
@@ -168,7 +167,6 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Tab
 
 
 def _rate_speedup(tried: Intervention, speedup: Interval) -> Row:
-    label = INTERVENTIONS[tried.name]
     if tried.clear_factor:
-        return rate_factor(label, speedup)
-    return Row(label, speedup, Ink.FAINT, "D")
+        return rate_factor(tried.label, speedup)
+    return Row(tried.label, speedup, Ink.FAINT, "D")
