@@ -103,7 +103,8 @@ class WorkProfile(Document):
     #: The reproducible counts per batch, by kind and part (a function, a stage or an array); a kind
     #: without parts has one part with an empty name.
     counts: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
-    #: The calls of each function per batch, by the function that calls it.
+    #: The calls of each function per batch, by the function that calls it, including functions
+    #: that only one batch calls, which are not in the counts.
     callers: Mapping[str, Mapping[str, Amount]] = field(default_factory=dict)
     #: The arrays of a batch: dtype and shape by name, such as int32[128,1024].
     arrays: Mapping[str, str] = field(default_factory=dict)
@@ -128,7 +129,11 @@ class WorkProfile(Document):
         beside = f", nor {self.tasks_beside} other threads and processes" * bool(self.tasks_beside)
         seen = "in one thread; Python and C calls, not the time inside C"
         epoch = self.epoch_batches or f"more than {MAX_EPOCH_BATCHES}"
-        return f"batches {first} to {last} {seen}{beside}; an epoch has {epoch} batches"
+        once = self.callers.keys() - self.ranges("calls").keys()
+        names = [name for name in self.callers if name in once and not once & {*self.callers[name]}]
+        shown = ", ".join(names[:_SHOWN_PARTS]) + ", ..." * (len(names) > _SHOWN_PARTS)
+        left_out = f"; left out, as one batch alone calls it: {shown}" * bool(names)
+        return f"batches {first} to {last} {seen}{beside}; an epoch has {epoch} batches{left_out}"
 
     @property
     def kinds(self) -> set[str]:

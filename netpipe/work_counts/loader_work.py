@@ -10,14 +10,15 @@ import sys
 import sysconfig
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import length_hint
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import jax
 import memray
@@ -34,7 +35,7 @@ from netpipe.grain_access.loader_variants import OneThread, single_thread_varian
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.replaced_methods import Method
-from netpipe.jobs.footprint import bytes_read
+from netpipe.jobs.footprint import bytes_read, read_between
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import Batch, LoaderFactory, Puller, close_with_timeout
@@ -53,7 +54,7 @@ _METRICS: Final = "/prometheus_client/"
 _DURATIONS: Final = "/grain/_src/python/dataset/stats.py"
 """The file in which Grain adds up nanoseconds: a batch that takes longer makes longer integers."""
 
-Note = Callable[[FrameType, str, Any], None]
+Part = TypeVar("Part")
 
 
 @dataclass
@@ -167,8 +168,22 @@ def _warmed_up(loader: LoaderFactory, watch: Watch) -> Iterator[Puller]:
         close_with_timeout(puller.close)
 
 
+def _sum_without_once(batches: Sequence[Counter[Part]]) -> Counter[Part]:
+    """Return the sums over batches, taking the highest count of a part as its second highest.
+
+    A cost that occurs once, such as opening the next file, must not depend on where it falls.
+    """
+    sums = sum(batches, Counter[Part]())
+    for part in sums:
+        amounts = sorted(counts[part] for counts in batches)
+        sums[part] -= amounts[-1] - amounts[-2:][0]
+    return +sums
+
+
 def _count_calls(work: LoaderWork, puller: Puller) -> None:
     """Count the Python and C functions that this thread calls, and the bytes that it reads."""
+    calls = [Counter[tuple[str, str]]() for _ in range(work.batches)]
+    number = 0  # of the batch
     names: dict[CodeType, str] = {}
     depth = 0  # Number of active calls inside the harness's own code.
 
@@ -189,19 +204,29 @@ def _count_calls(work: LoaderWork, puller: Puller) -> None:
                 depth += 1
             elif name := name_function(frame):
                 assert frame.f_back is not None
-                work.calls[name, name_function(frame.f_back)] += 1
+                calls[number][name, name_function(frame.f_back)] += 1
         elif event == "c_call" and not depth and (name := name_function(frame)):
-            work.calls[_name_builtin(argument), name] += 1
+            calls[number][_name_builtin(argument), name] += 1
 
-    first, before = bytes_read(()), bytes_read(())
-    _pull_profiled(puller, work.batches, note)
-    if not (after := bytes_read(())):
+    read = [bytes_read(()), bytes_read(())]
+    with _no_garbage_collection():
+        sys.setprofile(note)
+        try:
+            for number in range(work.batches):  # noqa: B007  # `note` uses it
+                puller.pull()
+                read.append(bytes_read(()))
+        finally:
+            sys.setprofile(None)
+    if not read[0]:
         work.not_counted["read_bytes"] = "the kernel does not report it"
-    for pid, read in after.items():
+    else:
         # Querying the kernel also reads a few bytes.
-        work.add("read_bytes", "", max(0, read - 2 * before[pid] + first[pid]))
-    for (function, _), calls in work.calls.items():
-        work.add("calls", function, calls)
+        query, *amounts = (read_between(*pair) for pair in pairwise(read))
+        batches = [Counter({"": amount - query}) for amount in amounts]
+        work.add("read_bytes", "", _sum_without_once(batches)[""])
+    work.calls = sum(calls, work.calls)
+    for (function, _), amount in _sum_without_once(calls).items():
+        work.add("calls", function, amount)
 
 
 def _is_own(file: str, function: str) -> bool:
@@ -211,16 +236,6 @@ def _is_own(file: str, function: str) -> bool:
     """
     calls_loader = file == loader_puller.__file__ and function != close_with_timeout.__name__
     return file.startswith(_HARNESS) and not calls_loader
-
-
-def _pull_profiled(puller: Puller, batches: int, note: Note) -> None:
-    with _no_garbage_collection():
-        sys.setprofile(note)
-        try:
-            for _ in range(batches):
-                puller.pull()
-        finally:
-            sys.setprofile(None)
 
 
 @contextmanager
@@ -249,20 +264,31 @@ def _count_allocations(work: LoaderWork, puller: Puller) -> None:
         with _no_garbage_collection(), tracker:
             for _ in range(work.batches):
                 puller.pull()
+                _end_batch()
         functions: dict[int, str] = {}
         modules = {
             file: name
             for name, module in sys.modules.items()
             if isinstance(file := getattr(module, "__file__", None), str)
         }
+        batches = [Counter[tuple[str, str]]()]
         with memray.FileReader(recording) as reader:
             for record in reader.get_allocation_records():
                 if record.allocator not in _FREEING:
                     if record.stack_id not in functions:
                         functions[record.stack_id] = _name_allocator(record.stack_trace(), modules)
-                    if function := functions[record.stack_id]:
-                        work.add("allocations", function, 1)
-                        work.add("allocated_bytes", function, record.size)
+                    if (function := functions[record.stack_id]) == _end_batch.__name__:
+                        batches.append(Counter())
+                    elif function:
+                        batches[-1]["allocations", function] += 1
+                        batches[-1]["allocated_bytes", function] += record.size
+        for (kind, function), amount in _sum_without_once(batches[:-1]).items():
+            work.add(kind, function, amount)
+
+
+def _end_batch() -> None:
+    """Mark the end of a batch in a recording, by an allocation."""
+    object()
 
 
 def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str]) -> str:
@@ -270,6 +296,8 @@ def _name_allocator(stack: list[tuple[str, str, int]], modules: Mapping[str, str
     files = [file for _, file, _ in stack]
     if __file__ not in files:
         return ""  # Another thread made the allocation.
+    if stack[0][0] == _end_batch.__name__ and files[0] == __file__:
+        return _end_batch.__name__
     inner = stack[: files.index(__file__)]
     # Recording a longer time allocates more, because it searches more buckets of a histogram.
     if any(_is_own(file, function) or _METRICS in file for function, file, _ in inner):

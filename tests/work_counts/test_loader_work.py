@@ -8,6 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
+from functools import partial
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +19,10 @@ import psutil
 import pytest
 
 from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.gate.outcomes import Outcome
+from netpipe.gate.work_comparison import compare_work
 from netpipe.jobs.heartbeat import UNWATCHED
+from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts.loader_work import LoaderWork, count_loader_work
 from tests.work_counts import work_targets as targets
 
@@ -189,6 +195,57 @@ def test_bytes_that_are_read_are_counted(tmp_path: Any) -> None:
             yield np.frombuffer(file.read_bytes(), np.uint8)
 
     assert per_batch(count(loader), "read_bytes", "") == pytest.approx(65_536, rel=0.02)
+
+
+def test_the_batch_in_which_a_shard_is_opened_does_not_matter(tmp_path: Path) -> None:
+    """Equal rows are equal work if the second file is opened in the warm-up or in any batch."""
+    profiles = list[WorkProfile]()
+    for first in (2, 4, 7):
+        folder = tmp_path / str(first)
+        folder.mkdir()
+        targets.write_shards(folder, first, 20)
+        work = count(partial(targets.loader_of_shards, folder))
+        counts = {
+            kind: {part: amount / BATCHES for part, amount in parts.items()}
+            for kind, parts in work.totals.items()
+        }
+        callers = {function: {caller: 1.0} for function, caller in work.calls}
+        profiles.append(WorkProfile({}, BATCHES, counts=counts, callers=callers))
+    pairs = permutations(profiles, 2)
+    found = [each for now, then in pairs for each in compare_work(now, then)]
+    assert [each.reason for each in found if each.outcome is not Outcome.PASS] == []
+    opens = "array_record.python.array_record_data_source._create_reader"
+    assert [opens in profile.scope for profile in profiles] == [False, True, True]
+
+
+def test_only_what_one_batch_does_is_left_out() -> None:
+    """Work that recurs in a second batch counts, and so does the usual part of a costly batch."""
+
+    def once() -> bytes:
+        return bytes(50_000)
+
+    def twice() -> bytes:
+        return bytes(20_000)
+
+    def loader() -> Iterator[bytes]:
+        for number in range(100):
+            if number == 3:
+                once()
+                bytes(80_000)
+            if number in {2, 4}:
+                twice()
+            yield bytes(1000)
+
+    work = count(loader)
+    name = f"{__name__}.{test_only_what_one_batch_does_is_left_out.__name__}.<locals>"
+    calls = work.totals["calls"]
+    assert (f"{name}.once" in calls, calls[f"{name}.twice"]) == (False, 2)
+    bytes_of = {
+        part.rpartition(".")[2]: amount for part, amount in work.totals["allocated_bytes"].items()
+    }
+    assert bytes_of["twice"] == pytest.approx(40_000, rel=0.01)
+    assert bytes_of["loader"] == pytest.approx(4000, abs=1000)
+    assert "once" not in bytes_of
 
 
 def test_a_kernel_that_does_not_say_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

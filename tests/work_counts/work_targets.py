@@ -10,6 +10,7 @@ import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
+from array_record.python.array_record_module import ArrayRecordWriter
 
 ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 ROWS = 8
@@ -104,6 +105,34 @@ def unpredictable_loader() -> Iterator[dict[str, np.ndarray]]:
         for _ in range(hash("netpipe") % 97):
             kept.append(1)  # noqa: PERF401  # each append is a call
         yield stack([double(np.ones(LENGTH, np.int32)) for _ in range(ROWS)])
+
+
+def write_shards(folder: Path, *lengths: int) -> None:
+    """Write equal rows of 256 kB, larger than a read-ahead, into ArrayRecord files."""
+    row = np.arange(2**16, dtype=np.int32).tobytes()
+    for number, length in enumerate(lengths):
+        writer = ArrayRecordWriter(
+            str(folder / f"{number}.array_record"), "group_size:1,uncompressed"
+        )
+        for _ in range(length):
+            writer.write(row)
+        writer.close()
+
+
+class Decode(grain.transforms.Map):  # type: ignore[misc]  # no types
+    """Make an array of a record."""
+
+    def map(self, record: bytes) -> np.ndarray:
+        """Return the row of a record."""
+        return np.frombuffer(record, np.int32)
+
+
+def loader_of_shards(folder: Path) -> Any:
+    """Return batches of two rows of ArrayRecord files, which are opened one after the other."""
+    source = grain.sources.ArrayRecordDataSource(sorted(map(str, folder.iterdir())))
+    sampler = grain.samplers.SequentialSampler(len(source), grain.sharding.NoSharding())
+    operations = [Decode(), grain.transforms.Batch(2)]
+    return grain.DataLoader(data_source=source, sampler=sampler, operations=operations)
 
 
 def failing_loader() -> Iterator[Any]:
