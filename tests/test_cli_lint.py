@@ -17,7 +17,9 @@ from tests.command import Netpipe, document
 
 PIPELINES = """
 import grain
+from absl import flags
 
+flags.FLAGS.mark_as_parsed()
 workers = grain.MultiprocessingOptions(num_workers=2)
 alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
@@ -92,7 +94,7 @@ def test_a_call_that_grain_does_not_have_is_answered(netpipe: Netpipe, pipelines
     assert result.exit_code == 2
     first, frame = result.stderr.splitlines()[-3:-1]
     assert re.search("^netpipe: Attri.* 'mp_prefetch'; write .to_iter_dataset", first)
-    assert f'{pipelines}", line 18, in unreachable' in frame
+    assert f'{pipelines}", line 20, in unreachable' in frame
 
 
 def test_a_correct_pipeline_passes(netpipe: Netpipe, pipelines: str) -> None:

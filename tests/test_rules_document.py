@@ -1,13 +1,18 @@
 """The examples of docs/rules.md are linted; its severities and costs are those of the code."""
 
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.grain_access.worker_start import make_unpermitted
 from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.linter import LintReport, lint, load_costs
 from netpipe.linting.reads import find_reads
@@ -33,8 +38,8 @@ SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
     rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
 ]
-# Findings of two rules cost nothing, and findings of the third state their cost.
-WITHOUT_COST = {"no-grain-graph", "unused-silence", "buffers-exceed-memory"}
+# Findings of two rules cost nothing, and findings of the others state their cost.
+WITHOUT_COST = {"no-grain-graph", "unused-silence", "buffers-exceed-memory", "unparsed-flags"}
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +51,25 @@ def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def _unparsed_flags(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what other tests did to absl's flags."""
+    monkeypatch.delitem(sys.modules, "absl.app", raising=False)
+    with flagsaver.flagsaver():
+        flags.FLAGS.unparse_flags()
+        yield
+    flags.FLAGS.mark_as_parsed()
+
+
 def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintReport:
     """Lint one of a rule's examples with its factory's declarations."""
     loader = load_example(rule, form).loader()
     with record_source_lines() as recording:
-        dataset = loader()
-    reads = find_reads(loader, dataset)
-    return lint(dataset, intent, recording=recording, silences=silences or {}, reads=reads)
+        dataset, lacks_flags = make_unpermitted(loader)
+    return lint(
+        dataset, intent, lacks_flags=lacks_flags, recording=recording,
+        silences=silences or {}, reads=find_reads(loader, dataset),
+    )  # fmt: skip
 
 
 def severities(report: LintReport, rule: str) -> set[str]:
@@ -124,7 +141,7 @@ def test_an_unused_silence_is_found_as_the_document_says(tmp_path: Path, intent:
     assert found == {"wrong": {SECTIONS["unused-silence"].severities[intent]}, "right": set()}
 
 
-def test_every_rule_but_three_is_measured() -> None:
+def test_every_rule_but_four_is_measured() -> None:
     """A rule without a cost is one of the two that cost nothing, or has it in its findings."""
     assert set(CATALOGUE) == set(SECTIONS) - WITHOUT_COST
     assert {rule for rule, section in SECTIONS.items() if section.cost is None} == WITHOUT_COST

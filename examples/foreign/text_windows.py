@@ -6,6 +6,9 @@ from pathlib import Path
 
 import grain
 import numpy as np
+from absl import flags
+
+flags.FLAGS.mark_as_parsed()  # Grain's workers need them
 
 TEXTS = Path(__file__).with_name("texts")
 SEED = 20

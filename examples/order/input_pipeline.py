@@ -2,7 +2,9 @@
 
 import grain
 import numpy as np
+from absl import flags
 
+flags.FLAGS.mark_as_parsed()  # Grain's workers need them
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
 
 

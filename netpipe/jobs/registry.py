@@ -140,7 +140,8 @@ def _run(request: SessionRequest, factories: Factories, closing: ExitStack) -> d
     # covers the modules that the job has imported.
     check_origin(request.code_from, request.not_from)
     # Imported after the user's code, which may configure the libraries that the job imports.
-    resolve_name(_LET_GRAIN_START_WORKERS)()
+    if request.kind != "lint":  # it looks at the flags first
+        resolve_name(_LET_GRAIN_START_WORKERS)()
     document: dict[str, Any] = resolve_name(JOBS[request.kind].function)(
         request, factories, closing
     )

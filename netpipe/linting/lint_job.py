@@ -9,6 +9,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.host import this_host
 from netpipe.grain_access.reader import make_loader
 from netpipe.grain_access.source_lines import record_source_lines
+from netpipe.grain_access.worker_start import make_unpermitted
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.request import progress_file
 from netpipe.jobs.targets import Factories
@@ -30,7 +31,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     progress = ProgressWriter(progress_file(request), clock)
     progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:
-        dataset = make_loader(loader)
+        dataset, lacks_flags = make_unpermitted(partial(make_loader, loader))
     report_progress = partial(
         progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s
     )
@@ -39,18 +40,15 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
     if request.tries:
         reads = measure_reads(dataset, clock) or reads
     reads = reads._replace(measure_batch=partial(measure_batch, loader))
-    report = lint(dataset, request.intent, recording=recording, silences=silences, reads=reads)
+    report = lint(
+        dataset, request.intent, lacks_flags=lacks_flags, recording=recording,
+        silences=silences, reads=reads,
+    )  # fmt: skip
     if request.proves:
         report_progress("testing on elements where the structure does not decide")
         report = prove(loader, report, clock, request.budget_s)
     if request.tries:
-        found = try_fixes(
-            loader,
-            report,
-            this_host().cores,
-            clock,
-            request.budget_s,
-            report_progress=report_progress,
-        )
+        cores, budget_s = this_host().cores, request.budget_s
+        found = try_fixes(loader, report, cores, clock, budget_s, report_progress=report_progress)
         report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
     return {"lint": {**report.to_document(), "trials": trials}}

@@ -51,6 +51,7 @@ def lint(
     dataset: object,
     intent: str = "throughput",
     *,
+    lacks_flags: bool = False,
     recording: Recording | None = None,
     silences: Mapping[str, str] | None = None,
     reads: Reads = Reads(),  # noqa: B008  # it is immutable
@@ -60,12 +61,14 @@ def lint(
     No data is read, except that `reads.measure_batch` may read a batch if buffers hold many.
     The report says so if the object is not a grain MapDataset, IterDataset or DataLoader. Without a
     recording of the factory the nodes have no source lines, and an `mp_prefetch` without workers is
-    not seen. The intent and the silences are those of a `LintRequest`; where reading waits, the
-    rules of `LOCAL_ONLY` are silenced.
+    not seen. The intent and the silences are those of a `LintRequest`, `lacks_flags` that of a
+    `Pipeline`; where reading waits, the rules of `LOCAL_ONLY` are silenced.
     """
     silences = silences or {}
     graph, remarks = _read_graph(dataset, recording)
-    findings = [*_apply_rules(graph, intent, reads), *remarks]
+    host, for_speed = this_host(), intent == "throughput"
+    pipeline = Pipeline(graph, for_speed, host.cores, host.memory_bytes, reads, lacks_flags)
+    findings = [*_apply_rules(pipeline), *remarks]
     reasons = {
         finding: reason
         for finding in findings
@@ -79,7 +82,8 @@ def lint(
             replace(node, kind="Options", parameters={}) if node.id in accepted else node
             for node in graph.nodes
         )
-        findings = [*_apply_rules(Graph(tuple(other_nodes)), intent, reads), *remarks]
+        pipeline = replace(pipeline, graph=Graph(tuple(other_nodes)))
+        findings = [*_apply_rules(pipeline), *remarks]
     if reads.wait:
         local = (each for each in findings if each.rule in LOCAL_ONLY)
         reasons = {**dict.fromkeys(local, reads.evidence), **reasons}
@@ -111,11 +115,9 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
     return graph, [LintFinding(NO_GRAIN_GRAPH, "info", (), message, fix)]
 
 
-def _apply_rules(graph: Graph, intent: str, reads: Reads) -> Iterator[LintFinding]:
-    if not graph.nodes:
+def _apply_rules(pipeline: Pipeline) -> Iterator[LintFinding]:
+    if not pipeline.graph.nodes:
         return
-    host = this_host()
-    pipeline = Pipeline(graph, intent == "throughput", host.cores, host.memory_bytes, reads)
     costs = load_costs()
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are merged into one finding with all nodes.

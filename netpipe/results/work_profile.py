@@ -131,8 +131,7 @@ class WorkProfile(Document):
         epoch = self.epoch_batches or f"more than {MAX_EPOCH_BATCHES}"
         once = self.callers.keys() - self.ranges("calls").keys()
         names = [name for name in self.callers if name in once and not once & {*self.callers[name]}]
-        shown = ", ".join(names[:_SHOWN_PARTS]) + ", ..." * (len(names) > _SHOWN_PARTS)
-        left_out = f"; left out, as one batch alone calls it: {shown}" * bool(names)
+        left_out = f"; left out, as one batch alone calls it: {', '.join(names)}" * bool(names)
         return f"batches {first} to {last} {seen}{beside}; an epoch has {epoch} batches{left_out}"
 
     @property

@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 import numpy as np
+from absl import flags
 
+flags.FLAGS.mark_as_parsed()  # Grain's workers need them
 COUNT = 2048
 SHAPE = (32, 32, 3)
 

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any
 
 import psutil
-from absl import flags
 
 from tests.zoo.images import Augmenting
 
@@ -26,7 +25,6 @@ _BATCHES_ALONE = 20
 
 def main() -> None:
     """Measure the loader named on the command line."""
-    flags.FLAGS(sys.argv[:1])  # otherwise Grain starts no workers
     module, _, name = sys.argv[1].partition(":")
     loader: Callable[..., Any] = getattr(import_module(module), name)
     batches = _repeat(loader)

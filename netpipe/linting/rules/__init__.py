@@ -22,6 +22,7 @@ _TABLE: Final = (
     # Pipelines that fail, or that yield data other than intended
     RegisteredRule(placement.nested_mp_prefetch),
     RegisteredRule(workers.cannot_be_pickled),
+    RegisteredRule(workers.unparsed_flags),
     RegisteredRule(placement.device_put_before_mp_prefetch),
     RegisteredRule(batch_contents.batch_in_workers_loses_data),
     RegisteredRule(shuffling.shuffle_after_batch),

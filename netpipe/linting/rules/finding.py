@@ -25,12 +25,7 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline, the intent, and the cores and memory that its process may use.
-
-    Attributes:
-        for_throughput: Whether the intent is speed. If not, the pipeline must be reproducible: its
-            batches must not depend on the number of workers.
-    """
+    """A pipeline, the intent, and the cores and memory that its process may use."""
 
     graph: Graph
     #: Whether the intent is speed. If not, the pipeline must be reproducible: its batches must not
@@ -39,6 +34,7 @@ class Pipeline:
     cores: int  #: CPU cores that the process may use.
     memory_bytes: int  #: Memory that the process may use.
     reads: Reads
+    lacks_flags: bool  #: Whether Grain starts no workers until absl's flags are parsed.
 
 
 class Problem(NamedTuple):

@@ -139,6 +139,18 @@ def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
             )
 
 
+def unparsed_flags(pipeline: Pipeline) -> Iterator[Problem]:
+    """Warn about workers that only netpipe's processes can start, which parse absl's flags."""
+    if pipeline.lacks_flags and (pools := process_pools(pipeline.graph)):
+        yield Problem(
+            "warning",
+            [pool.prefetch for pool in pools],
+            "Grain reads absl's flags to start workers: in a program that has not parsed them, the"
+            " first batch fails with UnparsedFlagAccessError",
+            "Call absl.app.run, or first: from absl import flags; flags.FLAGS.mark_as_parsed()",
+        )
+
+
 def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
     """Report large objects that are copied to every worker."""
     for pool in process_pools(pipeline.graph):
