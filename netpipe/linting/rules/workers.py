@@ -140,10 +140,10 @@ def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def unparsed_flags(pipeline: Pipeline) -> Iterator[Problem]:
-    """Warn about workers that only netpipe's processes can start, which parse absl's flags."""
+    """Report workers that only netpipe's processes can start, which parse absl's flags."""
     if pipeline.lacks_flags and (pools := process_pools(pipeline.graph)):
         yield Problem(
-            "warning",
+            "info",
             [pool.prefetch for pool in pools],
             "Grain reads absl's flags to start workers: in a program that has not parsed them, the"
             " first batch fails with UnparsedFlagAccessError",
