@@ -220,6 +220,8 @@ class PrintedComparison(TypedDict):
     #: Factor by which it is worse; above 1 is worse. For a share of the steps: 1 plus the
     #: difference. Null if the two cannot be compared.
     worse_ratio: float | None
+    #: The change in words, if they say more than the factor; empty if not.
+    shown_change: NotRequired[str]
     reason: Text
     #: The oldest comparable baseline, from which small steps are added up; null if none is older
     #: than the latest.
@@ -308,6 +310,7 @@ def _comparison(gate: Gate, result: GateResult) -> dict[str, Any]:
         "baseline": comparison.then,
         "is_reported_only": comparison.is_reported_only,
         "worse_ratio": comparison.worse_ratio,
+        "shown_change": comparison.shown_change,
         "reason": comparison.reason,
         "oldest": comparison.oldest or None,
         "waiver": result.waiver and _waiver(result.waiver),

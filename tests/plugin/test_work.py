@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from netpipe.errors import NoSuchTestError
+from netpipe.reporting.parts import build_parts
+from netpipe.reporting.tables import Table
 from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import recorded
 from tests.repository import commit_files
@@ -53,6 +55,20 @@ def test_equal_work_passes(working: Project) -> None:
     assert {row["quantity"] for row in document["comparisons"]} == {"work"}
     assert document["comparisons"][0]["device"] is None
     assert document["work"] == [PROFILE.to_document()]
+
+
+def test_a_rise_of_one_part_has_its_own_figure_on_the_page(project: Project) -> None:
+    """The ratio of the totals would read 1.00 x beside REGRESSED."""
+    project.has(TEST)
+    calls = {"rows.batch": {"": 1.0}, "builtins.len": {"rows.batch": 5_200.0}}
+    project.profiles = [with_calls(calls)]
+    project.run("--netpipe-record", "first")
+    project.profiles = [with_calls({**calls, "rows.batch": {"": 2.0}})]
+    project.compare("--netpipe-json", "run.json")
+    part, *_ = build_parts(project.read_json("run.json"))
+    (table,) = (card for card in part.cards if isinstance(card, Table))
+    changes = {row["outcome"].text: row["now / before"].text for row in table.rows}
+    assert changes == {"REGRESSED": "+1 call in one part", "PASS": "1.00 x"}
 
 
 def test_more_work_fails_and_names_its_cause(working: Project) -> None:

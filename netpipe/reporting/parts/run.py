@@ -109,10 +109,11 @@ def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Tabl
 def _build_row(row: Comparison) -> dict[str, Cell]:
     metric, before = row["metric"] or row["quantity"], row["baseline"]
     waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
+    change = row.get("shown_change") or format_worse_ratio(metric, row["worse_ratio"])
     return {
         "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
         "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
-        "now / before": Figure(format_worse_ratio(metric, row["worse_ratio"])),
+        "now / before": Figure(change),
         "now": Figure(format_metric(metric, row["now"])),
         "before": Figure("none" if before is None else format_metric(metric, before)),
     }
