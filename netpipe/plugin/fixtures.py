@@ -116,13 +116,10 @@ def netpipe_flops_per_step() -> float | Callable[[], float] | None:
 @pytest.fixture
 def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
     """Return the accelerator that this test is measured on: "auto" or an emulated one."""
-    parameter: str | None = getattr(request, "param", None)
-    if parameter is not None:
-        return parameter
-    for marker in request.node.iter_markers("netpipe"):
-        if "accelerator" in marker.kwargs:
-            return str(marker.kwargs["accelerator"])
-    return run_of(request.config).options.accelerators[0]
+    from netpipe.plugin import session_nodes
+
+    chosen = getattr(request, "param", None) or session_nodes.marked_accelerator(request.node)
+    return chosen or run_of(request.config).options.accelerators[0]
 
 
 @pytest.fixture

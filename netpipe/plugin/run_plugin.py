@@ -183,13 +183,15 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
     run.gate.acceptance = read_acceptance(
         options.baselines, options.baselines_at, root, os.environ, temporary
     )
-    needs_baseline = any(map(is_benchmark, session.items)) and not run.options.against
-    for accelerator in run.options.accelerators:
+    marked = set(map(session_nodes.marked_accelerator, filter(is_benchmark, session.items)))
+    compared = {*filter(None, marked), *options.accelerators * (None in marked)}
+    # Benchmarks may be lost from the baselines of the others.
+    for accelerator in dict.fromkeys((*options.accelerators, *sorted(compared))):
         key = run.device_key(accelerator)
         baselines = run.gate.baselines_of(key)
-        if baselines and run.options.accelerators == ("auto",):
+        if baselines and (accelerator,) == options.accelerators == ("auto",):
             other_plugins.show_baseline(config, baselines[-1].path)
-        elif not baselines and needs_baseline:
+        elif not (baselines or options.against) and accelerator in compared:
             fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
             run.measurer.report_progress(
                 f"there is no baseline for {key}{fails}. Record one: {_recording_command(config)}"

@@ -47,6 +47,12 @@ class Subject:
         return (self.key, self.accelerator)
 
 
+def marked_accelerator(item: pytest.Item) -> str | None:
+    """Return the accelerator that the markers of a test name; None if they name none."""
+    markers = (marker.kwargs for marker in item.iter_markers("netpipe"))
+    return next((str(each["accelerator"]) for each in markers if "accelerator" in each), None)
+
+
 def node_command(config: pytest.Config, node_id: str) -> list[str]:
     """Return the command that runs one test node alone, with this run's configuration."""
     # A path object would collapse a double slash in the name of a parametrized test.

@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.results.measurement import Device, Measurement
 from tests.plugin.project import Project, line_with
-from tests.plugin.recorded import HOST, costly, recorded
+from tests.plugin.recorded import CPU, HOST, costly, recorded
 from tests.repository import commit_files
 from tests.workflows import tox_flags
 
@@ -57,6 +57,22 @@ def test_a_missing_baseline_is_announced_before_the_first_measurement(
     announced = f"there is no baseline for cpu-testing-4{', so its benchmarks will fail' * fails}"
     before = lines[: lines.index("  netpipe: measuring against auto, session 1 of 1")]
     assert f"  netpipe: {announced}. Record one: {record}" in before
+
+
+def test_the_missing_baseline_is_that_of_the_accelerator_in_the_marker(project: Project) -> None:
+    """The device that jax finds here is not named if no test is compared on it."""
+    project.has(
+        """
+        import pytest
+
+        @pytest.mark.netpipe(accelerator="emulated:7ms")
+        def test_load_time(netpipe_benchmark):
+            netpipe_benchmark("load_s_per_batch")
+        """
+    )
+    result = project.compare()
+    line_with(result, "netpipe: there is no baseline for emulated-7ms. Record one: ")
+    result.stdout.no_fnmatch_line(f"*no baseline for {CPU.key}. Record one: *")
 
 
 @pytest.mark.parametrize("flags", [("--netpipe-against=HEAD",), ("--netpipe-record=first",)])
