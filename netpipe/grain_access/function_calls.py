@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from inspect import getattr_static
+from inspect import getattr_static, unwrap
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Final, NamedTuple, TypeGuard, TypeVar
@@ -49,6 +49,14 @@ def puts_on_device(called: object) -> bool:
         if name.startswith(_PUT_ON_DEVICE):
             return True
     return False
+
+
+def find_code(called: object) -> CodeType | None:
+    """Return the code of the user's function, or of the method that Grain calls, or None."""
+    functions = map(_unwrap_function, (called, *_members(called, _CALLED_BY_GRAIN)))
+    own = (each for each in functions if _package(_module(each)) not in _NEVER_USER_CODE)
+    codes = (getattr(unwrap(each), "__code__", None) for each in own if _is(each, FunctionType))
+    return next(codes, None)
 
 
 def closure_variables(function: object) -> Mapping[str, object]:

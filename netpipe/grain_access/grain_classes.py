@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
-from netpipe.grain_access.function_calls import closure_variables, puts_on_device
+from netpipe.grain_access.function_calls import closure_variables, find_code, puts_on_device
 from netpipe.grain_access.nodes import PlainValue, module_name, qualified_name, to_plain_value
-from netpipe.grain_access.source_lines import Recording
+from netpipe.grain_access.source_lines import Recording, format_line
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,12 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
     kind, settings = _shape(dataset)[0], _read_settings(dataset)
     functions = [dataset] if kind.startswith("Unknown:") else []
     for attribute in _USER_CODE:
-        value = _unwrap_user_code(_attribute(dataset, attribute))
+        given = _attribute(dataset, attribute)
+        value = _unwrap_user_code(given)
+        # One call makes all operations of a DataLoader, but each has its own code.
+        is_of_loader = value is not given or kind == "Operation"
+        if made_at and is_of_loader and (code := find_code(value)):
+            made_at = format_line(code, code.co_firstlineno)
         if value is not None:
             functions.extend(_read_grain_fields(value).values() or [value])
     return DatasetInfo(kind, settings, made_at, _inputs(dataset), functions)

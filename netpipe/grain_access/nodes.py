@@ -34,7 +34,8 @@ class Node:
         random_access: Whether it is a MapDataset: its result depends only on the position of an
             element, not on the number of workers.
         uses_jax: Whether the user's function uses jax for more than trees and types.
-        made_at: The line of the user's code that made it, as file:line; "" if unknown.
+        made_at: The line of the user's code that made it, or that defines an operation of a
+            DataLoader, as file:line; "" if unknown.
         sent_bytes: Bytes of the node's own objects that are sent to each worker; for `mp_prefetch`,
             its `worker_init_fn`. None for other nodes in the training process, and for a node that
             cannot be pickled. An object shared by nodes of the same workers counts for the first.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import currentframe
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final
 
 from netpipe.grain_access.replaced_methods import Method, replaced_method
@@ -67,10 +68,7 @@ def _note_in(lines: _Lines) -> Callable[[Method], Method]:
 
 
 def _user_line(dataset: object) -> str:
-    """Return the nearest line outside Grain, this harness and the dataset's own constructors.
-
-    The line's file is relative to the working directory if it is in that directory.
-    """
+    """Return the nearest line outside Grain, this harness and the dataset's own constructors."""
     frame = currentframe()
     while frame is not None:
         module, code = str(frame.f_globals.get("__name__")), frame.f_code
@@ -79,9 +77,13 @@ def _user_line(dataset: object) -> str:
             frame.f_locals.get(name) is dataset for name in code.co_varnames[:1]
         )
         if not (is_library or is_constructor):
-            path = Path(code.co_filename).resolve()
-            is_below = path.is_file() and path.is_relative_to(Path.cwd())
-            file = path.relative_to(Path.cwd()) if is_below else code.co_filename
-            return f"{file}:{frame.f_lineno}"
+            return format_line(code, frame.f_lineno)
         frame = frame.f_back
     return ""
+
+
+def format_line(code: CodeType, number: int) -> str:
+    """Return a line as file:line, relative to the working directory if the file is below it."""
+    path = Path(code.co_filename).resolve()
+    is_below = path.is_file() and path.is_relative_to(Path.cwd())
+    return f"{path.relative_to(Path.cwd()) if is_below else code.co_filename}:{number}"

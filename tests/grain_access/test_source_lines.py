@@ -2,6 +2,8 @@
 
 import linecache
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,38 @@ class Reversed(grain.MapDataset):  # type: ignore[misc]  # grain is untyped
 
     def __getitem__(self, index: int) -> int:
         raise AssertionError(index)
+
+
+def checked(method: Any) -> Any:
+    """Wrap a method, as libraries that check types do."""
+    return wraps(method)(lambda *arguments: method(*arguments))
+
+
+class Doubled(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
+    """An operation of a DataLoader."""
+
+    def map(self, element: int) -> int:
+        """Return twice the element."""
+        return 2 * element
+
+
+class Even(grain.transforms.Filter):  # type: ignore[misc]  # grain is untyped
+    """An operation whose method is decorated."""
+
+    @checked
+    def filter(self, element: int) -> bool:
+        """Return whether the element is even."""
+        return element % 2 == 0
+
+
+def batched(elements: Any) -> Any:
+    """Make a batch."""
+    return list(elements)
+
+
+def unchanged(elements: Any) -> Any:
+    """Do nothing, as an operation on the whole iterator."""
+    return elements
 
 
 def without_workers(dataset: Any) -> Any:
@@ -110,7 +144,7 @@ def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
 
 
 def test_grains_own_functions_have_the_line_that_calls_them() -> None:
-    """All nodes of a DataLoader have the line of its call, as those of multithread_prefetch do."""
+    """Grain's own parts of a DataLoader have the line of its call, as multithread_prefetch does."""
     with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
     graph = read_graph(loader, recording)
@@ -121,6 +155,22 @@ def test_grains_own_functions_have_the_line_that_calls_them() -> None:
         dataset = grain.experimental.multithread_prefetch(dataset, num_threads=2, buffer_size=3)
     graph = read_graph(dataset, recording)
     assert "multithread_prefetch(" in line(graph, "MultithreadPrefetch")
+
+
+def test_each_operation_of_a_data_loader_has_the_line_of_its_code() -> None:
+    """One call makes them all, so its line says nothing about an operation."""
+    sampler = grain.samplers.SequentialSampler(8, grain.sharding.NoSharding())
+    operations = [Doubled(), Even(), grain.transforms.Batch(2, batch_fn=batched), unchanged]
+    with record_source_lines() as recording:
+        loader = grain.DataLoader(data_source=range(8), sampler=sampler, operations=operations)
+    graph = read_graph(loader, recording)
+    kinds = ("Operation", "Batch", "Filter", "Source")
+    assert [line(graph, kind).partition("(")[0] for kind in kinds] == [
+        "def unchanged", "def batched", "@checked", "loader = grain.DataLoader",
+    ]  # fmt: skip
+    own, doubled = (replace(graph, nodes=(node,)) for node in graph.of_kind("Map"))
+    assert line(own, "Map") == line(graph, "Source")
+    assert line(doubled, "Map") == "def map(self, element: int) -> int:"
 
 
 def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
