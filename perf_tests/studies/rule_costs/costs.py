@@ -92,9 +92,9 @@ class RuleCosts:
         return replace(self, rules={**self.rules, **rules}, later={**self.later, **when})
 
     def describe(self, rule: str) -> str:
-        """Return the figures of a rule and their origin; "" if it was not measured."""
-        figures = self.describe_figures(rule)
-        return f"{figures} ({self.origin})" if figures else ""
+        """Return the first figure of a rule, as findings print it; "" if it was not measured."""
+        figures = [replace(figure, setting="") for figure in self.rules.get(rule, ())[:1]]
+        return "".join(f"in an example: {figure}" for figure in figures)
 
     def describe_figures(self, rule: str) -> str:
         """Return the figures of a rule."""
