@@ -55,7 +55,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     result = netpipe("diagnose", "--loader", "a:b")
     lines = result.stdout.splitlines()
     assert result.exit_code == 0
-    assert lines[0] == f"Stage {ODD}."
+    assert lines[:2] == [f"Stage {ODD}.", ""]
     assert lines[-1] == f"warning no-prefetch: {ODD}"
     assert lines[-2].endswith(findings().unverified)
     assert any(ODD in line and "mine.py:7" in line for line in lines)

@@ -7,7 +7,7 @@ from netpipe.cli.console import notes, output
 from netpipe.errors import SessionError
 from netpipe.jobs import parent
 from netpipe.printable import make_loggable, make_printable
-from netpipe.reporting.tables import new_table
+from netpipe.reporting.tables import TerminalTable
 from tests.command import Netpipe
 
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\rd\x9be\u202ef\udcffg\0h"
@@ -32,7 +32,7 @@ def test_no_line_is_a_command_to_github(line: str) -> None:
 @pytest.mark.parametrize("in_table", [False, True], ids=["line", "table"])
 def test_a_console_shows_only_its_own_codes(console: Console, in_table: bool) -> None:
     """Text in lines, tables and titles is made printable."""
-    table = new_table(HOSTILE)
+    table = TerminalTable(HOSTILE)
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)
     with console.capture() as captured:

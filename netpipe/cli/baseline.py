@@ -22,7 +22,7 @@ from netpipe.cli.console import (
     run_child,
 )
 from netpipe.errors import InputError
-from netpipe.reporting.tables import new_table
+from netpipe.reporting.tables import TerminalTable
 from netpipe.results.units import format_metric
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _print_list(described: list[dict[str, Any]]) -> None:
 
 
 def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    table = new_table(title, *headings, no_wrap=True)
+    table = TerminalTable(title, *headings)
     for row in rows:
         table.add_row(*row)
     output.print(table)

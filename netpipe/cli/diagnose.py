@@ -61,7 +61,7 @@ def diagnose(
 def _print(found: "Diagnosis") -> None:
     from netpipe.reporting.diagnosis_tables import closing, tables
 
-    output.print(found.sentence, style="bold", soft_wrap=True)
+    output.print(f"{found.sentence}\n", style="bold", soft_wrap=True)
     for table in tables(found):
         output.print(table.for_terminal())
     output.print(closing(found.findings, found.measurement), soft_wrap=True)

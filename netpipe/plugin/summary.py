@@ -19,7 +19,7 @@ from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.run import Run
 from netpipe.reporting.baseline_table import change_table
 from netpipe.reporting.measurement_table import figure_lines, trace_line, verdict_table
-from netpipe.reporting.tables import new_table
+from netpipe.reporting.tables import TerminalTable
 from netpipe.reporting.work_table import work_notes
 from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import find_remarks, judge
@@ -44,8 +44,8 @@ _FIRST_TESTS: Final = (
 
 def summary_lines(run: Run) -> Iterator[str]:
     """Yield the lines of the summary in the terminal."""
-    for part in summary_parts(run):
-        yield from [part] if isinstance(part, str) else _render(part)
+    for number, part in enumerate(summary_parts(run)):
+        yield from [part] if isinstance(part, str) else [*[""] * bool(number), *_render(part)]
 
 
 def summary_parts(run: Run) -> Iterator[str | Table]:
@@ -117,7 +117,7 @@ def comparison_tables(gate: Gate) -> Iterator[Table]:
     """Yield tables of the comparisons, in duets and with baselines, and of baseline changes."""
     for against in dict.fromkeys(result.against for result in gate.results):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
-        table = new_table(f"against {against or 'the baseline'}", *headings)
+        table = TerminalTable(f"against {against or 'the baseline'}", *headings)
         for result, alike in _group_work(gate.results):
             if result.against == against:
                 table.add_row(*_comparison_cells(result, alike))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rich.table import Table
 
-from netpipe.reporting.tables import new_table
+from netpipe.reporting.tables import TerminalTable
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import (
     describe_interval,
@@ -24,13 +24,11 @@ def verdict_table(measurements: Iterable[Measurement], hosts: Iterable[str] = ()
 
     If `hosts` is given, each row shows the name of its host instead of the device.
     """
-    table = new_table("why training waits")
+    table = TerminalTable(
+        "why training waits", "host" if hosts else "device", "load L", "step S0", "real step R",
+        "headroom", "stall", "tokens/s", "MFU", "verdict",
+    )  # fmt: skip
     names = iter(hosts)
-    # The only column that may wrap in a narrow terminal
-    table.add_column("host" if hosts else "device")
-    for heading in ("load L", "step S0", "real step R", "headroom", "stall", "tokens/s", "MFU"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
     for measurement in measurements:
         table.add_row(
             next(names, None) or subject_label(measurement),

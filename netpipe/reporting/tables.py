@@ -1,24 +1,66 @@
 """Tables of results for pages and terminals."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import chain, compress
+from operator import sub
+from typing import ClassVar, Final
 
 from rich import box
 from rich import table as terminal
-from rich.console import JustifyMethod
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
 
 from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import describe_interval, format_number, format_seconds
 
+# Between words, except before a unit, and between the parts of a name
+_BREAK: Final = re.compile(r"(?<=[^\d\s]\s)|(?<=\w[-./:(\[])(?=[^\W\d])(?!py:)")
 
-def new_table(title: str, *headings: str, no_wrap: bool = False) -> terminal.Table:
-    """Return an empty table in the common style of the terminal tables."""
-    columns = [terminal.Column(heading, no_wrap=no_wrap) for heading in headings]
-    return terminal.Table(
-        *columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-    )
+
+class TerminalTable(terminal.Table):
+    """A table that wraps between words; if it is still too wide, its rows become lists."""
+
+    def __init__(self, title: str, *columns: terminal.Column | str) -> None:
+        super().__init__(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        self.title_style = "bold"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table or the lists."""
+        columns = [[str(column.header), *map(str, column.cells)] for column in self.columns]
+        pieces = [chain.from_iterable(map(_BREAK.split, column)) for column in columns]
+        least, widths = ([max(map(cell_len, each)) for each in of] for of in (pieces, columns))
+        headings, *rows = zip(*columns, strict=True)
+        _, right, _, left = self.padding
+        room = options.max_width - len(columns) * (left + right + 1) - 1
+        if sum(least) > room:
+            yield Text(f"{self.title}\n", "bold")
+            for cells in rows:
+                lines = compress(map("  {}: {}".format, headings, cells), cells)
+                yield "\n".join(_wrap(line, options.max_width) for line in lines) + "\n"
+            return
+        while sum(widths) > room:
+            slack = [*map(sub, widths, least)]
+            widths[slack.index(max(slack))] -= 1
+        fitted = TerminalTable(str(self.title))
+        fitted.padding = self.padding
+        for column, heading in zip(self.columns, map(_wrap, headings, widths), strict=True):
+            fitted.add_column(heading, justify=column.justify)
+        for row, cells in zip(self.rows, rows, strict=True):
+            fitted.add_row(*map(_wrap, cells, widths), style=row.style)
+        yield from super(TerminalTable, fitted).__rich_console__(console, options)
+
+
+def _wrap(text: str, width: int) -> str:
+    lines = [""]
+    for piece in _BREAK.split(text):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(map(str.rstrip, lines))
 
 
 @dataclass(frozen=True)
@@ -52,10 +94,9 @@ class Table:
 
     def for_terminal(self) -> terminal.Table:
         """Return the table with each note in parentheses after its text."""
-        table = new_table(self.caption)
+        table = TerminalTable(self.caption)
         for heading, cell in self.rows[0].items():
-            justify: JustifyMethod = "right" if cell.is_figure else "left"
-            table.add_column(heading, justify=justify, overflow="fold")
+            table.add_column(heading, justify="right" if cell.is_figure else "left")
         for row in self.rows:
             texts = ((cell.text, cell.note and f"({cell.note})") for cell in row.values())
             table.add_row(*(" ".join(filter(None, text)) for text in texts))

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.table import Table
 
-from netpipe.reporting.tables import new_table
+from netpipe.reporting.tables import TerminalTable
 from netpipe.results.measurement import Interval
 from netpipe.results.units import (
     format_amount,
@@ -32,7 +32,7 @@ def throughput_table(found: Throughput) -> Table:
     """Return a table of the combinations, the best one marked, with ratios to another loader."""
     has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
     columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
-    table = new_table("loader speed", "batch", "workers", *columns)
+    table = TerminalTable("loader speed", "batch", "workers", *columns)
     # With the default padding, ten columns do not fit.
     table.padding = (0, 1, 0, 0)
     for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):

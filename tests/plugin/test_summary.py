@@ -7,6 +7,7 @@ from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.work_comparison import compare_work
 from netpipe.plugin.gate_results import WORK, GateResult
 from netpipe.plugin.summary import comparison_tables
+from tests.plugin.project import Project
 from tests.work_profiles import with_calls
 
 
@@ -23,3 +24,10 @@ def test_a_rise_of_one_part_has_its_own_figure() -> None:
         ["+1 call in one part"],
         ["REGRESSED"],
     ]
+
+
+def test_a_blank_line_separates_a_table_from_the_verdict(project: Project) -> None:
+    """The first table needs none, as it follows the heading."""
+    lines = project.compare().outlines
+    assert not lines[lines.index("against the baseline") - 1]
+    assert "netpipe" in lines[lines.index("why training waits") - 1]
