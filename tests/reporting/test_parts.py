@@ -93,6 +93,20 @@ def test_nothing_is_advised_without_a_verdict() -> None:
     assert [row["workers needed"].text for row in table.rows] == ["2", ""]
 
 
+@pytest.mark.parametrize(
+    ("load_s", "workers", "needed"),
+    [(0.000_3, 0, None), (0.000_3, 2, "1"), (0.040, 0, "2")],
+    ids=["fed", "too many", "slow"],
+)
+def test_a_loader_that_keeps_up_without_workers_needs_none(
+    load_s: float, workers: int, needed: str | None
+) -> None:
+    """A headroom of 100 does not call for a first worker."""
+    (part,) = build(measurement(load_s=load_s, loader_processes=workers))
+    facts = {fact.label: fact.value for fact in part.facts}
+    assert facts.get("workers needed") == needed
+
+
 def test_the_rates_are_shown_or_why_not() -> None:
     """The page says why a rate is not known; accelerators are compared by the others."""
     both = [

@@ -122,8 +122,10 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
     yield Fact("stall", format_percent(stall.median), format_bounds(stall, "{:.0%}".format))
     for label, (median, note) in describe_rates(measurement).items():
         yield Fact(label, median or "not known", note)
-    if (workers := document.get("workers_needed")) is not None:
-        yield Fact("workers needed", str(workers), f"has {measurement.loader_processes}")
+    workers, has = document.get("workers_needed"), measurement.loader_processes
+    # A loader that keeps up without workers needs none.
+    if workers is not None and (workers > 1 or has):
+        yield Fact("workers needed", str(workers), f"has {has}")
     if (cores := document.get("cores_needed")) is not None:
         yield Fact("cores needed", format_number(cores, 2), f"has {measurement.host.cores}")
 
