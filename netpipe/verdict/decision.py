@@ -33,6 +33,8 @@ _NOTHING = "nothing"
 # If other programs take at least this share of the CPU, a little more time does not help.
 _MAX_BUSY_FRACTION = 0.5
 _MAX_HALF_WIDTH_FRACTION = 0.10  # share of the median; load times that vary more decide nothing
+# Findings on what was not checked, which call for no action; documents list them.
+_UNCHECKED = ("growth-not-judged", "slow-close")
 _JITTER_FRACTION = 0.5  # share of the stall that the worst tenth of the steps holds
 
 
@@ -66,7 +68,7 @@ def _has_finding(measurement: Measurement, name: str) -> bool:
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return the findings of the protocol, then remarks on figures that the verdict omits."""
-    remarks = list(measurement.findings)
+    remarks = [each for each in measurement.findings if each.name not in _UNCHECKED]
     if _syncs_but_passes(measurement, verdict):
         done, line = measurement.sync_probe_fraction, loop_causes.name_worst_line(measurement)
         message = (

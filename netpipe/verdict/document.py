@@ -31,11 +31,12 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     """Return the `netpipe.measurement/1` document of a measurement and its verdict."""
     document = measurement.to_document()
     document["device"]["emulated"] = measurement.device.emulated
+    findings = dict.fromkeys((*measurement.findings, *find_remarks(measurement, verdict)))
     is_decided = verdict.kind != VerdictKind.INCONCLUSIVE
     return {
         **document,
         "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
-        "findings": [asdict(remark) for remark in find_remarks(measurement, verdict)],
+        "findings": list(map(asdict, findings)),
         "workers_needed": workers_needed(measurement) if is_decided else None,
         "cores_needed": cores_needed(measurement) if is_decided else None,
     }

@@ -7,6 +7,7 @@ import pytest
 
 from netpipe.results.measurement import PAUSES, BlockingLine, Finding, GpuHealth
 from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.document import measurement_document
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 from tests.verdict.stalls import SERIAL, SYNCED, waits
@@ -445,6 +446,15 @@ def test_a_busy_host_is_remarked_on(busy: float, names: list[str]) -> None:
     """Other programs that took more than 5% of the CPU time are mentioned."""
     measurement = make_measurement(busy_elsewhere_fraction=busy)
     assert [remark.name for remark in find_remarks(measurement, judge(measurement))] == names
+
+
+@pytest.mark.parametrize("name", ["growth-not-judged", "slow-close"])
+def test_what_was_not_checked_is_only_in_the_document(name: str) -> None:
+    """The user cannot act on it, and a limit on growth is inconclusive anyway."""
+    measurement = make_measurement(findings=(Finding(name, "not checked"),))
+    assert find_remarks(measurement, judge(measurement)) == ()
+    (listed,) = measurement_document(measurement, judge(measurement))["findings"]
+    assert listed["name"] == name
 
 
 def test_findings_of_the_protocol_come_first() -> None:
