@@ -27,7 +27,7 @@ import numpy as np
 from netpipe.errors import OutOfTimeError
 from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
 from netpipe.gate.metrics import GATED, ONCE, Metric
-from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
 from netpipe.results.fields import MayBeAbsent
 from netpipe.results.measurement import Interval
 
@@ -106,19 +106,18 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     difference = next((duet.difference for duet in duets if duet.difference), "")
     name, is_once = metric.name, metric in ONCE
-    everything = [
-        list(zip(duet.base.get(name, ()), duet.now.get(name, ()), strict=not is_once))
-        for duet in duets
+    pairs = [
+        list(zip(duet.base.get(name, ()), duet.now.get(name, ()), strict=False)) for duet in duets
     ]
-    if is_once and not any(everything):
+    if not any(pairs) and (is_once or any(name not in duet.base for duet in duets if duet.now)):
         difference = difference or "not every session has it"
     if difference:
         unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
         return mark_if_not_comparable(unjudged, difference, "")
     least = 1 if is_once else _MIN_SLICES
-    slices = [each for each in everything if len(each) >= least]
+    slices = [each for each in pairs if len(each) >= least]
     if not slices:
-        most = max(map(len, everything))
+        most = max(map(len, pairs))
         epoch, way_out = duets[-1].epoch_batches, "give a larger budget"
         if epoch is not None:
             way_out = f"an epoch of {epoch} batches is too short: let the loader go on (repeat)"
@@ -135,7 +134,13 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     if is_last and outcome is Outcome.PASS and open_interval.high > max(bound, _HIDDEN_CHANGE):
         outcome = Outcome.INCONCLUSIVE
     figures = _format_figures(metric, last_interval)
-    too_spread = ": varies too much to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    doubt = ": varies too much to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    # The trimmed mean omits pauses, such as those of a loader that opens a file now and then.
+    means = ([metric.to_level(fmean(side)) for side in zip(*each, strict=True)] for each in slices)
+    pauses = min(now - base for base, now in means)
+    if outcome in NO_WORSE and pauses > max(bound, _HIDDEN_CHANGE):
+        outcome = Outcome.INCONCLUSIVE
+        doubt = f", but with pauses at least {metric.format_change(pauses)} in every duet"
     found = Comparison(
         metric=metric.name,
         outcome=outcome,
@@ -143,7 +148,7 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
         then=median(median(base for base, _ in each) for each in slices),
         worse=metric.to_factors(last_interval),
         bound=metric.to_factor(bound),
-        reason=f"{figures}, bound {metric.format_change(bound)}{too_spread}",
+        reason=f"{figures}, bound {metric.format_change(bound)}{doubt}",
         is_open=len(slices) < MIN_DUETS
         or outcome is Outcome.INCONCLUSIVE
         or (open_interval.low <= bound <= open_interval.high and outcome is not Outcome.REGRESSED),

@@ -209,6 +209,20 @@ def test_a_few_wild_slices_move_little() -> None:
     assert variance < 0.01**2
 
 
+@pytest.mark.parametrize("usual", [1.0, 0.9], ids=["equal", "faster"])
+def test_pauses_do_not_pass(usual: float) -> None:
+    """A loader is not as before if every eighth slice takes six times as long in each duet."""
+    duet = make_duet("load_s_per_batch", USUAL, USUAL, 24)
+    times_s = duet.base["load_s_per_batch"]
+    paused = [value * (6.0 if number % 8 == 0 else usual) for number, value in enumerate(times_s)]
+    pausing = replace(duet, now={**duet.now, "load_s_per_batch": paused})
+    found = outcome_of("load_s_per_batch", [pausing] * MAX_DUETS)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "with pauses at least" in found.reason
+    once_paused = outcome_of("load_s_per_batch", [pausing, duet, duet])
+    assert once_paused.outcome is Outcome.PASS
+
+
 # ---- How often it is wrong: all duets are drawn
 
 
@@ -327,6 +341,17 @@ def test_a_version_without_them_leaves_start_and_memory_uncompared() -> None:
     left = [each for each in found.metrics if each.outcome is Outcome.NOT_COMPARED]
     assert [each.metric for each in left] == ONCE_NAMES
     assert all("not every session has it" in each.reason for each in left)
+
+
+def test_a_version_without_a_metric_is_not_compared_by_it() -> None:
+    """An older version may lack a metric of each slice."""
+    duet = make_duet("train_s_per_step", USUAL, USUAL)
+    older = {name: values for name, values in duet.base.items() if name != "sync_probe_fraction"}
+    found = decide("train_s_per_step", [replace(duet, base=older)] * 2)
+    assert (found.outcome, found.is_open) == (Outcome.PASS, False)
+    (left,) = (each for each in found.metrics if each.metric == "sync_probe_fraction")
+    assert left.outcome is Outcome.NOT_COMPARED
+    assert "not every session has it" in left.reason
 
 
 @pytest.mark.parametrize("name", ONCE_NAMES)
