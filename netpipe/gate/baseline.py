@@ -6,7 +6,7 @@ everything that pytest-benchmark has no field for.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,37 +108,36 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
     """Return every baseline in `<baselines>/<device key>`, latest last.
 
     Raises:
-        InputError: Two files share the highest number, or a file is damaged, belongs to another
-            device or has no number in its name.
+        InputError: As in `list_all`, or a file is damaged or belongs to another device.
     """
+    baselines = tuple(map(load, list_all(folder, SCHEMA)))
+    for baseline in reversed(baselines):
+        for session in baseline.all_sessions:
+            refuse_moved(baseline.path, "device.key", session.device.key)
+    return baselines
+
+
+def list_all(folder: Path, schema: str) -> list[Path]:
+    """Return `baseline_paths`; raise InputError for a number used twice, or a file without one."""
     paths = baseline_paths(folder)
-    _refuse_renamed(set(folder.glob("*.json")).difference(paths))
+    for path in sorted(set(folder.glob("*.json")).difference(paths)):
+        # If a renamed baseline were ignored, runs would be compared with an older one.
+        with suppress(OSError):
+            if schema.encode() in path.read_bytes():
+                way_out = "Give it its number back, or remove it"
+                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
     newest = [path.name for path in paths if read_number(path) == read_number(paths[-1])]
     if len(newest) > 1:
         way_out = "Two branches recorded: keep one, or record again"
         raise InputError(folder, "number", "be used by one baseline", " and ".join(newest), way_out)
-    baselines = tuple(map(load, paths))
-    for baseline in reversed(baselines):
-        for session in baseline.all_sessions:
-            if session.device.key != folder.name:
-                constraint = f"be {folder.name}, the name of its folder"
-                found = session.device.key
-                raise InputError(baseline.path, "device.key", constraint, found, "Move it back")
-    return baselines
+    return paths
 
 
-def _refuse_renamed(paths: Iterable[Path]) -> None:
-    # If a renamed baseline were ignored, runs would be compared with an older one.
-    for path in sorted(paths):
-        with suppress(OSError):
-            if SCHEMA.encode() in path.read_bytes():
-                way_out = "Give it its number back, or remove it"
-                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
-
-
-def load_latest(folder: Path) -> Baseline | None:
-    """Return the baseline with the highest number, read by `load_all`; None if there is none."""
-    return next(reversed(load_all(folder)), None)
+def refuse_moved(path: Path, field: str, key: str) -> None:
+    """Raise an InputError for a baseline whose key is not the name of its folder."""
+    if key != path.parent.name:
+        constraint = f"be {path.parent.name}, the name of its folder"
+        raise InputError(path, field, constraint, shorten(key), "Move it back")
 
 
 def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
-from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
-from netpipe.gate.work_baselines import WORK_FOLDER
+from netpipe.gate.baseline import Baseline, baseline_paths, load, load_all
+from netpipe.gate.work_baselines import WORK_FOLDER, load_work_baselines
 from netpipe.results.measurement import Measurement
 
 FIGURES: Final = (
@@ -141,6 +141,7 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
             device = file.partition("/")[0]
             kind: Kind = "added" if was is None else "removed" if now is None else "replaced"
             if device == WORK_FOLDER:
+                load_work_baselines((after / file).parent)
                 yield FileChange(kind, file, None, None)
                 continue
             accepted = None
@@ -159,5 +160,5 @@ def _files(folder: Path) -> dict[str, Path]:
 
 def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
     """Read the file at `path`, or the folder's latest baseline if `path` is None."""
-    latest = load_latest(folder)  # Also raises an error if two files share the highest number.
-    return latest if path is None else load(path)
+    baselines = load_all(folder)  # Also raises an error if two files share the highest number.
+    return next(reversed(baselines), None) if path is None else load(path)

@@ -67,7 +67,9 @@ def apply_waivers(
         if names == (benchmark, comparison.metric) and waiver.is_for(device_key):
             if today > waiver.expires:
                 why = f"expired on {waiver.expires}"
-            elif comparison.worse_ratio is None or comparison.worse_ratio > waiver.bound:
+            elif comparison.worse_ratio is None:
+                why = "cannot cover a rise from 0: record a new baseline"
+            elif comparison.worse_ratio > waiver.bound:
                 why = f"allows {waiver.bound:g} x"
             else:
                 return comparison, waiver

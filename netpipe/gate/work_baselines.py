@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from netpipe.files.text_files import read_json
-from netpipe.gate.baseline import RECORD_AGAIN, baseline_paths, check_digest, write_baseline
+from netpipe.gate.baseline import RECORD_AGAIN, check_digest, list_all, refuse_moved, write_baseline
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
@@ -61,8 +61,8 @@ def work_key(versions: Mapping[str, str]) -> str:
 
 
 def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
-    """Return the baselines of a folder, latest last; raise an InputError if one is invalid."""
-    return tuple(map(_load, baseline_paths(folder)))
+    """Return the baselines in `<baselines>/work/<key>`, latest last; errors as in `load_all`."""
+    return tuple(map(_load, list_all(folder, SCHEMA)))
 
 
 def _load(path: Path) -> WorkBaseline:
@@ -70,6 +70,8 @@ def _load(path: Path) -> WorkBaseline:
     documents.check_document(document, "work-baseline.1", path, way_out=RECORD_AGAIN)
     check_digest(document, path)
     profiles = document["netpipe"]["profiles"]
+    for profile in profiles.values():
+        refuse_moved(path, "versions", work_key(profile["versions"]))
     return WorkBaseline(path, {name: parse_work_profile(profiles[name]) for name in profiles})
 
 
@@ -86,9 +88,9 @@ def compare_with_baselines(
     for holder in holders[:1]:
         compared += compare_work(now, holder.profiles[test], holder.name)
     for holder in of_backend[:1]:
-        of_step = compare_work(now, holder.profiles[test], holder.name)
-        compared = [found for found in compared if not is_of_step(found.metric)]
-        compared += [found for found in of_step if is_of_step(found.metric)]
+        found = compare_work(now, holder.profiles[test], holder.name)
+        of_step = {each.metric: each for each in found if is_of_step(each.metric)}
+        compared = [of_step.pop(each.metric, each) for each in compared] + [*of_step.values()]
     return tuple(compared)
 
 

@@ -145,8 +145,8 @@ def _compare_data(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
         first = f", batch {WARM_UP_BATCHES + 1 + differing[0]} first" if differing else ""
         reason = f"{change} differ from those before{first}"
     else:
-        value, value_before = now.epoch_batches or 0, then.epoch_batches or 0
-        ratio, change = value / value_before, ""
+        value, value_before = now.epoch_batches or 1, then.epoch_batches or 1
+        ratio, change = max(value / value_before, value_before / value), ""
         reason = f"an epoch has {kind.format(value)}, before {kind.format(value_before)}"
     outcome = Outcome.PASS if value == value_before else Outcome.REGRESSED
     return Comparison(

@@ -173,7 +173,8 @@ class Gate:
             return f"it expired on {waiver.expires}"
         if self.selection.is_removed(waiver.benchmark):
             return "there is no such benchmark"
-        results = [result for result in self.results if result.is_of(waiver)]
+        here = (each for each in self.results if not each.against and waiver.is_for(each.device))
+        results = [result for result in here if result.benchmark == waiver.benchmark]
         metrics = {name for result in results for name in gated_names(result.quantity)}
         if results and waiver.metric not in metrics:
             return "that metric does not decide on the benchmark"

@@ -70,11 +70,6 @@ class GateResult:
         waived = f", {self.waiver.remark}" if self.waiver else ""
         return f"{self.comparison.outcome.value}{against}{waived}"
 
-    def is_of(self, waiver: Waiver) -> bool:
-        """Return whether this compares the waiver's benchmark, on its device, with a baseline."""
-        is_here = not self.against and waiver.is_for(self.device)
-        return is_here and self.benchmark == waiver.benchmark
-
 
 def find_worst(results: Sequence[GateResult]) -> GateResult:
     """Return the worst result, which is the one that a benchmark's test reports."""

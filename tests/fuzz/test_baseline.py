@@ -22,12 +22,12 @@ from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.history import find_superfluous, read_entries
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.gate.work_baselines import load_work_baselines, save_work
+from netpipe.gate.work_baselines import load_work_baselines, save_work, work_key
 from netpipe.gate.work_comparison import compare_work
 from netpipe.results.measurement import parse_measurement
 from tests.fuzz.mutations import check_message, damaged, mutated_json, read_or_refuse
 from tests.measurements import make_measurement
-from tests.work_profiles import PROFILE
+from tests.work_profiles import PROFILE, VERSIONS
 
 NOW = make_measurement(rounds=3)
 SAVED = {
@@ -141,8 +141,10 @@ def test_nonsense_is_named(tmp_path: Path, old: str, new: str, message: str) -> 
 @given(content=contents_of_work)
 def test_a_work_baseline_is_refused_or_sane(tmp_path: Path, content: bytes) -> None:
     """No file gives a traceback; a readable one compares with finite figures or says why not."""
-    (tmp_path / "0001_drawn.json").write_bytes(content)
-    found = read_or_refuse(load_work_baselines, tmp_path)
+    folder = tmp_path / work_key(VERSIONS)
+    folder.mkdir(exist_ok=True)
+    (folder / "0001_drawn.json").write_bytes(content)
+    found = read_or_refuse(load_work_baselines, folder)
     profiles = found[0].profiles.values() if found else ()
     for comparison in chain.from_iterable(compare_work(PROFILE, each) for each in profiles):
         assert comparison.reason

@@ -42,7 +42,7 @@ def test_a_baseline_reads_back(tmp_path: Path) -> None:
     assert path == tmp_path / "h200-x1" / "0001_first.json"
     assert (found.path, found.recorded, found.commit) == (path, DOCUMENT["datetime"], "0dd9428")
     assert found.sessions == SESSIONS
-    assert baseline.load_latest(path.parent) == found
+    assert baseline.load_all(path.parent)[-1] == found
 
 
 def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Path) -> None:
@@ -72,8 +72,7 @@ def test_the_highest_number_is_the_latest(tmp_path: Path) -> None:
         last = save(folder, name)
     (folder / "9999.json").write_text("{}")
     (folder / "notes_9999.json").write_text("{}")
-    found = baseline.load_latest(folder)
-    assert found is not None
+    found = baseline.load_all(folder)[-1]
     assert found.path == last == folder / "0003_aardvark.json"
 
 
@@ -85,8 +84,8 @@ def test_the_next_number_fills_no_gap(tmp_path: Path) -> None:
 
 def test_there_may_be_none(tmp_path: Path) -> None:
     """A device without a folder, or with an empty one, has no baseline."""
-    assert baseline.load_latest(tmp_path / "absent") is None
-    assert baseline.load_latest(tmp_path) is None
+    assert baseline.load_all(tmp_path / "absent") == ()
+    assert baseline.load_all(tmp_path) == ()
 
 
 def test_one_number_is_one_baseline(tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_one_number_is_one_baseline(tmp_path: Path) -> None:
     save(tmp_path, "mine").rename(tmp_path / "0007_mine.json")
     (tmp_path / "0007_theirs.json").write_text("{}")
     with pytest.raises(InputError, match=r"0007_mine.*0007_theirs"):
-        baseline.load_latest(tmp_path)
+        baseline.load_all(tmp_path)
 
 
 def test_an_older_double_number_is_no_trouble(tmp_path: Path) -> None:
@@ -103,8 +102,7 @@ def test_an_older_double_number_is_no_trouble(tmp_path: Path) -> None:
     for name in ("mine", "theirs"):
         save(folder, name).rename(folder / f"0001_{name}.json")
     save(folder).rename(folder / "0002_both.json")
-    found = baseline.load_latest(folder)
-    assert found is not None
+    found = baseline.load_all(folder)[-1]
     assert found.path.name == "0002_both.json"
 
 

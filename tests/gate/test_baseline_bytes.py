@@ -59,7 +59,7 @@ def test_what_is_loaded_is_what_was_saved(
     """Every figure is restored to the last bit, with every text and each benchmark's sessions."""
     path = baseline.save(tmp_path / FOLDER, "drawn", DOCUMENT, sessions)
     assert baseline.load(path).sessions == sessions
-    assert baseline.load_latest(path.parent) == baseline.load(path)
+    assert baseline.load_all(path.parent)[-1] == baseline.load(path)
 
 
 @pytest.fixture(scope="module")

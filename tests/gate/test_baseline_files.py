@@ -28,15 +28,14 @@ def folder(tmp_path: Path) -> Path:
 def refused(folder: Path, words: str) -> None:
     """Expect that the latest baseline of a folder is refused with a one-line message."""
     with pytest.raises(InputError, match=words) as caught:
-        baseline.load_latest(folder)
+        baseline.load_all(folder)
     assert "\n" not in str(caught.value)
 
 
 def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
     """If the latest baseline is removed, the one before it is used."""
     (folder / "0002_second.json").unlink()
-    found = baseline.load_latest(folder)
-    assert found is not None
+    found = baseline.load_all(folder)[-1]
     assert found.path.name == "0001_first.json"
 
 
@@ -59,8 +58,7 @@ def test_the_order_is_that_of_the_numbers(folder: Path) -> None:
 def test_another_name_is_no_other_baseline(folder: Path) -> None:
     """The text after the number has no meaning for the order."""
     path = (folder / "0002_second.json").rename(folder / "0002_renamed.json")
-    found = baseline.load_latest(folder)
-    assert found is not None
+    found = baseline.load_all(folder)[-1]
     assert (found.path, found.sessions) == (path, SESSIONS)
 
 
@@ -86,8 +84,7 @@ def test_links_lead_to_a_baseline(folder: Path) -> None:
     linked = folder.parent / "linked"
     linked.mkdir()
     (linked / "h200-x1").symlink_to(folder)
-    found = baseline.load_latest(linked / "h200-x1")
-    assert found is not None
+    found = baseline.load_all(linked / "h200-x1")[-1]
     assert found.sessions == SESSIONS
 
 
@@ -161,8 +158,7 @@ def test_a_full_disk_keeps_the_baseline_elsewhere(
     (kept,) = tmp_path.glob("netpipe-*/0003_third.json")
     assert str(kept) in full.value.way_out
     kept.rename(folder / kept.name)
-    found = baseline.load_latest(folder)
-    assert found is not None
+    found = baseline.load_all(folder)[-1]
     assert (found.path.name, found.sessions) == ("0003_third.json", SESSIONS)
 
 

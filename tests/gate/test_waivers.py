@@ -1,6 +1,7 @@
 """Waivers: their scope, and how their file is read."""
 
 from datetime import date
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,13 @@ def written(folder: Path, text: str) -> Path:
 def test_a_regression_is_covered_up_to_the_bound(ratio: float, is_covered: bool) -> None:
     """A waiver covers a regression up to and including its bound."""
     assert covered(compared(ratio), WAIVER) is is_covered
+
+
+def test_a_rise_from_nothing_has_no_ratio_to_cover() -> None:
+    """No bound covers such a rise; the reason names the way out."""
+    found, waiver = apply_waivers([WAIVER], compared(inf), NAME, "a100-sxm-80gb-x1", LAST_DAY)
+    assert waiver is None
+    assert found.reason.endswith("its waiver cannot cover a rise from 0: record a new baseline")
 
 
 def test_only_what_the_waiver_names_is_covered() -> None:

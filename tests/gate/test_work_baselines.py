@@ -18,24 +18,29 @@ from netpipe.gate.work_baselines import (
 from tests.work_profiles import PROFILE, VERSIONS, make_profile
 
 TEST = "perf_tests/test_work.py::test_work"
+KEY = "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of the profiles' versions."""
+    return tmp_path / "work" / KEY
 
 
 def test_the_key_names_what_does_the_work() -> None:
     """The key has every installed package of the list with its version, and no others."""
-    assert work_key({**VERSIONS, "scipy": "1.0"}) == (
-        "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
-    )
+    assert work_key({**VERSIONS, "scipy": "1.0"}) == KEY
 
 
-def test_a_baseline_is_read_back(tmp_path: Path) -> None:
+def test_a_baseline_is_read_back(tmp_path: Path, folder: Path) -> None:
     """The newest baseline comes last; its name has the key and the file."""
-    save_work(tmp_path / "work" / "key", "first", tmp_path, {TEST: PROFILE})
-    path = save_work(tmp_path / "work" / "key", "second", tmp_path, {TEST: make_profile(batches=3)})
-    first, second = load_work_baselines(tmp_path / "work" / "key")
+    save_work(folder, "first", tmp_path, {TEST: PROFILE})
+    path = save_work(folder, "second", tmp_path, {TEST: make_profile(batches=3)})
+    first, second = load_work_baselines(folder)
     assert first.profiles == {TEST: PROFILE}
     assert second.profiles[TEST].batches == 3
     assert second.path == path
-    assert second.name == "work/key/0002_second.json"
+    assert second.name == f"work/{KEY}/0002_second.json"
 
 
 def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:
@@ -58,25 +63,44 @@ def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_changed_baseline_is_refused(tmp_path: Path, edit: object, field: str) -> None:
+def test_a_changed_baseline_is_refused(folder: Path, edit: object, field: str) -> None:
     """The error names the file and the field."""
-    path = save_work(tmp_path, "first", tmp_path, {TEST: PROFILE})
+    path = save_work(folder, "first", folder, {TEST: PROFILE})
     document = json.loads(path.read_text())
     edit(document)  # type: ignore[operator]
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=f"0001_first.json: .*{field}"):
-        load_work_baselines(tmp_path)
+        load_work_baselines(folder)
 
 
-def test_the_newest_baseline_decides_on_the_loader(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("0001_other.json", "number must be used by one baseline; found 0001_.* and 0001_"),
+        ("second.json", r"second\.json: name must be NNNN_<name>\.json"),
+        ("../grain9/0002_second.json", f"versions must be grain9, .* its folder; found {KEY}"),
+    ],
+    ids=["two of one number", "without a number", "other versions"],
+)
+def test_a_renamed_baseline_is_refused(folder: Path, to: str, message: str) -> None:
+    """Otherwise a run would be compared with another recording, or with none."""
+    save_work(folder, "first", folder, {TEST: PROFILE})
+    path, moved = save_work(folder, "second", folder, {TEST: PROFILE}), folder / to
+    moved.parent.mkdir(exist_ok=True)
+    path.rename(moved)
+    with pytest.raises(InputError, match=message):
+        load_work_baselines(moved.parent.resolve())
+
+
+def test_the_newest_baseline_decides_on_the_loader(folder: Path) -> None:
     """The step is compared with the newest baseline of its own backend."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
     now = make_profile(counts=counts, step_backend="cpu")
-    save_work(tmp_path, "cpu", tmp_path, {TEST: now})
+    save_work(folder, "cpu", folder, {TEST: now})
     on_gpu = make_profile(counts={**counts, "sent_bytes": {"": 1.0}}, step_backend="gpu")
-    save_work(tmp_path, "gpu", tmp_path, {TEST: on_gpu})
-    save_work(tmp_path, "other", tmp_path, {"another test": now})
-    baselines = load_work_baselines(tmp_path)
+    save_work(folder, "gpu", folder, {TEST: on_gpu})
+    save_work(folder, "other", folder, {"another test": now})
+    baselines = load_work_baselines(folder)
     compared = {found.metric: found for found in compare_with_baselines(TEST, now, baselines)}
     assert compared["sent_bytes"].outcome is Outcome.REGRESSED
     assert compared["sent_bytes"].baseline.endswith("0002_gpu.json")
@@ -85,15 +109,26 @@ def test_the_newest_baseline_decides_on_the_loader(tmp_path: Path) -> None:
     assert compare_with_baselines("no test", now, baselines) == ()
 
 
-def test_a_step_of_another_backend_is_not_compared(tmp_path: Path) -> None:
+def test_a_step_of_another_backend_is_not_compared(folder: Path) -> None:
     """If no baseline has the step's backend, the reason says so."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
-    save_work(tmp_path, "gpu", tmp_path, {TEST: make_profile(counts=counts, step_backend="gpu")})
+    save_work(folder, "gpu", folder, {TEST: make_profile(counts=counts, step_backend="gpu")})
     now = make_profile(counts=counts, step_backend="cpu")
-    compared = compare_with_baselines(TEST, now, load_work_baselines(tmp_path))
+    compared = compare_with_baselines(TEST, now, load_work_baselines(folder))
     assert {found.metric for found in compared if found.outcome is Outcome.NOT_COMPARED} == {
         "step_flops"
     }
+
+
+def test_a_removed_step_is_not_compared(folder: Path) -> None:
+    """An older baseline without a step does not hide that the newest one has a step."""
+    counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
+    save_work(folder, "without", folder, {TEST: PROFILE})
+    save_work(folder, "with", folder, {TEST: make_profile(counts=counts, step_backend="cpu")})
+    compared = compare_with_baselines(TEST, PROFILE, load_work_baselines(folder))
+    assert [found.metric for found in compared if found.outcome is Outcome.NOT_COMPARED] == [
+        "step_flops"
+    ]
 
 
 def test_the_folder_is_no_device(tmp_path: Path) -> None:
@@ -104,8 +139,11 @@ def test_the_folder_is_no_device(tmp_path: Path) -> None:
 
 
 def test_a_change_of_a_work_baseline_is_seen(tmp_path: Path) -> None:
-    """A new recording of work is reported like one of a device."""
+    """A new recording of work is reported like one of a device; a damaged one is refused."""
     (tmp_path / "before").mkdir()
-    save_work(tmp_path / "after" / "work" / "key", "first", tmp_path, {TEST: PROFILE})
+    path = save_work(tmp_path / "after" / "work" / KEY, "first", tmp_path, {TEST: PROFILE})
     (change,) = file_changes(tmp_path / "before", tmp_path / "after")
-    assert (change.kind, change.file) == ("added", "work/key/0001_first.json")
+    assert (change.kind, change.file) == ("added", f"work/{KEY}/0001_first.json")
+    path.write_text("{half")
+    with pytest.raises(InputError, match=r"0001_first\.json: file must be JSON"):
+        list(file_changes(tmp_path / "before", tmp_path / "after"))

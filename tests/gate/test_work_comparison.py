@@ -398,6 +398,14 @@ def test_a_small_array_that_doubles_regresses() -> None:
     assert find(now, "batch_bytes", then).outcome is Outcome.REGRESSED
 
 
+@pytest.mark.parametrize("now", [15, 60])
+def test_an_epoch_of_another_length_has_a_ratio_above_1(now: int) -> None:
+    """A shorter epoch is as bad as a longer one, so a waiver's bound limits both."""
+    found = find(make_profile(epoch_batches=now), "epoch_batches", make_profile(epoch_batches=30))
+    assert found.outcome is Outcome.REGRESSED
+    assert found.worse_ratio == 2.0
+
+
 def test_a_long_chain_of_risen_calls_is_explained_quickly() -> None:
     """Two thousand functions in a chain are one cause."""
     names = [f"rows.f{number}" for number in range(2_000)]
