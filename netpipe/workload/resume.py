@@ -14,11 +14,14 @@ from grain._src.python.dataset.dataset import get_execution_summary
 
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote
+from netpipe.measuring.loader_puller import close_with_timeout
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import Position, build, first_position, open_rows
 from netpipe.workload.tokens.batches import Batch
 
 SCHEMA: Final = "netpipe.position/1"
+# Grain may take 25 s to stop a worker, and waits forever for a thread that hangs.
+CLOSE_LIMIT_S: Final = 60.0
 _WAYS_OUT: Final = {
     "data": "Train on the data that the state was saved with, or start over",
     "global_batch_size": "Keep batch size times hosts the same, or start over",
@@ -83,23 +86,17 @@ class ResumableBatches(Iterator[Batch]):
         """
         expected = self.get_state()
         if not isinstance(state, Mapping) or state.keys() != expected.keys():
-            found = sorted(state) if isinstance(state, Mapping) else state
-            raise InputError("state", "keys", f"be {sorted(expected)}", quote(found))
+            keys = sorted(map(str, state)) if isinstance(state, Mapping) else state
+            raise InputError("state", "keys", f"be {sorted(expected)}", quote(keys))
         for name in ("schema", *self._identity):
             if state[name] != expected[name]:
                 constraint = f"be {quote(expected[name])}, as configured"
                 way_out = _WAYS_OUT.get(name, "Configure it as it was, or start over")
                 raise InputError("state", name, constraint, quote(state[name]), way_out)
-        position = Position(state["batch"], state["block_sequences"])
-        self._check(position)
-        self.close()
-        self._position = position
-
-    def _check(self, position: Position) -> None:
         for name, minimum in (("batch", 0), ("block_sequences", 1)):
-            value = getattr(position, name)
-            if type(value) is not int or value < minimum:
+            if type(value := state[name]) is not int or value < minimum:
                 raise InputError("state", name, f"be a number of at least {minimum}", quote(value))
+        position = Position(state["batch"], state["block_sequences"])
         small, large = sorted((position.block_sequences, self.config.batch_size))
         if large % small or self.config.batch_size * self.config.shard_count % large:
             size = f"this host's batch size, {self.config.batch_size}"
@@ -107,9 +104,11 @@ class ResumableBatches(Iterator[Batch]):
             way_out = "Resume on another number of hosts"
             found = position.block_sequences
             raise InputError("state", "block_sequences", constraint, found, way_out)
+        self.close()
+        self._position = position
 
     def close(self) -> None:
         """Stop the workers; the next batch starts new ones."""
         if self.iterator is not None:
-            self.iterator.close()
+            close_with_timeout(self.iterator.close, CLOSE_LIMIT_S)
             self.iterator = None

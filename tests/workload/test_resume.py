@@ -138,6 +138,7 @@ def test_other_data_are_refused(prepared: Path, parquet: Path) -> None:
     [
         ({}, "keys must be"),
         ([], "keys must be"),
+        ({1: 2, "seed": 3}, "keys must be"),
         ({"batch": -1}, "batch must be a number of at least 0; found -1"),
         ({"batch": True}, "batch must be a number"),
         ({"block_sequences": 3}, "block_sequences must divide this host's batch size, 8"),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import nullcontext
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +17,12 @@ from netpipe.files.whole_file import writable_folder, write_whole
 from netpipe.jobs.bounded_calls import call_in_thread
 from netpipe.jobs.processes import list_workers
 from netpipe.linting.linter import lint
+from netpipe.measuring.loader_puller import close_with_timeout
 from netpipe.reporting.picture.drawing import draw_svg
 from netpipe.workload.pipeline import build_evaluation
-from netpipe.workload.resume import ResumableBatches
+from netpipe.workload.resume import CLOSE_LIMIT_S, ResumableBatches
 from netpipe.workload.tokens.batches import Batch
-from netpipe.workload.trainer.network_config import take_network_config
+from netpipe.workload.trainer.network_config import NetworkConfig, take_network_config
 from netpipe.workload.trainer.state_log import StateLog
 from netpipe.workload.trainer.worker_count import choose_workers
 
@@ -44,9 +46,9 @@ def make_network_train_iterator(
         process_indices: The indices of the processes that load data, in any order.
         process: The index of this process; by default `jax.process_index()`.
     """
-    sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
-    data, pipeline = taken.for_host(index, count, evaluates=False)
+    sharding, (index, count, devices) = _split(taken, mesh, process_indices, process)
+    data, pipeline = taken.for_host(index, count, devices, evaluates=False)
     batches = ResumableBatches(data, pipeline, is_timed=taken.grain_debug_mode)
     batches.config = choose_workers(taken, data, pipeline, batches.source)
     if taken.grain_visualization_dir and index == 0:
@@ -67,9 +69,9 @@ def make_network_eval_iterator(
     Each context occurs once, and all processes have the same number of batches. Padding, whose
     `targets_segmentation` is 0, fills the last batches.
     """
-    sharding, (index, count) = _split(config, mesh, process_indices, process)
     taken = take_network_config(config)
-    data, pipeline = taken.for_host(index, count, evaluates=True)
+    sharding, (index, count, devices) = _split(taken, mesh, process_indices, process)
+    data, pipeline = taken.for_host(index, count, devices, evaluates=True)
     dataset = build_evaluation(data, choose_workers(taken, data, pipeline))
     return EvalIterator(dataset, sharding, count, taken.network_batch_limit_s)
 
@@ -82,10 +84,10 @@ def _draw(dataset: grain.IterDataset, folder: Path, workers: int) -> None:
 
 
 def _split(
-    config: object, mesh: Mesh, process_indices: Sequence[int], process: int | None
-) -> tuple[NamedSharding, tuple[int, int]]:
-    """Return the sharding of batches, the index of this process's part, and the number of parts."""
-    axes = take_network_config(config).data_sharding
+    config: NetworkConfig, mesh: Mesh, process_indices: Sequence[int], process: int | None
+) -> tuple[NamedSharding, tuple[int, int, int]]:
+    """Return the sharding of batches, and the first three arguments of `for_host`."""
+    axes = config.data_sharding
     if unknown := set(axes).difference(mesh.axis_names):
         constraint = f"be axes of the mesh: {', '.join(mesh.axis_names)}"
         raise InputError("config", "data_sharding", constraint, ", ".join(sorted(unknown)))
@@ -93,7 +95,8 @@ def _split(
     ordered = sorted(set(process_indices))
     if here not in ordered:
         raise InputError("process_indices", "process", f"be one of {ordered}", here)
-    return NamedSharding(mesh, PartitionSpec(axes)), (ordered.index(here), len(ordered))
+    devices = prod(mesh.shape[axis] for axis in axes)
+    return NamedSharding(mesh, PartitionSpec(axes)), (ordered.index(here), len(ordered), devices)
 
 
 def _to_global(batch: Batch, sharding: NamedSharding, hosts: int) -> GlobalBatch:
@@ -177,7 +180,7 @@ class EvalIterator(Iterator[GlobalBatch]):
     def reset(self) -> None:
         """Stop the workers; the next batch will be the first one again."""
         if self._iterator is not None:
-            self._iterator.close()
+            close_with_timeout(self._iterator.close, CLOSE_LIMIT_S)
             self._iterator = None
 
 

@@ -158,7 +158,11 @@ def _load_state_if_possible(
         if not (files := list(folder.glob("process_0-of-*.json"))):
             way_out = "Start a new run_name with load_full_state_path or load_parameters_path"
             raise InputError(folder, "position", "be in the checkpoint", "none", way_out)
-        data_iterator.set_state(json.loads(files[0].read_text()))
+        try:
+            state = json.loads(files[0].read_text())
+        except ValueError as error:
+            raise InputError(files[0], "position", "be JSON", error) from error
+        data_iterator.set_state(state)
     return restored
 
 

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import lcm
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
 from netpipe.device.host import this_host
 from netpipe.errors import InputError
+from netpipe.files.paths import exists
 from netpipe.files.text_files import quote
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.sources.probe_rows import find_format
@@ -57,24 +59,29 @@ class NetworkConfig:
         for name in ("grain_debug_period_s", "network_batch_limit_s", "grain_ram_budget_mb"):
             if (value := getattr(self, name)) < 1:
                 raise InputError("config", name, "be at least 1", value)
+        axes = self.data_sharding
+        if not all(isinstance(axis, str) for axis in axes) or len({*axes}) < len(axes):
+            raise InputError("config", "data_sharding", "name different axes", quote(axes))
         if self.network_data_format not in _FORMATS:
             constraint, found = f"be one of {', '.join(_FORMATS)}", quote(self.network_data_format)
             raise InputError("config", "network_data_format", constraint, found)
 
-    def for_host(self, index: int, count: int, *, evaluates: bool) -> tuple[Path, PipelineConfig]:
+    def for_host(
+        self, index: int, count: int, devices: int = 1, *, evaluates: bool
+    ) -> tuple[Path, PipelineConfig]:
         """Return the data folder and the pipeline's settings for one of the hosts that load data.
 
         Raises:
-            InputError: A value is out of range, a batch cannot be divided among the hosts, or
-                the folder holds another format.
+            InputError: A value is out of range, a batch cannot be divided among the hosts or
+                devices, or the folder holds another format.
         """
         part = "eval" if evaluates else "train"
         names = _NAMES[part]
         if evaluates and not self.global_batch_size_to_load_eval:
             names = names | {"batch_size": "global_batch_size_to_load"}
         values = {name: getattr(self, named) for name, named in names.items()}
-        if values["batch_size"] < 1 or values["batch_size"] % count:
-            constraint = f"be above 0, and divisible by the {count} hosts that load"
+        if values["batch_size"] < 1 or values["batch_size"] % lcm(count, devices):
+            constraint = f"be above 0, and divisible by the {count} hosts and the {devices} devices"
             raise InputError("config", names["batch_size"], constraint, values["batch_size"])
         values |= {"batch_size": values["batch_size"] // count, "epochs": values["epochs"] or None}
         if values["workers"] == -1:
@@ -140,18 +147,18 @@ def read_network_config(
         raise InputError("config", "network_train_files", "be given", "none")
     if isinstance(axes := merged.get("data_sharding"), list | tuple) and axes:
         # MaxText has a list of axes for each dimension.
-        merged["data_sharding"] = tuple(axes if isinstance(axes[0], str) else axes[0])
+        merged["data_sharding"] = tuple(axes[0] if isinstance(axes[0], list | tuple) else axes)
     return NetworkConfig(**merged)
 
 
 def _require_folder(name: str, text: str) -> Path:
     """Return the folder that a setting names; for files, raise an InputError with their folder."""
-    if (folder := Path(text).expanduser()).is_dir() and text:
+    if exists(folder := Path(text).expanduser()) and folder.is_dir() and text:
         return folder
     way_out = "`netpipe prepare SRC... --out DIR` makes one folder from several, or from a URI"
     literal = re.split(r"(?!^)[*?[]", str(folder))[0]
     around = Path(f"{literal}_").parent
-    if around.is_dir() and (folder.is_file() or literal != str(folder)):
+    if exists(around) and around.is_dir() and (exists(folder) or literal != str(folder)):
         way_out = f"Write {around}: all files in it are read, and their names may say train or eval"
     raise InputError("config", name, "be one folder that exists", quote(text), way_out)
 
@@ -163,7 +170,7 @@ def _parse(name: str, text: str) -> object:
         return tuple(filter(None, text.split(",")))
     if kind is bool:
         return _BOOLEANS.get(text.lower(), text)
-    if kind is int and text.lstrip("-").isdecimal():
+    if kind is int and re.fullmatch(r"-?\d{1,99}", text):
         return int(text)
     return text
 

@@ -6,18 +6,22 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from netpipe.errors import HangError, InputError
+from netpipe.workload import resume
 from netpipe.workload.pipeline import build_evaluation
 from netpipe.workload.resume import ResumableBatches
+from netpipe.workload.sources.probe_rows import ArrayRecordSource
 from netpipe.workload.tokens.batches import Batch
 from netpipe.workload.trainer import iterators
 from netpipe.workload.trainer.iterators import (
+    EvalIterator,
     make_network_eval_iterator,
     make_network_train_iterator,
 )
@@ -75,6 +79,31 @@ def test_a_batch_that_came_too_late_is_not_counted(
         own.iterator = None
 
 
+@pytest.mark.usefixtures("quick_end")
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_loader_that_hangs_can_be_closed(
+    config: NetworkConfig, monkeypatch: pytest.MonkeyPatch, *, evaluates: bool
+) -> None:
+    """Grain would wait forever for its thread, and a training would not end with its error."""
+    late = Event()
+    monkeypatch.setattr(ArrayRecordSource, "read", lambda *_: late.wait())
+    make = make_network_eval_iterator if evaluates else make_network_train_iterator
+    batches = make(replace(config, network_batch_limit_s=1, row_cache_mb=0), MESH, [0])
+    with pytest.raises(HangError):
+        next(batches)
+    batches.reset() if isinstance(batches, EvalIterator) else batches.close()
+    assert not late.is_set()
+    late.set()
+
+
+@pytest.fixture
+def quick_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poll often, and wait only briefly for a loader to close."""
+    monkeypatch.setattr(iterators, "_POLL_S", 0.01)
+    for module in (iterators, resume):
+        monkeypatch.setattr(module, "CLOSE_LIMIT_S", 0.05)
+
+
 def test_a_host_loads_its_part(config: NetworkConfig) -> None:
     """The part of a process is the position of its index among those that load."""
     with closing(make_network_train_iterator(config, MESH, [5, 3], process=5)) as batches:
@@ -97,6 +126,20 @@ def test_an_evaluation_ends_and_begins_anew(config: NetworkConfig) -> None:
     batches.reset()
     np.testing.assert_array_equal(next(batches)["inputs"], expected[0])
     batches.reset()
+
+
+@pytest.mark.parametrize("setting", ["global_batch_size_to_load", "global_batch_size_to_load_eval"])
+def test_a_batch_that_the_devices_cannot_share_is_refused(
+    config: NetworkConfig, setting: str
+) -> None:
+    """Otherwise jax would raise its own error at the first batch, after the loader's start."""
+    mesh: Any = AbstractMesh((2, 2), ("data", "fsdp"))
+    settings: Any = {setting: 6, "data_sharding": ("data", "fsdp")}
+    config = replace(config, **settings)
+    evaluates = setting.endswith("eval")
+    make = make_network_eval_iterator if evaluates else make_network_train_iterator
+    with pytest.raises(InputError, match=f"{setting} must be .* the 4 devices"):
+        make(config, mesh, [0])
 
 
 def test_what_does_not_fit_the_mesh_is_refused(config: NetworkConfig, many: Path) -> None:

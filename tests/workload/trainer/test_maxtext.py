@@ -234,6 +234,9 @@ def test_a_restored_training_goes_on_in_the_data(
     assert restore(manager, batches) == "weights"
     assert batches.state == {"batch": 8}
     assert restore(manager, iter([])) == "weights"
+    (tmp_path / "7" / "iter" / "process_0-of-2.json").write_text('{"batch"')
+    with pytest.raises(InputError, match=r"process_0-of-2\.json: position must be JSON"):
+        restore(manager, batches)
 
 
 @pytest.mark.parametrize(

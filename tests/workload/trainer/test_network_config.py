@@ -59,6 +59,10 @@ def test_evaluation_has_settings_of_its_own(many: Path, prepared: Path) -> None:
         ({"network_train_files": "x"}, ("grain_file_type=y",), "Write network_data_format"),
         ({"network_train_files": "x"}, ("ram_budget_mb=1",), "name must be .*row_cache_mb"),
         ({"network_train_files": "x", "data_sharding": []}, (), "data_sharding must be of type"),
+        ({"network_train_files": "x", "data_sharding": [1]}, (), "data_sharding must name differ"),
+        ({"network_train_files": "x"}, ("data_sharding=a,b,a",), "data_sharding must name differ"),
+        ({"network_train_files": "x"}, ("num_epoch=--5",), "num_epoch must be of type int"),
+        ({"network_train_files": "x"}, (f"num_epoch={'9' * 5000}",), "num_epoch must be of type"),
         ({"network_train_files": "x"}, ("grain_ram_budget_mb=0",), "budget_mb must be at least 1"),
         ({"network_train_files": "x"}, ("grain_debug_period_s=0",), "period_s must be at least 1"),
         ({"network_train_files": "x", "network_batch_limit_s": 0}, (), "limit_s must be at least"),
@@ -139,6 +143,7 @@ def test_files_are_refused_with_the_folder_to_write(
         "gs://a/b",
         "/a",
         "/a/*.arrayrecord",
+        "x.arrayrecord,0.1;" * 20,
         "['a', 'b']",
     ],
 )
