@@ -111,7 +111,10 @@ def open_version(
             path = _moved_path(checkout, [*sys.path, *_editable_roots()])
             version = Version(checkout, sys.executable, path)
         _link_data(checkout)
-        yield replace(version, others=checkout.other_folders())
+        lines = git(checkout.folder, "worktree", "list", "--porcelain").splitlines()
+        folders = [line.partition(" ")[2] for line in lines if line.startswith("worktree ")]
+        others = (folder for folder in folders if Path(folder).resolve() != checkout.folder)
+        yield replace(version, others=tuple(others))
 
 
 def _link_data(checkout: Checkout) -> None:

@@ -66,12 +66,6 @@ class Checkout:
                 return self.folder / within / path.relative_to(outer)
         return path
 
-    def other_folders(self) -> tuple[str, ...]:
-        """Return the folders of all other checkouts of the repository."""
-        lines = git(self.folder, "worktree", "list", "--porcelain").splitlines()
-        folders = [line.partition(" ")[2] for line in lines if line.startswith("worktree ")]
-        return tuple(folder for folder in folders if Path(folder).resolve() != self.folder)
-
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
     """Return the commit that a ref names; if there is none, raise an InputError about `option`."""
@@ -141,20 +135,15 @@ def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
         if any(fnmatch(name, pattern) for name in names for pattern in _DEPENDENCY_FILES):
             return True
         there = checkout.locate(folder)
-        if "pyproject.toml" in names and _read_dependencies(folder) != _read_dependencies(there):
+        if "pyproject.toml" in names and read_dependencies(folder) != read_dependencies(there):
             return True
     return False
 
 
-def _read_dependencies(folder: Path) -> object:
+def read_dependencies(folder: Path) -> object:
     """Return the dependencies in a folder's pyproject.toml, or its text if it is damaged."""
     file = folder / "pyproject.toml"
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    return parse_dependencies(text)
-
-
-def parse_dependencies(text: str) -> object:
-    """Return the dependencies that a pyproject.toml declares, or its text if it is damaged."""
     try:
         document = tomllib.loads(text)
         project, tools = document.get("project", {}), document.get("tool", {})

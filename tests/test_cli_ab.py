@@ -119,6 +119,26 @@ def test_exit_codes(
     assert netpipe("ab", "HEAD~1").exit_code == code
 
 
+@pytest.mark.usefixtures("repository")
+def test_a_run_that_compares_nothing_says_so(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HEAD may have no tests with netpipe, whose summary would say it."""
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=Started(0)))
+    assert "no comparison of the two versions was decided" in netpipe("ab", "HEAD~1").stderr
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("words", [("--netpipe-against=HEAD",), ("--netpipe-against", "HEAD")])
+def test_another_ref_is_refused(netpipe: Netpipe, passing: Started, words: tuple[str, ...]) -> None:
+    """BASE would replace it unnoticed; its extras may be given."""
+    result = netpipe("ab", "HEAD~1", *words)
+    assert result.exit_code == 2
+    assert "--netpipe-against must be absent; found it. BASE is HEAD~1" in result.stderr
+    assert not passing.command
+    assert netpipe("ab", "HEAD~1", "--netpipe-against-extras", "dev").exit_code == 0
+
+
 @pytest.mark.usefixtures("repository", "passing")
 def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
     """--netpipe-json writes the user's file, as in pytest."""

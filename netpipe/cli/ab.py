@@ -42,10 +42,15 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     from netpipe.other_version import TYPED_VARIABLE, open_version
     from netpipe.worktrees import find_commit
 
+    if "--netpipe-against" in (word.partition("=")[0] for word in words):
+        raise InputError("netpipe ab", "--netpipe-against", "be absent", "it", f"BASE is {base}")
     refuse_unwritable(results, "--netpipe-json")
     here = Path.cwd()
     commit = find_commit(here, base, "netpipe ab")
-    head, arguments = _split_words(words)
+    has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
+    head, arguments = (words[0], words[1:]) if has_head else ("", words)
+    if not any(map(_is_path, arguments)):
+        arguments = ("perf_tests", *arguments)
     opened: AbstractContextManager[Version | None] = nullcontext()
     if head:
         opened = open_version(find_commit(here, head, "netpipe ab"), here, "", notes.print)
@@ -65,13 +70,6 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
                 notes.print(f"netpipe: {error}", soft_wrap=True)
                 code = code or MISUSE
         sys.exit(code)
-
-
-def _split_words(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """Return HEAD ("" if it is not given) and the arguments for pytest."""
-    has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
-    head, arguments = (words[0], words[1:]) if has_head else ("", words)
-    return head, arguments if any(map(_is_path, arguments)) else ("perf_tests", *arguments)
 
 
 def _is_path(word: str) -> bool:
@@ -100,5 +98,6 @@ def _choose_exit_code(code: int, results_file: Path) -> int:
     comparisons = json.loads(results_file.read_text(encoding="utf-8"))["comparisons"]
     outcomes = [row["outcome"] for row in comparisons if row["against"] is not None]
     if _UNDECIDED.issuperset(outcomes) and (outcomes or code == FINE):
+        notes.print("netpipe: no comparison of the two versions was decided", soft_wrap=True)
         return INCONCLUSIVE
     return INCONCLUSIVE if code == FINE and "INCONCLUSIVE" in outcomes else code

@@ -154,6 +154,8 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
         constraint = "consist of at most 60 letters, digits and _ . -"
         raise _usage("record", constraint, values["record"])
     if values["record"]:
+        if config.getoption("netpipe_against"):
+            raise _usage("against", "be absent from a recording", values["against"])
         values["against"] = ""
     return values
 

@@ -14,7 +14,7 @@ from netpipe.jobs.code_origin import _project_name
 from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.settings import read_lint_settings
 from netpipe.workload.config import load_config
-from netpipe.worktrees import parse_dependencies
+from netpipe.worktrees import read_dependencies
 from tests.fuzz.mutations import damaged, mutated_lines, read_or_refuse
 
 WAIVERS = """\
@@ -147,9 +147,10 @@ def test_an_odd_first_line_is_read(tmp_path: Path, before: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["tool = 5", f"a = {'[' * 5000}"])
-def test_dependencies_of_an_odd_project_are_its_text(text: str) -> None:
+def test_dependencies_of_an_odd_project_are_its_text(tmp_path: Path, text: str) -> None:
     """A `tool` that is not a table and deep nesting give no traceback."""
-    assert parse_dependencies(text) == text
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert read_dependencies(tmp_path) == text
 
 
 def test_a_long_error_stays_short(tmp_path: Path) -> None:

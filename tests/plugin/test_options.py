@@ -71,6 +71,16 @@ def test_an_empty_flag_before_ini(pytester: pytest.Pytester) -> None:
     assert options(pytester, flag="--netpipe-json=", ini="netpipe_json = ini.json").json is None
 
 
+def test_a_recording_does_not_ignore_a_ref(pytester: pytest.Pytester) -> None:
+    """The ini key does not apply to a recording, but a flag that would do nothing is refused."""
+    pytester.makeini("[pytest]\nnetpipe_against = main\n")
+    recording = pytester.parseconfig("--netpipe-record=first")
+    assert Options.from_config(recording).against == ""
+    both = pytester.parseconfig("--netpipe-record=first", "--netpipe-against=HEAD")
+    with pytest.raises(pytest.UsageError, match="against must be absent from a recording; found"):
+        Options.from_config(both)
+
+
 REFUSED = [
     ("accelerator", "gpu", "accelerator must be auto, emulated:<time>*'gpu'"),
     ("accelerator", "auto,emulated:0ms", "accelerator must be auto, emulated:<time>*0ms'"),
