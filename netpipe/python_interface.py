@@ -101,12 +101,12 @@ def measure(
     from netpipe.verdict.decision import judge
     from netpipe.verdict.document import measurement_document
 
-    _refuse_held_accelerator(accelerator)
     targets = _name_targets(loader=loader, step=step, loop=loop)
     settings.setdefault("budget_s", 20.0)
     request = MeasureRequest(
         targets=targets, accelerator=accelerator, stopping_rule="clear", **settings
     )
+    _refuse_held_accelerator(accelerator)
     measured = run_measurement(CHILD_COMMAND, request)
     return Result(measured, measurement_document(measured, judge(measured)))
 
@@ -144,10 +144,10 @@ def diagnose(
     from netpipe.linting.settings import read_lint_settings
     from netpipe.measuring.measure_request import MeasureRequest
 
-    _refuse_held_accelerator(accelerator)
     settings.setdefault("budget_s", 60.0)
     targets = _name_targets(loader=loader, step=step, loop=loop)
     request = MeasureRequest(targets=targets, accelerator=accelerator, **settings)
+    _refuse_held_accelerator(accelerator)
     found = run_diagnosis(request, read_lint_settings(Path.cwd()))
     return Result(found, found.to_document())
 
@@ -177,10 +177,11 @@ def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":
     """
     from netpipe.jobs.targets import name_targets
 
-    return name_targets(**{role: made and _name(made) for role, made in factories.items()})
+    given = {role: made for role, made in factories.items() if made or role == "loader"}
+    return name_targets(**{role: _name(made) for role, made in given.items()})
 
 
-def _name(target: Target) -> str:
+def _name(target: Target | None) -> str:
     """Return the name by which a child process finds a factory.
 
     Raises:
@@ -196,7 +197,7 @@ def _name(target: Target) -> str:
     name, module = getattr(target, "__qualname__", ""), getattr(target, "__module__", "")
     shown_name = name or type(target).__name__
     holder = sys.modules.get(module)
-    if "." in name or getattr(holder, name, None) is not target:
+    if not name or "." in name or getattr(holder, name, None) is not target:
         raise MisuseError(
             f"{shown_name}: a child process must be able to import the factory; found a method, a "
             f"closure, a lambda or an object. {_WAY_OUT}"
@@ -208,7 +209,9 @@ def _name(target: Target) -> str:
             f"typed into a notebook or an interpreter. {_WAY_OUT}; %%writefile turns a cell "
             "into a file"
         )
-    return f"{module}:{name}" if "." in module else f"{file}:{name}"
+    spec = getattr(holder, "__spec__", None)  # names the `__main__` of `python -m`
+    where = spec.name if spec else module
+    return f"{file if where in ('__main__', Path(file or '').stem) else where}:{name}"
 
 
 def _refuse_held_accelerator(accelerator: str) -> None:

@@ -2,9 +2,11 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -120,6 +122,59 @@ def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "__main__", notebook)
     with pytest.raises(MisuseError, match=r"typed into a notebook.*%%writefile"):
         netpipe.lint(notebook.__dict__["loader"])
+
+
+@pytest.mark.parametrize(
+    ("module", "spec", "file", "name"),
+    [
+        ("a", "a", "/x/a.py", "/x/a.py:loader"),
+        ("a", "a", "/x/a/__init__.py", "a:loader"),
+        ("a.b", "a.b", "/x/a/b.py", "a.b:loader"),
+        ("__main__", None, "/x/a.py", "/x/a.py:loader"),
+        ("__main__", "a.b", "/x/a/b.py", "a.b:loader"),
+        ("__main__", "a", "/x/a.py", "/x/a.py:loader"),
+        ("_a", "_a", None, "_a:loader"),
+    ],
+    ids=["file", "package", "in package", "script", "-m a.b", "-m a", "built in"],
+)
+def test_a_child_finds_a_factory_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, module: str, spec: str | None, file: str | None, name: str
+) -> None:
+    """Only a file that is not part of a package is imported by its path."""
+    holder = ModuleType(module)
+    exec("def loader(): ...", vars(holder))
+    monkeypatch.setitem(sys.modules, module, holder)
+    holder.__spec__ = ModuleSpec(spec, None) if spec else None
+    holder.__file__ = file
+    assert python_interface._name(vars(holder)["loader"]) == name
+
+
+def test_a_missing_loader_is_refused() -> None:
+    """A step may be missing, but not the loader."""
+    missing: Any = None
+    with pytest.raises(MisuseError, match="NoneType: a child process must be able to import"):
+        netpipe.lint(missing)
+
+
+@pytest.mark.parametrize(
+    ("call", "setting", "value", "kind"),
+    [
+        (netpipe.measure, "budget_s", "20", "float"),
+        (netpipe.measure, "budget_s", None, "float"),
+        (netpipe.measure, "accelerator", None, "str"),
+        (netpipe.measure, "trace", Path("traces"), "str"),
+        (netpipe.diagnose, "flops_per_step", "1e9", r"float \| None"),
+        (netpipe.work, "batches", 2.5, "int"),
+        (netpipe.lint, "proves", "yes", "bool"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused(
+    pipeline: ModuleType, call: Any, setting: str, value: Any, kind: str
+) -> None:
+    """The error names the setting, and nothing is started."""
+    message = rf"{setting} must be of type {kind}; found {re.escape(repr(value))}"
+    with pytest.raises(MisuseError, match=message):
+        call(pipeline.loader, **{setting: value})
 
 
 @pytest.mark.parametrize("setting", ["budget", "loaders"])

@@ -210,6 +210,14 @@ def test_an_order_may_have_warnings(severity: str) -> None:
     expect_order({"findings": [_finding(severity, "no-prefetch")], "graph": GRAPH})
 
 
+def test_an_order_that_was_not_read_is_left_open() -> None:
+    """A loader without a graph proves nothing, unless the rule that says so is silenced."""
+    with pytest.raises(InconclusiveError, match=r"inconclusive: m\. f"):
+        expect_order({"findings": [_finding("info", "no-grain-graph")], "graph": []})
+    expect_order({"findings": [_finding("info", "no-grain-graph")], "graph": GRAPH})
+    expect_order({"findings": [], "graph": []})
+
+
 def test_an_order_with_errors_is_refused() -> None:
     """The message has every error with its rule, cost and fix, and no warnings."""
     findings = [

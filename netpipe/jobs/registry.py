@@ -91,7 +91,7 @@ def read_request() -> SessionRequest | None:
         request_type = resolve_name(JOBS[values["kind"]].request_type)
         known = {field.name for field in fields(request_type)} & values.keys()
         request: SessionRequest = request_type(**{name: values[name] for name in known})
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError, NetpipeError) as error:
         raise InputError(
             REQUEST_VARIABLE, "the variable", "be set by netpipe for its own processes only",
             quote(text), "Unset it",

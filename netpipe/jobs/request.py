@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
@@ -32,6 +32,9 @@ _ERRORS: Final = {
 }
 
 _IMPORT_S: Final = 60.0
+_ALLOWED: Final[Mapping[Any, Any]] = {
+    bool: bool, int: int, str: str, float: float | int, float | None: float | int | None
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class SessionRequest:
     channel: int = -1
 
     def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            if not isinstance(value := getattr(self, name), _ALLOWED.get(kind, object)):
+                wanted = getattr(kind, "__name__", kind)
+                raise MisuseError(f"{name} must be of type {wanted}; found {value!r}")
         parse_accelerator(self.accelerator)
         object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
         targets: Mapping[str, Any] = self.targets

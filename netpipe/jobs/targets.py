@@ -103,6 +103,15 @@ class Factories:
     assumed_mfu: float | None = field(default=None, kw_only=True)
     import_s: float | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        """Check the values of fixtures, which may be what a factory makes instead of a factory."""
+        for name in ("loader", "step", "loop", "synthetic"):
+            made = getattr(self, name)
+            if not callable(made) and (made is not None or name == "loader"):
+                raise MisuseError(f"netpipe_{name} must return a callable; found {made!r:.80}")
+        if not isinstance(self.fingerprint, str):
+            raise MisuseError(f"netpipe_fingerprint must return text; found {self.fingerprint!r}")
+
     @property
     def flops(self) -> Flops:
         """`flops_per_step`, or else the attribute of `step` with this name."""
@@ -179,5 +188,5 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise MisuseError(f"module {name}: must be importable; found none") from error
+            raise MisuseError(f"module {name}: must be on PYTHONPATH; found none") from error
         raise

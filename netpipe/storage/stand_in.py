@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any, Final
 
+from netpipe.errors import MisuseError
 from netpipe.grain_access.observed_sources import GrainBatchedSource, ObservedSource
 from netpipe.storage.emulated_storage import Service, share
 
@@ -44,8 +45,10 @@ def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> An
         reads: Further methods that read; each takes an index or a sequence of indices.
 
     Raises:
-        MisuseError: The storage is unknown.
+        MisuseError: The storage is unknown, or the source lacks one of the methods.
     """
+    if unknown := [name for name in reads if not hasattr(source, name)]:
+        raise MisuseError(f"reads must be a list of methods of the source; found {unknown[0]!r}")
     placement = _PLACEMENT.get() or (Placement(storage) if storage else None)
     if placement is None:
         return source

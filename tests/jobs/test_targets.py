@@ -4,11 +4,12 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.jobs.targets import Target, resolve
+from netpipe.jobs.targets import Factories, Target, resolve
 
 SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
 
@@ -140,3 +141,21 @@ def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, mis
     path = write(tmp_path, "stranger_broken.py", f"import {missing}\n")
     with pytest.raises(ModuleNotFoundError, match=f"'{missing}'"):
         resolve(Target.parse(f"{path}:loader"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"loader": [1, 2]}, r"netpipe_loader must return a callable; found \[1, 2\]"),
+        ({"loader": None}, "netpipe_loader must return a callable; found None"),
+        ({"step": (0, print)}, "netpipe_step must return a callable"),
+        ({"synthetic": []}, "netpipe_synthetic must return a callable"),
+        ({"fingerprint": None}, "netpipe_fingerprint must return text; found None"),
+    ],
+)
+def test_values_of_fixtures_that_are_no_factories_are_refused(
+    given: dict[str, Any], message: str
+) -> None:
+    """A fixture may return what its factory should make, and a baseline needs a text."""
+    with pytest.raises(MisuseError, match=message):
+        Factories(**{"loader": list, **given})

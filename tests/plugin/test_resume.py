@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,12 @@ def test_an_incomplete_epoch(shards: list[list[dict[str, np.ndarray]]], found: s
     """A missing, repeated or unknown element fails, and so do shards of different lengths."""
     with pytest.raises(PipelineElementsError, match=found):
         expect_complete_epoch(shards, 4)
+
+
+def test_an_endless_shard_fails() -> None:
+    """A loader that repeats is not read forever."""
+    with pytest.raises(PipelineElementsError, match="found 4 and 4 repetitions"):
+        expect_complete_epoch([cycle(shard(0, 1, 2, 3)), shard(2, 3)], 5)
 
 
 def test_elements_have_names() -> None:

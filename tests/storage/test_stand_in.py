@@ -166,6 +166,13 @@ def test_further_methods_can_read(timed: Timed) -> None:
     assert rows.named(2) == "row 2"
 
 
+@pytest.mark.parametrize("reads", ["named", ["nmaed"]])
+def test_a_method_that_does_not_exist_is_refused(reads: Any) -> None:
+    """Its reads would take no time; a text is a sequence of such names."""
+    with pytest.raises(MisuseError, match="reads must be a list of methods of the source; found"):
+        stand_in(Rows(), PLAIN, reads=reads)
+
+
 @pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("source", [Rows, TorchRows, GrainRows])
