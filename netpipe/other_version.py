@@ -63,7 +63,17 @@ class Version:
         return replace(request, code_from=str(here), not_from=not_from)
 
     def request_there(self, request: _Request) -> _Request:
-        """Return a request that runs the code of the other version, and of no other checkout."""
+        """Return a request that runs the code of the other version, and of no other checkout.
+
+        Raises:
+            InputError: A target is a file outside the repository, of which there is one version.
+        """
+        repository = self.checkout.commit.repository
+        for role, target in request.targets.items():
+            is_file = target.where.endswith(".py") and exists(Path(target.where))
+            if is_file and not Path(target.where).resolve().is_relative_to(repository):
+                constraint, way_out = f"be in {repository}", "Add it to the repository"
+                raise InputError(role, "file", constraint, target.where, way_out)
         return replace(request, code_from=str(self.checkout.folder), not_from=self.others)
 
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:

@@ -237,6 +237,7 @@ def expect_order(lint: Mapping[str, Any]) -> None:
             notes = {**finding, "at": ", ".join(filter(None, made_at))}
             lines += [f"{word}: {notes[word]}" for word in ("at", "cost", "fix") if notes[word]]
         elif not lint["graph"]:  # the rule no-grain-graph
-            raise InconclusiveError(f"inconclusive: {finding['message']}. {finding['fix']}")
+            way_out = f"{finding['fix']}, or silence {finding['rule']}"
+            raise InconclusiveError(f"inconclusive: {finding['message']}. {way_out}")
     if lines:
         raise PipelineOrderError("\n".join(lines))

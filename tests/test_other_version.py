@@ -19,7 +19,9 @@ import pytest
 from netpipe import other_version
 from netpipe.errors import InputError
 from netpipe.files.temporary_folders import locked, remove_abandoned
+from netpipe.jobs.targets import name_targets
 from netpipe.other_version import Version, open_version
+from netpipe.work_counts.reproducible_counts import WorkRequest
 from netpipe.worktrees import Commit, find_commit
 from tests.repository import commit_files, git, worktrees
 
@@ -136,6 +138,20 @@ def test_paths_are_moved_and_data_are_not(
             f"--netpipe-data={repository}/data", f"--netpipe-data={repository}/data",
             f"{repository}/data", "flat", "--netpipe-budget", "5", "-n0", "", "/usr/nowhere",
         ]  # fmt: skip
+
+
+def test_a_target_outside_the_repository_is_refused(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """Both versions would run the same file, and be equal."""
+    (outside := tmp_path / "loader.py").touch()
+    with before as version:
+        for where in ("flat", "flat/missing.py", f"{repository}/flat/__init__.py"):
+            version.request_there(WorkRequest(targets=name_targets(loader=f"{where}:make")))
+        with pytest.raises(
+            InputError, match=rf"loader: file must be in {repository}; found {outside}"
+        ):
+            version.request_there(WorkRequest(targets=name_targets(loader=f"{outside}:make")))
 
 
 def test_data_that_git_ignores_are_there(repository: Path, said: list[str]) -> None:
