@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Collection
@@ -90,6 +91,10 @@ def end_this_session(request: SessionRequest) -> NoReturn:
     release_locks()
     # The session's folder is abandoned if the parent is dead.
     remove_abandoned(Path(tempfile.gettempdir()))
+    if is_abandoned(request):
+        # Another thread may have started a process meanwhile. Executing a program ends all threads.
+        with suppress(OSError):
+            os.execv(sys.executable, [sys.executable, "-P", "-m", __name__, request.result])
     os._exit(1)
 
 
@@ -161,3 +166,8 @@ def _kill(process: psutil.Process) -> None:
     for path in memory:
         with suppress(OSError):
             path.unlink()
+
+
+if __name__ == "__main__":
+    _kill_followers(os.getpid(), sys.argv[1])
+    sys.exit(1)

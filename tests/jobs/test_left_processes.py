@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -124,6 +125,37 @@ def test_a_session_that_its_killed_parent_had_stopped_ends(here: Path) -> None:
         waiting.kill()
     wait_until_gone(session.pid)
     wait_until_gone(int((here / "pid").read_text()))
+
+
+STARTING = """
+from netpipe.jobs import registry
+
+def job(*_):
+    (here / "pid").touch()
+    while True:
+        subprocess.Popen(["/bin/sleep", "1000"])
+        time.sleep(0.005)
+
+registry._run = job
+registry.run_job(registry.read_request(), lambda: None)
+"""
+
+
+def test_a_process_that_is_started_meanwhile_ends_too(here: Path) -> None:
+    """A session that ends because its parent was killed may still be starting processes."""
+    [_, _, source] = child(here, STARTING)
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    with subprocess.Popen([*child(here, STOPPED), source], env=known) as waiting:
+        while not (here / "pid").exists():
+            assert waiting.poll() is None
+            time.sleep(0.01)
+        [session] = psutil.Process(waiting.pid).children()
+        waiting.kill()
+    wait_until_gone(session.pid)
+    for process in psutil.process_iter():
+        with suppress(ProcessLookupError):
+            if os.getsid(process.pid) == session.pid:
+                wait_until_gone(process.pid)
 
 
 LEFT_ALONE = """
