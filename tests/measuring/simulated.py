@@ -3,18 +3,22 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.training import emulated_step
 from netpipe.measuring.training.emulated_step import EmulatedStep, Engines
 from netpipe.measuring.training.step_runner import Waited
 from tests.fakes import FakeClock, FakeProcesses
 
 BATCH = {"x": np.zeros((2, 3), np.int32)}
+AMPLE_S = 60.0
 # JAX dispatches this many steps ahead on a CPU.
 _MOST_IN_FLIGHT = 32
 
@@ -107,3 +111,25 @@ class SimulatedStep(EmulatedStep):
         self.device_step = self._engines.device_step(done_ns)
         self._in_flight.append(Result(self._clock, done_ns / 1e9))
         return state, self._in_flight[-1]
+
+
+class HeldDevice:
+    """The device of emulated steps, on a clock at 0: a step ends when the test lets it.
+
+    Attributes:
+        sleeps_s: The seconds that each step would have slept.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sleeps_s: list[float] = []
+        self._ends = threading.Semaphore(0)
+        fake_time = SimpleNamespace(monotonic_ns=lambda: 0, sleep=self._sleep)
+        monkeypatch.setattr(emulated_step, "time", fake_time)
+
+    def _sleep(self, duration_s: float) -> None:
+        self.sleeps_s.append(duration_s)
+        assert self._ends.acquire(timeout=AMPLE_S)
+
+    def end(self, steps: int = 1) -> None:
+        """Let the next steps end."""
+        self._ends.release(steps)

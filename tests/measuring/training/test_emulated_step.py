@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 import jax
@@ -18,9 +19,10 @@ from netpipe.measuring.training.emulated_step import (
     OnlyLoss,
 )
 from netpipe.measuring.training.step_runner import compilation_count
+from tests.measuring.simulated import HeldDevice
 
 BATCH = {"x": np.zeros((4, 2), np.int32)}
-STEP_S = 0.25  # long enough for a busy machine
+STEP_S = 0.25
 
 
 def started(step_s: float = STEP_S, real: Any = None) -> tuple[EmulatedStep, Any]:
@@ -133,13 +135,22 @@ def test_resident_batches_are_not_kept_alive(copied: list[int]) -> None:
         lambda _, state: jax.block_until_ready(state),
     ],
 )
-def test_reading_a_result_waits_for_it(read: Callable[[Any, Any], object]) -> None:
+def test_reading_a_result_waits_for_it(
+    read: Callable[[Any, Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every way to read a loss or a state waits until the device is done with it."""
-    step, state = started()
+    step, state = started(0.0)
+    device, ended = HeldDevice(monkeypatch), list[bool]()
     state, aux = step(state, BATCH)
     assert not aux["loss"].is_ready()
+
+    def end() -> None:
+        ended.append(True)
+        device.end()
+
+    Timer(0.02, end).start()
     read(aux["loss"], state)
-    assert time.monotonic_ns() >= step._engines.free_ns
+    assert ended
 
 
 def test_waiting_uses_next_to_no_cpu() -> None:
@@ -355,16 +366,17 @@ def test_the_runtime_bounds_how_many_are_in_flight() -> None:
     jax.block_until_ready(losses)
 
 
-def test_steps_are_done_in_order_and_one_at_a_time() -> None:
+def test_steps_are_done_in_order_and_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three steps take three step times and end in order."""
-    step, state = started()
-    begun_ns = time.monotonic_ns()
-    losses = []
+    device, step = HeldDevice(monkeypatch), EmulatedStep(STEP_S)
+    state, losses = step.initial_state(), []
     for _ in range(3):
         state, aux = step(state, BATCH)
         losses.append(aux["loss"])
-    assert not losses[2].is_ready()
+    device.end(2)
     losses[1].block_until_ready()
     assert losses[0].is_ready()
+    assert not losses[2].is_ready()
+    device.end()
     losses[2].block_until_ready()
-    assert time.monotonic_ns() - begun_ns >= 3 * STEP_S * 1e9
+    assert device.sleeps_s == pytest.approx([STEP_S, 2 * STEP_S, 3 * STEP_S])

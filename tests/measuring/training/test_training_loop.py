@@ -27,7 +27,14 @@ from netpipe.measuring.training.training_loop import (
 )
 from netpipe.reporting.plots.timeline import build_timeline
 from tests.fakes import FakeClock
-from tests.measuring.simulated import BATCH, counting_step, paced, syncing_loop, working_loop
+from tests.measuring.simulated import (
+    BATCH,
+    HeldDevice,
+    counting_step,
+    paced,
+    syncing_loop,
+    working_loop,
+)
 
 STEPS, SKIPPED = 12, 5
 
@@ -63,23 +70,42 @@ def test_a_loop_that_waits_for_every_loss_is_caught() -> None:
     assert (block.ready, block.asked) == (STEPS, STEPS)
 
 
-def test_reading_a_step_late_forces_nothing() -> None:
+def train_held(monkeypatch: pytest.MonkeyPatch, loop: Any, *, ends_behind: bool) -> TrainBlock:
+    """Run a loop; with `ends_behind`, a step ends when the next one is called, else after all."""
+    device, watched = HeldDevice(monkeypatch), training_loop.WatchedStep
+    call, wait_for_device = watched.__call__, watched.wait_for_device
+
+    def call_and_end(step: Any, *arguments: Any) -> Any:
+        called = call(step, *arguments)
+        if ends_behind and len(step.dispatched_s) > 1:
+            device.end()
+        return called
+
+    def end_all(step: Any) -> Any:
+        device.end(STEPS + SKIPPED)
+        return wait_for_device(step)
+
+    monkeypatch.setattr(watched, "__call__", call_and_end)
+    monkeypatch.setattr(watched, "wait_for_device", end_all)
+    return train_emulated(loop)
+
+
+def test_reading_a_step_late_forces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The harness's own loop has a step in flight when it asks for a batch."""
-    block = train_emulated(late_reading_loop)
-    assert block.asked == STEPS
-    assert block.ready < STEPS / 2  # all but none; a machine may pause for a step's time
+    block = train_held(monkeypatch, late_reading_loop, ends_behind=True)
+    assert (block.ready, block.asked) == (0, STEPS)
     assert block.depth >= 2
-    assert block.s_per_step >= 0.015  # about the 20 ms of the device
+    assert block.s_per_step == pytest.approx(0.020)
 
 
-def test_a_loop_that_reads_nothing_runs_ahead() -> None:
-    """A loop without a read has more steps in flight than one that reads late."""
+def test_a_loop_that_reads_nothing_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop without a read has all its steps in flight, as far as the runtime allows."""
 
     def blind_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for batch in batches:
             state, _ = step(state, batch)
 
-    assert train_emulated(blind_loop).depth > 3
+    assert train_held(monkeypatch, blind_loop, ends_behind=False).depth == STEPS + SKIPPED
 
 
 @pytest.mark.parametrize("skipped", [1, 2, SKIPPED])
