@@ -110,6 +110,8 @@ class Threads:
         for thread in self._threads:
             thread.start()
         self.spins.wait()
+        while not self._items.not_empty._waiters:  # type: ignore[attr-defined]
+            threading.Event().wait(0.001)
         return self
 
     def __exit__(self, *_: object) -> None:
