@@ -5,6 +5,7 @@ It trains a table of token pairs, and keeps the parameters and the position afte
 
 import hashlib
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,16 @@ def local_rows(batch: dict[str, Any]) -> list[str]:
 
 
 def train(
-    port: str, processes: str, process: str, data: str, folder: str, end: str, workers: str
+    port: str,
+    processes: str,
+    process: str,
+    data: str,
+    folder: str,
+    end: str,
+    workers: str,
+    killed_at: str = "",
 ) -> None:
-    """Train until a step, from where the folder's last state is."""
+    """Train until a step, from where the folder's last state is; wait to be killed at another."""
     jax.distributed.initialize(f"127.0.0.1:{port}", int(processes), int(process))
     mesh = Mesh(np.array(jax.devices()), ("data",))
     config = NetworkConfig(
@@ -78,6 +86,8 @@ def train(
         on_device, loss = step(on_device, batch)
         found = {"step": number, "loss": float(loss).hex(), "rows": local_rows(batch)}
         say(found)
+        if str(number) == killed_at:
+            signal.pause()
         if jax.process_index() == 0:
             saved = f"table-{number}.npy"
             np.save(Path(folder, saved), np.asarray(on_device))
