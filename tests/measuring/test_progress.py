@@ -128,6 +128,7 @@ def test_progress_arrives_while_the_session_runs(
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}}
     rest = (
+        "wait_until_seen('starting a process')\n"
         "doing('first'); wait_until_seen('first')\n"
         "doing('second', 600.0); wait_until_seen('second')\n"
         f"write_result(request, {document!r})"
