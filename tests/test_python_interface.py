@@ -18,6 +18,7 @@ from netpipe import python_interface
 from netpipe.diagnosis import diagnose as diagnosing
 from netpipe.errors import MisuseError
 from netpipe.jobs.request import REQUEST_VARIABLE
+from netpipe.verdict.decision import judge
 from tests.reporting.examples import diagnosis
 
 LOADER = """
@@ -46,8 +47,9 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
 def test_a_loader_is_measured(pipeline: ModuleType) -> None:
     """A function of a file and its name give the same result; a notebook shows the page."""
     result = netpipe.measure(pipeline.loader, accelerator="emulated:30ms", budget_s=2.0)
-    assert 0 < result.found.load_s_per_batch.median < 0.030
-    assert result.document["verdict"]["kind"] in ("healthy", "inconclusive")
+    load_s = result.found.load_s_per_batch
+    assert result.document["load_s_per_batch"]["median"] == load_s.median > 0
+    assert result.document["verdict"]["kind"] == judge(result.found).kind
     shown = result._repr_html_()
     assert shown.startswith("<iframe srcdoc=")
     assert "emulated-30ms" in shown

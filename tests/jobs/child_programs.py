@@ -18,7 +18,9 @@ request = json.loads(os.environ["NETPIPE_SESSION"])
 result = pathlib.Path(request["result"])
 here = pathlib.Path({here!r})
 def answer(**document):
-    result.write_text(json.dumps({{"schema": "netpipe.session/1", **document}}))
+    part = result.with_name("part")
+    part.write_text(json.dumps({{"schema": "netpipe.session/1", **document}}))
+    part.rename(result)
 """
 
 

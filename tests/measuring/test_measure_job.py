@@ -215,7 +215,7 @@ def test_the_request_says_what_ends_the_rounds(
 ) -> None:
     """The stopping rule is consulted from the sixth round on, well before the budget ends."""
     monkeypatch.setattr(measure_job, "is_clearly_healthy", lambda _: True)
-    request = replace(request_, budget_s=8.0, stopping_rule="clear")
+    request = replace(request_, budget_s=100.0, stopping_rule="clear")
     run_job(request, lambda: Factories(session_targets.tiny_loader))
     document = json.loads(Path(request.result).read_text())
     assert document["measurement"]["step_s"]["n"] == 6

@@ -59,9 +59,9 @@ def test_a_batch_that_came_too_late_is_not_counted(
     """Training did not get the batch, and must get it when it continues."""
     monkeypatch.setattr(iterators, "_POLL_S", 0.01)
     late = Event()
-    batches = make_network_train_iterator(replace(config, network_batch_limit_s=1), MESH, [0])
-    with closing(batches):
+    with closing(make_network_train_iterator(config, MESH, [0])) as batches:
         next(batches)
+        monkeypatch.setattr(batches._awaited, "_limit_s", 0.02)
         own = batches._batches
         original = own.dataset()
 
