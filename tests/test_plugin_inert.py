@@ -47,9 +47,7 @@ CONFTEST = """
     def pytest_benchmark_generate_commit_info():
         return {"id": "0123456789"}
 """
-TIMES = re.compile(
-    r"\d[\d.,]*( \(\d[\d.]*\))?|\(time in \w+\)|\s+|-{2,}|={2,}|0x[0-9a-f]+"
-)
+TIMES = re.compile(r"\d[\d.,]*( \(\d[\d.]*\))?|\(time in \w+\)|\s+|-{2,}|={2,}|0x[0-9a-f]+")
 
 
 @pytest.fixture

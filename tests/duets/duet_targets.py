@@ -52,7 +52,7 @@ def slow_start() -> Iterator[Batch]:
 
 def growing() -> Iterator[Batch]:
     """Start later than `quick`, with more memory, and keep a megabyte with every batch."""
-    time.sleep(0.3)
+    time.sleep(1.0)
     kept = [np.ones(4_000_000)]
     for batch in quick():
         kept.append(np.ones(125_000))

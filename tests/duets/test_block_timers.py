@@ -10,6 +10,8 @@ from netpipe.duets.block_timers import LoadTimer
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Interval
 from tests.duets import duet_targets
+from tests.fakes import FakeClock
+from tests.measuring.simulated import start_puller
 
 
 class Footprints:
@@ -51,3 +53,13 @@ def test_each_block_answers_with_start_and_memory(
     block = timer.time_block(timer.size)
     assert block["once"] == {"first_batch_s": [puller.first_batch_s], **expected}
     assert footprints.readings == 1
+
+
+def test_no_block_contains_a_start(clock: FakeClock) -> None:
+    """A block ends with the epoch, and one in which the loader starts again has no times."""
+    puller = start_puller(clock, [100.0, *[0.001] * 7])
+    timer = LoadTimer(puller, clock, 0.01, cast(Any, Footprints({})))
+    blocks = [timer.time_block(timer.size) for _ in range(9)]
+    assert any(blocks)
+    for stamps_s in (block["stamps_s"] for block in blocks if block):
+        assert stamps_s[-1] - stamps_s[0] < 1.0
