@@ -36,10 +36,10 @@ def test_programs_of_a_loader_count(
     transform: type[EndingHelpers | LivingHelper], workers: int
 ) -> None:
     """CPU time of a map's programs counts once, in any process, whether they end or live."""
-    programs, tree, here_s = transform(), ProcessTree(), time.process_time()
+    programs, tree = transform(), ProcessTree()
     counters: list[Callable[[], float]] = [
-        tree.cpu_s, lambda: read_host_cpu().own_s,
-        lambda: pulling_threads._workers_cpu_s() + time.process_time(),
+        lambda: _descendants_s(tree), lambda: read_host_cpu().own_s - time.process_time(),
+        pulling_threads._workers_cpu_s,
     ]  # fmt: skip
     before_s = [count() for count in counters]
 
@@ -59,29 +59,31 @@ def test_programs_of_a_loader_count(
     assert ProcessTree(tree.pids).workers == (workers or transform is LivingHelper)
     loading_s = sum(map(process_cpu_s, puller.processes.worker_pids[:workers]))
     counted_s = [count() - then_s for count, then_s in zip(counters, before_s, strict=True)]
-    loading_s += time.process_time() - here_s
     puller.close()
     programs.close()
     for programs_s in (used_s - loading_s for used_s in counted_s):
         assert reported_s - UNREPORTED_S <= programs_s <= reported_s + ELEMENTS * UNREPORTED_S
-    assert tree.cpu_s() - before_s[0] >= counted_s[0] - TICK_S
+    assert _descendants_s(tree) - before_s[0] >= counted_s[0] - TICK_S
 
 
 def test_a_program_that_starts_later_counts_while_it_lives_and_after(helper: Helper) -> None:
     """A tree that was made before holds its time, and keeps it when the program ends."""
     tree = ProcessTree(without=[helper.process.pid])
-    before_s, here_s = tree.cpu_s(), time.process_time()
+    before_s = _descendants_s(tree)
     later = Helper()
     reported_s = later.compute()
     helper.compute()
-    assert -TICK_S <= _programs_s(tree, before_s, here_s) - reported_s <= UNREPORTED_S
+    assert -TICK_S <= _descendants_s(tree) - before_s - reported_s <= UNREPORTED_S
     later.end()
-    assert -TICK_S <= _programs_s(tree, before_s, here_s) - reported_s <= UNREPORTED_S
-    assert ProcessTree(without=[helper.process.pid]).cpu_s() >= before_s + reported_s - TICK_S
+    assert -TICK_S <= _descendants_s(tree) - before_s - reported_s <= UNREPORTED_S
+    again = ProcessTree(without=[helper.process.pid])
+    assert _descendants_s(again) >= before_s + reported_s - TICK_S
 
 
-def _programs_s(tree: ProcessTree, before_s: float, here_s: float) -> float:
-    return tree.cpu_s() - before_s - (time.process_time() - here_s)
+def _descendants_s(tree: ProcessTree) -> float:
+    """Return the CPU seconds of a tree without this process, which also uses some to read them."""
+    own_s = time.process_time()  # as `cpu_s` does, before it reads the others
+    return tree.cpu_s() - own_s
 
 
 PARENT = """
@@ -117,13 +119,13 @@ def test_nothing_is_taken_back_when_a_parent_ends(
     """A worker that has not waited for its program does not lose the program's time."""
     assert parent.stdout is not None
     reported_s, program = parent.stdout.readline().split()
-    tree, here_s = ProcessTree(), time.process_time()
-    before_s = tree.cpu_s()
+    tree = ProcessTree()
+    before_s = _descendants_s(tree)
     assert int(program) in tree.pids
     parent.communicate(line)
     for _ in range(2):
         for counted in (tree, ProcessTree()):
-            used_s = _programs_s(counted, before_s, here_s)
+            used_s = _descendants_s(counted) - before_s
             assert -TICK_S <= used_s < float(reported_s) / 2
 
 
@@ -131,9 +133,9 @@ def test_programs_of_strangers_do_not_count(parent: "subprocess.Popen[str]") -> 
     """Programs that an excluded child has started are excluded too."""
     assert parent.stdout is not None
     tree = ProcessTree(without=[parent.pid])
-    before_s, here_s = tree.cpu_s(), time.process_time()
+    before_s = _descendants_s(tree)
     reported_s, program = parent.stdout.readline().split()
-    assert _programs_s(tree, before_s, here_s) < TICK_S
+    assert _descendants_s(tree) - before_s < TICK_S
     assert int(program) not in ProcessTree(without=[parent.pid]).pids
     assert ProcessTree().cpu_s() - tree.cpu_s() >= float(reported_s)
 
