@@ -21,6 +21,7 @@ from netpipe.jobs.targets import Factories
 from netpipe.linting.lint_job import lint_loader
 from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.linter import lint
+from tests.linting.conftest import eight_cores as eight_cores
 from tests.linting.rules.linting import elements, in_workers, numbers, only, source
 
 

@@ -1,7 +1,6 @@
 """Correct pipelines have no findings."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -12,10 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from netpipe.device.host import this_host
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.grain_access.worker_start import let_grain_start_workers
-from netpipe.linting import linter
 from netpipe.linting.linter import LintReport, lint
 from tests.linting.rules.pipeline_parts import CORRECT, CorrectPipeline
 
@@ -32,13 +29,6 @@ EACH = [pytest.param(pipeline, id=pipeline.name) for pipeline in CORRECT]
 DEPENDS_ON_WORKERS = {"worker-count-changes-order", "sequential-slice-with-shuffle"}
 
 Workers = Callable[[int], None]
-
-
-@pytest.fixture(autouse=True)
-def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judge as on a host of eight cores, whatever this one has."""
-    host = replace(this_host(), cores=8)
-    monkeypatch.setattr(linter, "this_host", lambda: host)
 
 
 @pytest.fixture
