@@ -62,8 +62,12 @@ def test_a_loader_much_slower_than_the_other_is_compared() -> None:
 
 def test_start_and_memory_have_one_value() -> None:
     """One version starts later and keeps memory, a little before and more with every batch."""
-    duet = run("quick", "growing", budget_s=4.0)
     start, memory, growth = (metric.name for metric in ONCE)
+    for budget_s in (4.0, 16.0, 64.0):
+        duet = run("quick", "growing", budget_s=budget_s)
+        # On a busy machine, too few readings fit into the smallest budget.
+        if duet.base[growth] and duet.now[growth]:
+            break
     assert duet.now[start][0] >= 1.0 > duet.base[start][0]
     assert duet.now[memory][0] > duet.base[memory][0] + 20e6
     assert duet.now[growth][0] > 0.5e6
