@@ -109,8 +109,6 @@ def make_factory(target: Target) -> Callable[..., Any]:
 
 def import_factories(request: SessionRequest) -> Factories:
     """Import the targets of a request, which can be slow and can fail; return their factories."""
-    progress = ProgressWriter(progress_file(request), MonotonicClock())
-    progress.enter_phase(f"importing {request.targets['loader']}")
     started_s = time.monotonic()
     made: dict[str, Any] = {role: make_factory(named) for role, named in request.targets.items()}
     return Factories(**made, import_s=time.monotonic() - started_s)
@@ -124,6 +122,8 @@ def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) ->
         threading.Thread(
             target=_end_when_abandoned, args=[request], name="netpipe-parent-watch", daemon=True
         ).start()
+    progress = ProgressWriter(progress_file(request), MonotonicClock())
+    progress.enter_phase(f"importing {request.targets.get('loader', 'the loader')}")
     with ExitStack() as closing:
         try:
             write_result(request, _run(request, make_factories(), closing))
@@ -133,6 +133,7 @@ def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) ->
             else:
                 document = error_document("failed", format_failure(error))
             write_result(request, document)
+        progress.enter_phase("ending the process")
 
 
 def _run(request: SessionRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:

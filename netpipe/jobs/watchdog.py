@@ -29,8 +29,6 @@ from netpipe.jobs.request import (
 # for a loader that is starting. Other loaders get time to report the loss themselves.
 _CRASH_GRACE_S = 0.5
 _START_CRASH_GRACE_S = 5.0
-# Starts that take longer than this are shown in the progress.
-_SLOW_START_S = 2.0
 # If the watchdog's thread is later than this, another thread holds the GIL.
 _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
@@ -204,16 +202,14 @@ class Watchdog(Watch):
                 if not partial_result_file(self._request).exists():
                     write_result(self._request, error_document(*alarm))
                 end_this_session(self._request)
-            self._show_slow_start()
+            self._show_start()
 
-    def _show_slow_start(self) -> None:
+    def _show_start(self) -> None:
         for wait in self._waits.copy().values():
-            waited_s = self._clock() - wait.since_s
-            if wait.start and waited_s > _SLOW_START_S:
-                limit_s, phase = self._request.start_limit_s, wait.start
-                if waited_s > limit_s / 2:
-                    phase += f", at most {limit_s:g} s"
-                self._progress.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
+            if wait.start:
+                waited_s, limit_s = self._clock() - wait.since_s, self._request.start_limit_s
+                detail = f"{waited_s:.0f} of at most {limit_s:g} s"
+                self._progress.enter_phase(wait.start, self._of_s, detail)
 
     def _hang(self, wait: _Wait, limit_s: float) -> Alarm:
         message = (

@@ -47,8 +47,6 @@ from netpipe.measuring.training.training_loop import (
 
 # The budget is divided into this many rounds; the work between blocks leaves room for fewer.
 _PLANNED_ROUNDS = 12
-_LIKELY_ROUNDS = 9
-_ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
 # The first blocks are sized for this many seconds of rounds if a clear case may end early.
 _CLEAR_CASE_S = 5.0
@@ -129,7 +127,7 @@ class RoundRunner:
         watch.begin_rounds()
         self._started = self._clock()
         self.log.worker_cpu_s = self.puller.processes.worker_cpu_s()
-        watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
+        watch.enter_phase("first estimates", self._budget_s)
         pulled = self.puller.pull_until_steady(
             0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s
         )
@@ -177,8 +175,8 @@ class RoundRunner:
         begun_s, log = self._clock(), self.log
         self.footprints.read(self.puller)
         while not (self._is_over(begun_s) or log.ended):
-            progress = self._describe_progress(begun_s)
-            self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
+            detail = f"round {len(log.loads) + 1}"
+            self._watch.enter_phase("step alone, loading, training", self._budget_s, detail)
             longest_s = self._budget_s / _PLANNED_ROUNDS
             try:
                 self._run_round(BlockSizes.within(self._round_s, self._estimates, longest_s))
@@ -220,13 +218,6 @@ class RoundRunner:
         """
         is_short = len(self.log.loads) < MIN_ROUNDS or self.pauses.cycle > 1
         return (self._hoped_s if is_short else self._budget_s) / _PLANNED_ROUNDS
-
-    def _describe_progress(self, begun_s: float) -> str:
-        done, now, likely = len(self.log.loads), self._clock(), _LIKELY_ROUNDS
-        if done:
-            left_s = self._budget_s - (now - self._started)
-            likely = max(MIN_ROUNDS, done + int(left_s * done / (now - begun_s)))
-        return f"round {done + 1} of about {max(done + 1, likely)}"
 
     def _run_round(self, sizes: BlockSizes) -> None:
         log = self.log

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate.comparison import MAX_SESSIONS
+from netpipe.jobs.progress import OnProgress
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.plugin.against import Against
 from netpipe.plugin.options import Options
@@ -32,6 +33,7 @@ class Measurer:
         sessions: The sessions of each measured subject, by the subject's full key.
         tests: The first test that requested each subject, by the subject's full key.
         recorded: The sessions behind each benchmark, by the id of its test.
+        durations: What the sessions did, in order, with the time of each phase.
     """
 
     options: Options
@@ -46,6 +48,7 @@ class Measurer:
     resumes: dict[Hashable, ResumeReport] = field(default_factory=dict)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     recorded_work: dict[str, WorkProfile] = field(default_factory=dict)
+    durations: list[str] = field(default_factory=list)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _benchmarked: set[Hashable] = field(default_factory=set)
@@ -90,13 +93,13 @@ class Measurer:
     def lint(self, subject: Subject) -> dict[str, Any]:
         """Return the `netpipe.lint/1` document of a subject's loader."""
         request = replace(self.options.lint_request, accelerator=subject.accelerator)
-        lint = partial(self.jobs.lint, subject.command, request, progress=self._follow())
+        lint = partial(self.jobs.lint, subject.command, request)
         return self._run_once(self.lints, subject.key, "reading the order of the pipeline", lint)
 
     def check_resume(self, subject: Subject) -> ResumeReport:
         """Return a report on resuming a subject's loader from each of its saved states."""
         request = ResumeRequest(**self._limits_of(subject))
-        check = partial(self.jobs.check_resume, subject.command, request, self._follow())
+        check = partial(self.jobs.check_resume, subject.command, request)
         return self._run_once(
             self.resumes, subject.key, "restoring the states of the loader", check
         )
@@ -104,9 +107,9 @@ class Measurer:
     def count_work(self, test: str, subject: Subject) -> WorkProfile:
         """Return the work profile of a subject's loader and step."""
 
-        def count() -> WorkProfile:
+        def count(progress: OnProgress) -> WorkProfile:
             request = self.work_request(subject)
-            return self.jobs.count_work(subject.command, request, progress=self._follow())
+            return self.jobs.count_work(subject.command, request, progress=progress)
 
         found = self._run_once(
             self.profiles, subject.full_key, "counting the work of a batch", count
@@ -141,12 +144,20 @@ class Measurer:
             raise
 
     def _run_once(
-        self, found: dict[Hashable, _Result], key: Hashable, doing: str, job: Callable[[], _Result]
+        self, found: dict[Hashable, _Result], key: Hashable, doing: str, job: Callable[..., _Result]
     ) -> _Result:
         if key not in found:
-            self.report_progress(doing)
-            found[key] = self.raise_again((key, doing), job)
+            found[key] = self.raise_again((key, doing), partial(self._follow, doing, job))
         return found[key]
+
+    def _follow(self, doing: str, job: Callable[..., _Result]) -> _Result:
+        """Call a job, report its progress, and keep the seconds of its phases."""
+        self.report_progress(doing)
+        phases = LongPhases(self.report_progress)
+        try:
+            return job(progress=phases)
+        finally:
+            self.durations.append(f"{doing}: {phases.describe()}")
 
     def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again if the verdict is bad, because the machine may have caused it."""
@@ -166,9 +177,12 @@ class Measurer:
     def _measure_once(self, subject: Subject, description: str) -> Measurement:
         """Measure once, within the time that is left for the sessions of this subject."""
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
-        self.report_progress(f"measuring {description}{limit.remark}")
-        measure = partial(self.jobs.measure, subject.command, progress=self._follow())
-        return limit.run(self.request(subject), measure)
+
+        def measure(progress: OnProgress) -> Measurement:
+            run = partial(self.jobs.measure, subject.command, progress=progress)
+            return limit.run(self.request(subject), run)
+
+        return self._follow(f"measuring {description}{limit.remark}", measure)
 
     def _limits_of(self, subject: Subject) -> dict[str, Any]:
         return {
@@ -176,9 +190,6 @@ class Measurer:
             "start_limit_s": self.options.request.start_limit_s,
             "batch_limit_s": self.options.request.batch_limit_s,
         }
-
-    def _follow(self) -> LongPhases:
-        return LongPhases(self.report_progress)
 
     @property
     def _gates(self) -> bool:

@@ -257,7 +257,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not (run.selection.timed or run.gate.notes or run.gate.compares_nothing):
         return
     terminalreporter.section("netpipe")
-    for line in summary.summary_lines(run):
+    durations = run.measurer.durations if config.option.durations is not None else ()
+    for line in chain(summary.summary_lines(run), durations):
         terminalreporter.write_line(make_loggable(line))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))

@@ -1,5 +1,6 @@
 """The sessions of a run: functions that start them, time limits and progress messages."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -83,19 +84,28 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Reports a phase of unknown length in a session, if it takes long."""
+    """Reports a phase of unknown length in a session, if it takes long, and times every phase."""
 
     def __init__(self, report: Callable[[str], None], clock: Clock | None = None) -> None:
         self._report = report
         self._clock = clock or MonotonicClock()
         self._doing = ""
-        self._since_s = self._next_s = 0.0
+        self._since_s = self._next_s = self._called_s = 0.0
+        self._phases_s = defaultdict[str, float](float)
 
     def __call__(self, progress: Progress) -> None:
         """Handle a progress report of the session."""
         now_s = self._clock()
+        if self._doing:
+            self._phases_s[self._doing] += now_s - self._called_s
+        self._called_s = now_s
         if progress.doing != self._doing:
             self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S
         elif not progress.of_s and now_s - self._since_s >= self._next_s:
             self._next_s *= 2
-            self._report(", ".join(filter(None, (progress.doing, progress.detail))))
+            self._report(progress.description)
+
+    def describe(self) -> str:
+        """End the last phase, and return the time of every phase."""
+        self(Progress(""))
+        return ", ".join(f"{name} {format_seconds(s)}" for name, s in self._phases_s.items())

@@ -114,20 +114,20 @@ def test_a_start_within_the_rounds_is_left_out_of_their_limit(
     assert armed == [ROUNDS_S + 3, *again]
 
 
-def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -> None:
-    """The progress has the phase, its elapsed time, and its limit once it is near."""
+def test_a_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -> None:
+    """The progress has the phase, its elapsed time and its limit."""
     heard: list[Progress] = []
     follower = ProgressReader(progress_file(dog._request), heard.append, clock)
     dog.enter_phase("making the loader")
     dog.note_wait(clock(), starts=True)
     for _ in range(2):
         clock.sleep(25.0)
-        dog._show_slow_start()
+        dog._show_start()
         follower.poll()
         dog.note_wait(clock(), starts=True)
-    assert [progress.detail for progress in heard] == ["25 s so far", "50 s so far"]
+    assert [progress.detail for progress in heard] == ["25 of at most 90 s", "50 of at most 90 s"]
     phases = [progress.doing for progress in heard]
-    assert phases == ["making the loader", "waiting for the first batch, at most 90 s"]
+    assert phases == ["making the loader", "waiting for the first batch"]
 
 
 def test_a_worker_crash_while_the_loader_starts_is_reported_early(

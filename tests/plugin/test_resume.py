@@ -74,7 +74,7 @@ def test_tests_share_one_check(
     """Two tests share one check, with the limits of the run."""
     requests: list[ResumeRequest] = []
 
-    def check(command: Sequence[str], request: ResumeRequest, _: object) -> ResumeReport:
+    def check(command: Sequence[str], request: ResumeRequest, **_: object) -> ResumeReport:
         assert any("test_perf.py::test_resume" in word for word in command)
         requests.append(request)
         return ResumeReport(12, True, "", [state])

@@ -38,7 +38,7 @@ def test_each_session_has_what_is_left() -> None:
 
 
 def test_a_phase_that_takes_long_is_said_now_and_then() -> None:
-    """A phase of unknown length is reported from time to time; one of known length is not."""
+    """A phase of unknown length is reported from time to time; the time of every one is kept."""
     clock, said = FakeClock(), list[str]()
     hear = LongPhases(said.append, clock)
     for second in range(40):
@@ -49,3 +49,4 @@ def test_a_phase_that_takes_long_is_said_now_and_then() -> None:
         clock.sleep(1.0)
     expected = [f"waiting for the first batch, {second} s so far" for second in (15, 30)]
     assert said == expected
+    assert hear.describe() == "waiting for the first batch 40 s, rounds 40 s"
