@@ -9,6 +9,8 @@ from absl import flags
 
 def let_grain_start_workers() -> None:
     """Mark absl's flags as parsed; otherwise Grain starts no worker outside an absl app."""
+    import netpipe.grain_access.worker_end  # noqa: F401  # not for loaders that need no Grain
+
     flags.FLAGS.mark_as_parsed()
 
 

@@ -26,7 +26,7 @@ def choose_workers(
     host = f"netpipe, host {pipeline.shard_index + 1} of {count}, {split}"
     setting = "grain_worker_count" if split == "train" else "grain_worker_count_eval"
     if getattr(config, setting) == -1:
-        # Grain may take 25 s to stop a worker, so a separate process measures the memory.
+        # The memory of a process that does nothing else is that of a worker.
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             worker_bytes = process.submit(_measure_worker, data, pipeline, source).result()
         workers, why = count_workers(worker_bytes, config.grain_ram_budget_mb, this_host())
