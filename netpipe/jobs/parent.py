@@ -141,6 +141,12 @@ def open_session(
                 end_child(child, request.result, session.started)
 
 
+def is_on_cpu(request: SessionRequest, environment: ProcessEnvironment = _SAME_ENVIRONMENT) -> bool:
+    """Return whether a session's jax uses no accelerator, so that others may run beside it."""
+    base = {**os.environ, **environment.variables}
+    return _variables(base, request).get("JAX_PLATFORMS") == "cpu"
+
+
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
     withheld = ("PYTEST_XDIST", SHARED_STORAGES)
     variables = {name: value for name, value in base.items() if not name.startswith(withheld)}
@@ -168,9 +174,8 @@ class Session:
         self._child = child
         self._request = request
         self._log = log
-        self._reader = None
-        if progress is not None:
-            self._reader = ProgressReader(progress_file(request), progress, MonotonicClock())
+        on_progress = progress or (lambda _: None)
+        self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())
         self._deadline = time.monotonic() + request.limit_s
         self._has_written = self._was_stopped = False
         self._next_listing = 0.0
@@ -197,13 +202,12 @@ class Session:
         if not self._has_written and Path(self._request.result).exists():
             self._has_written = True
             self._deadline = now_s + FAREWELL_S
-        if self._reader is not None:
-            self._reader.poll()
+        self._reader.poll()
         return now_s >= self._deadline
 
-    def result(self) -> Any:
-        """Wait until the session is over, and return its result; see `run_session`."""
-        while not self.is_over():
+    def result(self, *, is_early: bool = False) -> Any:
+        """Wait until the session is over, or with `is_early` until its result is written."""
+        while not (is_early and self._has_written) and not self.is_over():
             time.sleep(_POLL_S)
         for result in (Path(self._request.result), partial_result_file(self._request)):
             if result.exists():
@@ -224,10 +228,3 @@ class Session:
         error = OutOfTimeError if is_cut_short else SessionError
         shown = "\n".join(["; its last lines:", *lines] if lines else [])
         return error(f"the session {ending} without a result{shown}")
-
-
-def collect_results(sessions: Sequence[Session]) -> list[Any]:
-    """Wait until sessions that run at the same time are over, and return their results."""
-    while sum(session.is_over() for session in sessions) < len(sessions):
-        time.sleep(_POLL_S)
-    return [session.result() for session in sessions]

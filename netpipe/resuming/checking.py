@@ -1,13 +1,14 @@
 """Checks, in fresh processes, whether a loader continues exactly from each of its states."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 from netpipe.errors import HarnessError
 from netpipe.files.temporary_folders import temporary_folder
-from netpipe.jobs.parent import ProcessEnvironment, run_session
+from netpipe.jobs.parent import ProcessEnvironment, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
@@ -106,7 +107,14 @@ def check_resume(
     def run(seed: str = "1", **settings: Any) -> dict[str, Any]:
         place = ProcessEnvironment(variables={"PYTHONHASHSEED": seed})
         asked = replace(request, states=str(folder), **settings)
-        return cast("dict[str, Any]", run_session(command, asked, place, progress))
+        previous = ending.pop_all()
+        if not is_on_cpu(request):
+            previous.close()  # Each process may need most of the accelerator's memory.
+        with previous:
+            session = ending.enter_context(open_session(command, asked, place, progress))
+            result: dict[str, Any] = session.result(is_early=True)
+            ending.callback(session.result)  # The process may end by itself.
+        return result
 
     def restore(offset: int, restores: int = 0, **settings: Any) -> Restored:
         size, save_s, is_live = saves[str(offset)]
@@ -121,7 +129,7 @@ def check_resume(
         first_s = found.get("first_batch_s")
         return Restored(offset, named, difference, size, save_s, first_s, restores)
 
-    with temporary_folder("resume") as folder:
+    with temporary_folder("resume") as folder, ExitStack() as ending:
         first = run(seed="0")
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)

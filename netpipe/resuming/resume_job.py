@@ -19,7 +19,7 @@ _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict")
 _QUIET_LIMIT_S: Final = 1.0
 
 
-def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
+def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Run a loader, save states and digest batches; raise a MisuseError if it has no state."""
     factory = factories.loader
     run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
@@ -31,7 +31,7 @@ def run_loader(request: ResumeRequest, factories: Factories, _: ExitStack) -> di
             clock.sleep(request.pause_s)
             wait_until_quiet(ProcessTree().cpu_s, clock, _QUIET_LIMIT_S)
 
-    with ExitStack() as closing, Watchdog(request) as watch:
+    with Watchdog(request) as watch:
         started_s = clock()
         watch.note_wait(started_s, starts=True)
         loader = give_workers(factory, request.workers)() if run["takes_workers"] else factory()

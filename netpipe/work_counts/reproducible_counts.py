@@ -1,14 +1,12 @@
 """Count work in two processes; counts that differ between them are not reproducible."""
 
-import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
-from netpipe.jobs.parent import ProcessEnvironment, Session, collect_results, open_session
+from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
@@ -47,18 +45,15 @@ def count_work(
         MisuseError: The loader or the step is unsuitable.
         SessionError: A process crashed, hung or ran out of time.
     """
-    platforms = {**os.environ, **environment.variables}.get("JAX_PLATFORMS")
-    is_on_cpu = platforms == "cpu" or parse_accelerator(request.accelerator) is not None
-    groups = [tuple(hash_seeds)] if is_on_cpu else [(seed,) for seed in hash_seeds]
-    results = list[Any]()
-    for group in groups:
+
+    def count(seed: str) -> AbstractContextManager[Session]:
+        variables = {**environment.variables, "PYTHONHASHSEED": seed}
+        followed = progress if seed == hash_seeds[0] else None
+        return open_session(command, request, replace(environment, variables=variables), followed)
+
+    alone, results = [[seed] for seed in hash_seeds], list[Any]()
+    for group in [hash_seeds] if is_on_cpu(request, environment) else alone:
         with ExitStack() as opened:
-            sessions = list[Session]()
-            for seed in group:
-                variables = {**environment.variables, "PYTHONHASHSEED": seed}
-                seeded = replace(environment, variables=variables)
-                followed = None if sessions or results else progress
-                session = open_session(command, request, seeded, followed)
-                sessions.append(opened.enter_context(session))
-            results += collect_results(sessions)
+            sessions = [opened.enter_context(count(seed)) for seed in group]
+            results += [session.result() for session in sessions]
     return keep_reproducible(list(map(parse_work_profile, results)))

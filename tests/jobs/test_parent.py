@@ -13,7 +13,7 @@ from netpipe.device.host import this_host
 from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs import request as request_module
-from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
+from netpipe.jobs.parent import CHILD_COMMAND, open_session, run_measurement, run_session
 from netpipe.jobs.targets import name_targets
 from netpipe.linting.lint_request import LintRequest
 from netpipe.measuring.measure_request import MeasureRequest
@@ -136,6 +136,23 @@ def test_a_child_that_lingers_is_killed_with_its_result_read(
     monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
     source = "answer(lint={'pid': os.getpid()}); time.sleep(1000)"
     wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+def test_a_result_may_be_read_before_its_process_ends(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process goes on, and the result can be read again when it has ended."""
+    monkeypatch.setattr(parent, "FAREWELL_S", 60.0)
+    source = (
+        "answer(lint={'found': 1})\nwhile not (here / 'read').exists(): time.sleep(0.01)\n"
+        "(here / 'ended').touch()"
+    )
+    with open_session(child(here, source), LINT) as session:
+        assert session.result(is_early=True) == {"found": 1}
+        assert not (here / "ended").exists()
+        (here / "read").touch()
+        assert session.result() == {"found": 1}
+        assert (here / "ended").exists()
 
 
 @pytest.mark.parametrize(

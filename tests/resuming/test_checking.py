@@ -1,10 +1,11 @@
 """Whether loaders continue exactly from their states."""
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,18 +26,17 @@ Check = Callable[..., ResumeReport]
 def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Check:
     """Return a function that checks a factory, with its runs in this process."""
 
-    def run(factories: Sequence[Any], request: ResumeRequest, *_: object) -> Any:
-        try:
-            found = run_loader(
-                replace(request, result=str(tmp_path / "result")),
-                Factories(factories[0]),
-                ExitStack(),
-            )
-        except ValueError as error:
-            raise SessionError(str(error)) from error
-        return json.loads(json.dumps(found["resume"]))
+    @contextmanager
+    def open_session(factories: Sequence[Any], request: ResumeRequest, *_: object) -> Iterator[Any]:
+        asked = replace(request, result=str(tmp_path / "result"))
+        with ExitStack() as closing:
+            try:
+                found = run_loader(asked, Factories(factories[0]), closing)
+            except ValueError as error:
+                raise SessionError(str(error)) from error
+            yield SimpleNamespace(result=lambda **_: json.loads(json.dumps(found["resume"])))
 
-    monkeypatch.setattr(checking, "run_session", run)
+    monkeypatch.setattr(checking, "open_session", open_session)
     return lambda factory, batches=20: check_resume([factory], ResumeRequest(batches=batches))
 
 
@@ -237,6 +237,33 @@ def test_each_state_is_restored_in_a_process_of_its_own(
     report = _check("one_process_each")
     assert not report.differs
     assert len(set((tmp_path / "processes").read_text().split())) == 2 + len(report.restored)
+
+
+@pytest.mark.parametrize(
+    ("platforms", "order"), [("cpu", "+" + 6 * "+-" + "-"), ("cuda", 7 * "+-")]
+)
+def test_a_run_starts_while_the_one_before_ends(
+    monkeypatch: pytest.MonkeyPatch, platforms: str, order: str
+) -> None:
+    """At most two processes exist on a CPU, and one where each may need an accelerator."""
+    events = ""
+    run = {
+        "digests": ["a", "b"], "ended": True, "takes_workers": False, "s_per_batch": 0.0,
+        "saves": {"0": (1, 0.0, False), "1": (1, 0.0, False)},
+    }  # fmt: skip
+
+    @contextmanager
+    def open_session(*_: object) -> Iterator[Any]:
+        nonlocal events
+        events += "+"
+        yield SimpleNamespace(result=lambda **_: run)
+        events += "-"
+
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.setattr(checking, "open_session", open_session)
+    monkeypatch.setattr(checking, "find_difference", lambda *_: "")
+    assert not check_resume([], ResumeRequest()).differs
+    assert events == order
 
 
 @pytest.mark.parametrize(

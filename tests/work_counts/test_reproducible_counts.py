@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,18 +90,13 @@ def test_two_processes_do_not_share_an_accelerator(
     @contextmanager
     def open_session(
         _: object, __: object, place: ProcessEnvironment, ___: object
-    ) -> Iterator[str]:
+    ) -> Iterator[Any]:
         running.append(place.variables["PYTHONHASHSEED"])
         seen.append(len(running))
-        yield running[-1]
+        yield SimpleNamespace(result=PROFILE.to_document)
         running.pop()
 
     monkeypatch.setattr(reproducible_counts, "open_session", open_session)
-    monkeypatch.setattr(
-        reproducible_counts,
-        "collect_results",
-        lambda sessions: [PROFILE.to_document() for _ in sessions],
-    )
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     if platforms:
         monkeypatch.setenv("JAX_PLATFORMS", platforms)
