@@ -60,11 +60,13 @@ def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
     rng = np.random.default_rng(0)
     batch = {key: rng.integers(1, 200, (128, 1024), np.int32) for key in BATCH_ARRAYS}
     part = {key: array[:8, :256] for key, array in batch.items()}
-    losses = []
+    losses, lowered = [], []
     for made, given in ((step(), batch), (Step(Config())(), part)):
         state, train = made
+        lowered.append(train.lower(state, given).as_text())
         losses.append(float(train(state, given)[1]["loss"]))
     assert losses[0] == losses[1]
+    assert lowered[0] == lowered[1]
 
 
 def test_a_cpu_is_given_batches_of_a_gpus_size(tmp_path: Path) -> None:
