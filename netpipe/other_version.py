@@ -66,7 +66,7 @@ class Version:
         """Return a request that runs the code of the other version, and of no other checkout.
 
         Raises:
-            InputError: A target is a file outside the repository, of which there is one version.
+            InputError: A target is a file outside the repository, so both versions would run it.
         """
         repository = self.checkout.commit.repository
         for role, target in request.targets.items():
