@@ -1,0 +1,1 @@
+"""Whether a change of an input pipeline alters, loses or slows anything: start with `judge.py`."""

@@ -1,0 +1,200 @@
+"""How well a version shuffles its elements, and whether another version shuffles worse. Pure.
+
+The distribution of every figure in a uniform shuffle is known, so that at most about one in 1,000
+uniform shuffles is called worse than another.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.errors import MisuseError
+
+MIN_ELEMENTS: Final = 100
+FALSE_ALARM_RATE: Final = 0.001
+_MIN_RISE: Final = 0.02
+_OF_ANY_ORDER: Final = ("repeats", "mixture")
+
+Integers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class DeliveredOrder:
+    """The order in which a version delivers the elements of its source.
+
+    Attributes:
+        epochs: The batches of one or two epochs, or the first batches of each: int (batch,), the
+            position of each element, which is its index among all elements in the order without a
+            shuffle. Batches of one element count as the elements of batches of 8.
+        elements: Number of elements of the source.
+        shards: int (elements,): the shard of the element at each position; None if unknown.
+        components: int (elements,): the mixture's component, from 0, of the element at each
+            position; None without a mixture.
+        weights: The weight of each component, above 0; by default, its share of the source.
+    """
+
+    epochs: Sequence[Sequence[Integers]]
+    elements: int
+    shards: Integers | None = None
+    components: Integers | None = None
+    weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the positions; numpy would count negative ones from the end."""
+        for batch in (batch for epoch in self.epochs for batch in epoch if len(batch)):
+            if batch.min() < 0 or batch.max() >= self.elements:
+                raise MisuseError(
+                    f"positions in a source of {self.elements} elements must be from 0 to "
+                    f"{self.elements - 1}; found {batch.min()} to {batch.max()}"
+                )
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of an order, and the probability that a uniform shuffle has it or a higher one."""
+
+    value: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Shuffling:
+    """Figures of an order: about 0 in a uniform shuffle, 1 at worst.
+
+    Attributes:
+        elements: Elements of the shorter epoch; there are no figures below `MIN_ELEMENTS`.
+        figures: By name; of two epochs, the figure with the lower p-value.
+            source_order: How much smaller the squared displacements from the order of the source
+                are: Spearman's rank correlation with it.
+            source_part: How far the elements are from being spread over the whole source, as its
+                first shard is: Kolmogorov and Smirnov's distance.
+            neighbours: Rank correlation between the positions of successive elements.
+            source_neighbours: Rank correlation between the times at which neighbours in the source
+                are delivered, also if several readers take turns.
+            shards: How far an element's shard depends on its batch: Pearson's chi-square.
+            repeats: Fraction of elements that the epoch has delivered before.
+            epochs: How far an element's batch in the second epoch depends on that in the first.
+            mixture: Total variation distance between the components' shares and weights.
+    """
+
+    elements: int
+    figures: Mapping[str, Figure]
+
+
+@dataclass(frozen=True)
+class ShuffleComparison:
+    """Whether a version shuffles worse, the names of the figures that are worse, and the reason."""
+
+    outcome: Literal["NO_WORSE", "WORSE", "NOT_COMPARED"]
+    worse: tuple[str, ...]
+    reason: str
+
+
+def describe_shuffle(order: DeliveredOrder) -> Shuffling:
+    """Return the figures of an order, with the p-values of scipy's tests.
+
+    The correlation of successive elements is the serial correlation of Wald and Wolfowitz (Ann.
+    Math. Stat. 14, 1943, p. 378). The tests of `source_part` and `mixture` suppose independent
+    elements; those drawn without replacement vary less.
+    """
+    from scipy.stats import chisquare, kstest, spearmanr
+
+    epochs = [np.concatenate([*epoch, np.zeros(0, int)]) for epoch in order.epochs]
+    shortest = min(map(len, epochs), default=0)
+    if shortest < MIN_ELEMENTS:
+        return Shuffling(shortest, {})
+    numbers = list(map(_number_batches, order.epochs))
+    found = defaultdict[str, list[Figure]](list)
+    for positions, batch in zip(epochs, numbers, strict=True):
+        once = positions[np.sort(np.unique(positions, return_index=True)[1])]
+        times = np.argsort(once)
+        pairs = {
+            "source_order": (once, np.arange(len(once))),
+            "neighbours": (once[:-1], once[1:]),
+            "source_neighbours": (times[:-1], times[1:]),
+        }
+        tests = {name: spearmanr(*pair, alternative="greater") for name, pair in pairs.items()}
+        tests["source_part"] = kstest((once + 0.5) / order.elements, "uniform")
+        for name, test in tests.items():
+            found[name].append(Figure(float(test.statistic), float(test.pvalue)))
+        repeats = 1 - len(once) / len(positions)
+        found["repeats"].append(Figure(repeats, float(repeats == 0)))
+        if order.shards is not None:
+            found["shards"].append(_measure_dependence(batch, order.shards[positions]))
+        if order.components is not None:
+            source = np.bincount(order.components)
+            weights = np.asarray(source if order.weights is None else order.weights, float)
+            shares = np.bincount(order.components[positions], minlength=len(source))
+            wanted = weights / weights.sum() * len(positions)
+            distance = float(np.abs(shares - wanted).sum() / 2 / len(positions))
+            found["mixture"].append(Figure(distance, float(chisquare(shares, wanted).pvalue)))
+    if len(epochs) > 1:
+        before = np.full(order.elements, -1)
+        before[epochs[0]] = numbers[0]
+        again = before[epochs[1]]
+        found["epochs"].append(_measure_dependence(numbers[1][again >= 0], again[again >= 0]))
+    figures = {}
+    for name, each in found.items():
+        worst = min(each, key=lambda figure: (figure.p_value, -figure.value))
+        figures[name] = Figure(worst.value, min(1.0, worst.p_value * len(each)))
+    return Shuffling(shortest, figures)
+
+
+def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
+    """Say whether a version shuffles worse than the version before it.
+
+    A figure is worse if it has risen by 0.02 or from 0, and a uniform shuffle does not explain it:
+    p < 0.001, divided by the number of figures (Bonferroni). If the order was not uniform before,
+    another seed may move its figures by any amount: they must come four times as near to 1.
+    """
+    if (elements := min(before.elements, after.elements)) < MIN_ELEMENTS:
+        reason = f"an epoch must have at least {MIN_ELEMENTS} elements; found {elements}"
+        return ShuffleComparison("NOT_COMPARED", (), reason)
+    both = [name for name in after.figures if name in before.figures]
+    limit = FALSE_ALARM_RATE / len(both)
+    ordered = [name for name in both if name not in _OF_ANY_ORDER]
+    was_uniform = all(before.figures[name].p_value >= limit for name in ordered)
+    worse = {}
+    for name in both:
+        then, now = before.figures[name], after.figures[name]
+        has_risen = then.value == 0 or now.value - then.value >= _MIN_RISE
+        if name in ordered and not was_uniform:
+            has_risen = round((1 - then.value) / 4 - (1 - now.value), 9) > 0
+        if has_risen and now.p_value < limit:
+            worse[name] = f"{name} is {now.value:.3f}, was {then.value:.3f}"
+    if worse:
+        return ShuffleComparison("WORSE", tuple(worse), "; ".join(worse.values()))
+    if missing := before.figures.keys() ^ after.figures.keys():
+        reason = f"only one version has {', '.join(sorted(missing))}"
+        return ShuffleComparison("NOT_COMPARED", (), reason)
+    return ShuffleComparison("NO_WORSE", (), f"compared: {', '.join(both)}")
+
+
+def _number_batches(batches: Sequence[Integers]) -> Integers:
+    """Return the number of each element's batch."""
+    lengths = list(map(len, batches))
+    numbers = np.repeat(np.arange(len(lengths)), lengths)
+    return numbers if max(lengths) > 1 else numbers // 8
+
+
+def _measure_dependence(rows: Integers, columns: Integers) -> Figure:
+    """Test the independence of two groupings.
+
+    The figure is Pearson's chi-square, moved so that its mean is 0, and divided by its maximum.
+    """
+    from scipy.stats import chi2
+    from scipy.stats.contingency import crosstab
+
+    least = min(len(np.unique(rows)), len(np.unique(columns))) - 1
+    if least < 1:
+        return Figure(0.0, 1.0)
+    table = crosstab(rows, columns, sparse=True).count
+    lengths, sizes = np.bincount(table.row, table.data), np.bincount(table.col, table.data)
+    found = len(rows) * (np.sum(table.data**2 / lengths[table.row] / sizes[table.col]) - 1)
+    mean = (len(lengths) - 1) * (len(sizes) - 1)
+    value = (found - mean) / (len(rows) * least - mean)
+    return Figure(float(value), float(chi2.sf(found, mean)))
