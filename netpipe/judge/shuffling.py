@@ -29,7 +29,7 @@ class DeliveredOrder:
     Attributes:
         epochs: The batches of one or two epochs, or the first batches of each: int (batch,), the
             position of each element, which is its index among all elements in the order without a
-            shuffle. Batches of one element count as the elements of batches of 8.
+            shuffle. Elements without batches count as batches of 8.
         elements: Number of elements of the source.
         shards: int (elements,): the shard of the element at each position; None if unknown.
         components: int (elements,): the mixture's component, from 0, of the element at each
@@ -68,16 +68,16 @@ class Shuffling:
     Attributes:
         elements: Elements of the shorter epoch; there are no figures below `MIN_ELEMENTS`.
         figures: By name; of two epochs, the figure with the lower p-value.
-            source_order: How much smaller the squared displacements from the order of the source
-                are: Spearman's rank correlation with it.
-            source_part: How far the elements are from being spread over the whole source, as its
-                first shard is: Kolmogorov and Smirnov's distance.
+            source_order: Rank correlation with the order of the source: 1 minus the mean squared
+                displacement as a fraction of its mean in uniform shuffles.
+            source_part: Kolmogorov-Smirnov distance between the positions and the whole source;
+                near 1 if the first batches of an epoch are from one shard.
             neighbours: Rank correlation between the positions of successive elements.
             source_neighbours: Rank correlation between the times at which neighbours in the source
-                are delivered, also if several readers take turns.
-            shards: How far an element's shard depends on its batch: Pearson's chi-square.
+                are delivered; near 1 also if several readers take turns.
+            shards: Dependence of an element's shard on its batch.
             repeats: Fraction of elements that the epoch has delivered before.
-            epochs: How far an element's batch in the second epoch depends on that in the first.
+            epochs: Dependence of an element's batch in the second epoch on that in the first.
             mixture: Total variation distance between the components' shares and weights.
     """
 
@@ -182,9 +182,9 @@ def _number_batches(batches: Sequence[Integers]) -> Integers:
 
 
 def _measure_dependence(rows: Integers, columns: Integers) -> Figure:
-    """Test the independence of two groupings.
+    """Test whether two groupings are independent, by Pearson's chi-square.
 
-    The figure is Pearson's chi-square, moved so that its mean is 0, and divided by its maximum.
+    The figure is the chi-square minus its mean, as a fraction of its maximum minus its mean.
     """
     from scipy.stats import chi2
     from scipy.stats.contingency import crosstab

@@ -31,7 +31,7 @@ Shuffle = Callable[[Generator, int, int], list[Epoch]]
 
 
 def split(order: NDArray[np.int64], batch: int) -> Epoch:
-    """Return the batches of an epoch, of which the last one may be smaller."""
+    """Return the batches of an epoch; the last one may be smaller."""
     return np.split(order, range(batch, len(order), batch))
 
 

@@ -112,7 +112,7 @@ def test_an_unchanged_order_is_not_worse(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_better_shuffle_is_not_worse(name: str) -> None:
-    """A uniform shuffle is no worse than any other."""
+    """A uniform shuffle is at least as good as any other."""
     assert compare(PLANTED[name], make_uniform, 1, 1000, 16).outcome == "NO_WORSE"
 
 
