@@ -182,7 +182,9 @@ def expect_complete_epoch(
     __tracebackhide__ = True
     if elements < 1:
         raise MisuseError(f"elements must be at least 1; found {elements}")
-    name = partial(_list_names, key or _digest_rows)
+    if key is None:
+        from netpipe.grain_access.batch_digests import digest_rows as key  # It imports jax.
+    name = partial(_list_names, key)
     batches, seen = list[int](), Counter(chain.from_iterable(map(name, before)))
     named = seen.total()
     for shard in shards:
@@ -211,19 +213,6 @@ def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashabl
         constraint = "key must return one hashable name for each row of a batch"
         raise MisuseError(f"{constraint}; found: {error}") from error
     return names
-
-
-def _digest_rows(batch: Any) -> Iterable[bytes]:
-    import jax
-
-    from netpipe.grain_access.batch_digests import digest
-
-    leaves = jax.tree_util.tree_leaves(batch)
-    lengths = {tuple(getattr(leaf, "shape", ())[:1]) for leaf in leaves}
-    if len(lengths) != 1 or () in lengths:
-        constraint = "all leaves of a batch must be arrays of one length, or key must name its rows"
-        raise MisuseError(f"{constraint}; found {sorted(lengths) or 'none'}")
-    return map(digest, zip(*leaves, strict=True))
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:
