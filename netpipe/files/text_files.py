@@ -62,6 +62,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(path, "file", "be TOML", error) from error
 
 
+def read_project_table(folder: Path, name: str) -> tuple[Path, dict[str, Any]]:
+    """Return the nearest pyproject.toml, and its table of a dotted name; empty if there is none.
+
+    Raises:
+        InputError: The file is not TOML, or the name is not that of a table.
+    """
+    paths = [parent / "pyproject.toml" for parent in (folder, *folder.parents)]
+    path = next(filter(Path.is_file, paths), paths[0])
+    table: Any = read_toml(path) if path.is_file() else {}
+    for part in name.split("."):
+        table = table.get(part, {})
+        if not isinstance(table, dict):
+            raise InputError(path, name, "be a table", quote(table))
+    return path, table
+
+
 def _read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool = False) -> str:
     try:
         # Opening a pipe waits for a writer, which may never come.

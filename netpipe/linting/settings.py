@@ -1,10 +1,10 @@
 """The lint settings of a project: `[tool.netpipe.lint]` in its pyproject.toml."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.files.text_files import quote, read_toml, shorten
+from netpipe.files.text_files import quote, read_project_table, shorten
 from netpipe.linting.lint_request import INTENTS, LintRequest
 from netpipe.linting.rules import RULE_NAMES, split_silence
 
@@ -13,15 +13,7 @@ _TABLE: Final = "tool.netpipe.lint"
 
 def read_lint_settings(folder: Path) -> LintRequest:
     """Return the settings of the nearest pyproject.toml; raise an InputError if it is invalid."""
-    paths = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
-    path = next(filter(Path.is_file, paths), None)
-    if path is None:
-        return LintRequest()
-    table: Any = read_toml(path)
-    for name in _TABLE.split("."):
-        table = table.get(name, {})
-        if not isinstance(table, dict):
-            raise InputError(path, _TABLE, "be a table", quote(table))
+    path, table = read_project_table(folder, _TABLE)
     for key in table:
         if key not in ("intent", "silence"):
             raise InputError(path, f"{_TABLE} key", "be intent or silence", quote(key))
