@@ -183,7 +183,9 @@ def expect_complete_epoch(
     if elements < 1:
         raise MisuseError(f"elements must be at least 1; found {elements}")
     if key is None:
-        from netpipe.grain_access.batch_digests import digest_rows as key  # It imports jax.
+        from netpipe.grain_access.batch_digests import digest_rows  # It imports jax.
+
+        key = digest_rows
     name = partial(_list_names, key)
     batches, seen = list[int](), Counter(chain.from_iterable(map(name, before)))
     named = seen.total()

@@ -29,6 +29,7 @@ from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.gate import baseline, waivers
 from netpipe.gate.baseline_changes import FigureChange
 from netpipe.gate.work_baselines import WorkBaselineDocument
+from netpipe.judge.judgement import Judgement
 from netpipe.linting.experiments.trials import PrintedTrials, TrialRatio
 from netpipe.linting.linter import GraphReport, LintReport
 from netpipe.plugin import outputs
@@ -52,6 +53,7 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
     "doctor.1": [machine.Doctor],
     "hosts.1": [HostsReport],
     "index.1": [index.Index],
+    "judgement.1": [Judgement],
     "lint.1": [GraphReport, PrintedTrials],
     "measurement.1": [Measurement, PrintedMeasurement],
     "measurements.1": [Measurements],

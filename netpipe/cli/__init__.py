@@ -10,6 +10,7 @@ from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.hosts import hosts
 from netpipe.cli.init import init
+from netpipe.cli.judge import judge
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
@@ -32,6 +33,6 @@ def main() -> None:
 
 for _command in (
     init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, resume, hosts,
-    report, devices, doctor, baseline, ab,
+    report, devices, doctor, baseline, ab, judge,
 ):  # fmt: skip
     main.add_command(_command)

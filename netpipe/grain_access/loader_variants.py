@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from copy import deepcopy
 from functools import partial
 from inspect import signature
@@ -39,6 +40,11 @@ from netpipe.jobs.targets import LoaderFactory
 KEPT: Final = 4
 """Results that an ablated stage computes before it repeats them."""
 
+_SAMPLERS: Final = (
+    grain.samplers.IndexSampler,
+    grain.experimental.WindowShuffleIterDataset,
+    grain.experimental.WindowShuffleMapDataset,
+)
 _DEFAULT_READER_THREADS: Final = 16
 _DEFAULT_READ_BUFFER: Final = 500
 
@@ -53,7 +59,7 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     with record_source_lines() as recording:
         made = make_loader(loader)
         graph = read_graph(made, recording)
-    if not graph.nodes and takes_workers(loader):
+    if not graph.nodes and takes_parameters(loader, "workers"):
         usual = signature(loader).parameters["workers"].default
         return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
     held = [read_graph(dataset) for dataset in find_held_datasets(made).values()]
@@ -90,7 +96,7 @@ def with_workers(
     A factory with a parameter `workers` is called with it. A Grain pipeline without workers gets
     them at its end, and loses its reader threads unless `keeps_threads` is set.
     """
-    if takes_workers(loader):
+    if takes_parameters(loader, "workers"):
         return give_workers(loader, workers)
     if graph.of_kind("ProcessPrefetch", "DataLoader") or graph.other_workers:
         return lambda: build_variant(loader, Variant(workers=workers))
@@ -99,10 +105,10 @@ def with_workers(
     return lambda: build_variant(loader, variant).mp_prefetch(options)
 
 
-def takes_workers(loader: LoaderFactory) -> bool:
-    """Return whether a factory has a parameter `workers`."""
+def takes_parameters(loader: LoaderFactory, *names: str) -> bool:
+    """Return whether a factory has all of these parameters."""
     try:
-        return "workers" in signature(loader).parameters
+        return signature(loader).parameters.keys() >= {*names}
     except (TypeError, ValueError):  # a callable written in C may have no signature
         return False
 
@@ -112,13 +118,45 @@ def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
     return partial(loader, workers=workers)
 
 
+def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> LoaderFactory:
+    """Return a factory of the same loader, which ends after one epoch if there is a way.
+
+    Grain's `repeat` does nothing, a DataLoader's sampler has one epoch, and a factory gets
+    `epochs=1` or `num_epochs=1` if it has such a parameter. With `shuffles=False`, the same holds
+    for shuffling: a factory gets `shuffle=False`.
+    """
+    skipped, fixed = ["repeat"], dict[str, Any](epochs=1, num_epochs=1)
+    if not shuffles:
+        skipped, fixed = [*skipped, "shuffle"], {**fixed, "shuffle": False, "window_size": 1}
+
+    def fix(original: Method) -> Method:
+        def call(*given: Any, **named: Any) -> Any:
+            bound = signature(original).bind(*given, **named)
+            known = bound.signature.parameters
+            bound.arguments |= {name: fixed[name] for name in fixed if name in known}
+            return original(*bound.args, **bound.kwargs)
+
+        return call
+
+    def make() -> Any:
+        with ExitStack() as replaced:
+            for name in skipped:
+                skip = partial(replaced_method, grain.MapDataset, name)
+                replaced.enter_context(skip(lambda _: lambda made, *_, **__: made))
+            for kind in _SAMPLERS:
+                replaced.enter_context(replaced_method(kind, "__init__", fix))
+            return loader(**{name: fixed[name] for name in fixed if takes_parameters(loader, name)})
+
+    return make
+
+
 def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
     """Return a factory of the same loader with the chosen number of workers.
 
     Raises:
         MisuseError: The factory has no parameter `workers`, and returns no Grain pipeline.
     """
-    if takes_workers(loader):
+    if takes_parameters(loader, "workers"):
         return give_workers(loader, workers)
     _, graph = single_thread_variant(loader)
     if not graph.nodes and not graph.other_workers:

@@ -55,6 +55,10 @@ class ProcessEnvironment:
     folder: Path | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
+    def with_hash_seed(self, seed: str) -> "ProcessEnvironment":
+        """Return the same environment with a value of PYTHONHASHSEED."""
+        return replace(self, variables={**self.variables, "PYTHONHASHSEED": seed})
+
 
 _SAME_ENVIRONMENT: Final = ProcessEnvironment()
 

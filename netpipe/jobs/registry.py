@@ -59,6 +59,7 @@ JOBS: Final = {
         "netpipe.work_counts.reproducible_counts:WorkRequest",
         "netpipe.work_counts.work_job:count_factories",
     ),
+    "read": Job("netpipe.judge.reading:ReadRequest", "netpipe.judge.reading_job:read_loader"),
     "resume": Job(
         "netpipe.resuming.checking:ResumeRequest", "netpipe.resuming.resume_job:run_loader"
     ),

@@ -14,6 +14,7 @@ from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 
+_HERE: Final = ProcessEnvironment()
 _OTHER_WORKERS: Final = (0, 1, 4)
 # A pause lets buffers fill, as while training computes. It lasts this many batches, up to a limit.
 _FILLED_BATCHES: Final = 3
@@ -91,7 +92,10 @@ class ResumeReport(Document):
 
 
 def check_resume(
-    command: Sequence[str], request: ResumeRequest, progress: OnProgress | None = None
+    command: Sequence[str],
+    request: ResumeRequest,
+    progress: OnProgress | None = None,
+    environment: ProcessEnvironment = _HERE,
 ) -> ResumeReport:
     """Run a loader twice without interruption, then from its states.
 
@@ -105,10 +109,10 @@ def check_resume(
     """
 
     def run(seed: str = "1", **settings: Any) -> dict[str, Any]:
-        place = ProcessEnvironment(variables={"PYTHONHASHSEED": seed})
+        place = environment.with_hash_seed(seed)
         asked = replace(request, states=str(folder), **settings)
         previous = ending.pop_all()
-        if not is_on_cpu(request):
+        if not is_on_cpu(request, environment):
             previous.close()  # Each process may need most of the accelerator's memory.
         with previous:
             session = ending.enter_context(open_session(command, asked, place, progress))

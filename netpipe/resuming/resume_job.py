@@ -1,6 +1,7 @@
 """The job of a session that runs a loader, from the start or from a restored state."""
 
 import pickle
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,7 @@ from typing import Any, Final
 from netpipe.clock import MonotonicClock
 from netpipe.errors import MisuseError, describe_error
 from netpipe.grain_access.batch_digests import digest
-from netpipe.grain_access.loader_variants import give_workers, takes_workers
+from netpipe.grain_access.loader_variants import takes_parameters
 from netpipe.jobs.processes import ProcessTree
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
@@ -21,8 +22,9 @@ _QUIET_LIMIT_S: Final = 1.0
 
 def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Run a loader, save states and digest batches; raise a MisuseError if it has no state."""
-    factory = factories.loader
-    run: dict[str, Any] = {"takes_workers": takes_workers(factory), "digests": [], "saves": {}}
+    factory: Callable[..., Any] = factories.loader
+    takes_workers = takes_parameters(factory, "workers")
+    run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
     clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
     kept = list[tuple[int, Any, bytes, float]]()
 
@@ -34,7 +36,7 @@ def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack)
     with Watchdog(request) as watch:
         started_s = clock()
         watch.note_wait(started_s, starts=True)
-        loader = give_workers(factory, request.workers)() if run["takes_workers"] else factory()
+        loader = factory(workers=request.workers) if takes_workers else factory()
         holder, save, restore = _find_state(loader)
         if request.restored is not None:
             asked_s = clock()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import chain, count
+from itertools import count
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -142,29 +142,16 @@ def run_in_turns(
     closing: ExitStack,
     watch: Watch,
     seconds: float,
-    compared: int = 0,
 ) -> None:
     """Call the methods of `LoaderRun` that the parent orders by name, until the parent is gone.
 
-    The first answer comes after a warm-up of at most `seconds`. It holds the arrays of the first
-    batch and the digests of the first `compared` batches.
+    The first answer, the arrays of the first batch, comes after a warm-up of at most `seconds`.
     """
     running = LoaderRun(loader, clock, closing, watch)
-    digests = _digest_batches(running.puller, compared)
     running.warm_up(seconds)
-    channel.send({"arrays": describe_arrays(running.puller.first_batch), "digests": digests})
+    channel.send(describe_arrays(running.puller.first_batch))
     for method, *arguments in read_orders(channel, watch):
         channel.send(getattr(running, method)(*arguments) or {})
-
-
-def _digest_batches(puller: Puller, batches: int) -> list[bytes]:
-    """Return the digests of the first batches; only the first has been pulled so far."""
-    if not batches:
-        return []
-    from netpipe.grain_access.batch_digests import digest
-
-    following = (puller.pull()[0] for _ in range(batches - 1))
-    return [digest(batch) for batch in chain([puller.first_batch], following)]
 
 
 def longest_s(seconds: float) -> float:

@@ -11,6 +11,8 @@ from netpipe.duets.parent import RemoteTimer, Side, open_sides, receive_all
 from netpipe.errors import MisuseError
 from netpipe.jobs.parent import CHILD_COMMAND, run_session
 from netpipe.jobs.targets import Target
+from netpipe.judge.reading import Reading, ReadRequest, read_batches
+from netpipe.judge.same_data import compare_data
 from netpipe.measuring.interleaving import interleave, order_of_round
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
@@ -92,19 +94,33 @@ def measure_duets(
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
+    for subject in subjects if same_batches else ():
+        found = compare_data(*(_read(each, same_batches) for each in (subject, other)))
+        if found.status != "fine":
+            raise MisuseError(
+                f"{subject.label} and {other.label} must give the same first {same_batches} "
+                f"batches; found {found.reason}. Adapt one of them, or omit --same-batches"
+            )
     for number in range(rounds):
         for subject, measured in zip(subjects, pairs, strict=True):
             report_progress(next(numbers), subject)
-            measured.append(_run_duet((subject, other), seconds, same_batches, number))
+            measured.append(_run_duet((subject, other), seconds, number))
     return [tuple(measured) for measured in pairs]
 
 
+def _read(subject: Subject, batches: int) -> Reading:
+    target = {"loader": subject.target}
+    request = ReadRequest(
+        targets=target, workers=subject.workers, batches=batches, has_variants=False
+    )
+    return read_batches(Side(subject.label, CHILD_COMMAND, request))
+
+
 def _run_duet(
-    subjects: tuple[Subject, Subject], seconds: float, same_batches: int, number: int
+    subjects: tuple[Subject, Subject], seconds: float, number: int
 ) -> tuple[Tally, Tally]:
     sides = [
-        Side(each.label, CHILD_COMMAND, _request(each, seconds, 2 * seconds, same_batches))
-        for each in subjects
+        Side(each.label, CHILD_COMMAND, _request(each, seconds, 2 * seconds)) for each in subjects
     ]
     turns = ceil(seconds / _TURN_S)
     orders = [*[("take_turn", seconds / turns)] * turns, ("tally",)]
@@ -127,24 +143,14 @@ def _ask(
 
 
 def _require_same(
-    subject: Subject, other: Subject, seen: Mapping[str, Any], other_seen: Mapping[str, Any]
+    subject: Subject, other: Subject, arrays: Mapping[str, str], other_arrays: Mapping[str, str]
 ) -> None:
-    arrays, other_arrays = seen["arrays"], other_seen["arrays"]
     for name in {**arrays, **other_arrays} if subject.data is None else ():
         found, other_found = (each.get(name, "none") for each in (arrays, other_arrays))
         if found != other_found:
             raise MisuseError(
                 f"the batches of both loaders must have the same arrays; found {name} as {found} "
                 f"from {subject.label} and as {other_found} from {other.label}. Adapt one of them"
-            )
-    for number, (own, others) in enumerate(
-        zip(seen["digests"], other_seen["digests"], strict=True)
-    ):
-        if own != others:
-            raise MisuseError(
-                f"batch {number} must have the same contents from {subject.label} and "
-                f"{other.label}; found other contents. Adapt one of them, or compare their speed "
-                "alone, without --same-batches"
             )
 
 
@@ -158,14 +164,11 @@ def measure_once(subject: Subject, seconds: float) -> Tally:
     return Tally(**run_session(CHILD_COMMAND, _request(subject, seconds, seconds)))
 
 
-def _request(
-    subject: Subject, seconds: float, pulled_s: float, same_batches: int = 0
-) -> ThroughputRequest:
+def _request(subject: Subject, seconds: float, pulled_s: float) -> ThroughputRequest:
     budget_s = longest_s(pulled_s) + _SLOW_BATCHES_S
     return ThroughputRequest(
         targets={"loader": subject.target},
         workers=subject.workers,
         seconds=seconds,
-        same_batches=same_batches,
         budget_s=budget_s,
     )

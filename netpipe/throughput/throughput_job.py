@@ -24,5 +24,5 @@ def measure_throughput(
         if request.channel < 0:
             return {request.kind: asdict(run(loader, seconds, clock, closing, watch))}
         with open_channel(request) as channel:
-            run_in_turns(loader, channel, clock, closing, watch, seconds, request.same_batches)
+            run_in_turns(loader, channel, clock, closing, watch, seconds)
     return {request.kind: {}}

@@ -12,10 +12,8 @@ class ThroughputRequest(SessionRequest):
     Attributes:
         seconds: How long to measure the steady state.
         workers: Number of workers for the loader; None: the loader's own number.
-        same_batches: Number of first batches to compare with another loader's batches.
     """
 
     kind: str = "throughput"
     seconds: float = 4.0
     workers: int | None = None
-    same_batches: int = 0

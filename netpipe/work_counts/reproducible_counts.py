@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
@@ -47,9 +47,8 @@ def count_work(
     """
 
     def count(seed: str) -> AbstractContextManager[Session]:
-        variables = {**environment.variables, "PYTHONHASHSEED": seed}
         followed = progress if seed == hash_seeds[0] else None
-        return open_session(command, request, replace(environment, variables=variables), followed)
+        return open_session(command, request, environment.with_hash_seed(seed), followed)
 
     alone, results = [[seed] for seed in hash_seeds], list[Any]()
     for group in [hash_seeds] if is_on_cpu(request, environment) else alone:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from netpipe.errors import InputError
 from netpipe.gate import waivers
 from netpipe.jobs.code_origin import _project_name
+from netpipe.judge.declared import read_declared
 from netpipe.linting.lint_request import INTENTS
 from netpipe.linting.settings import read_lint_settings
 from netpipe.workload.config import load_config
@@ -58,6 +59,8 @@ intent = "throughput"
 [tool.netpipe.lint.silence]
 no-workers = "one core"
 "large-capture of a.b" = "small"
+[tool.netpipe.judge.accept]
+"data SAME_ELEMENTS" = "sorted"
 """
 
 
@@ -97,6 +100,8 @@ def test_lint_settings_are_refused_or_sane(tmp_path: Path, content: bytes) -> No
     path.write_bytes(content)
     request = read_or_refuse(lambda _: read_lint_settings(tmp_path), path)
     assert request is None or request.intent in INTENTS
+    declared = read_or_refuse(lambda _: read_declared(tmp_path, tmp_path.parent), path)
+    assert all(reason.strip() for reason in (declared or {}).values())
     assert isinstance(_project_name(path), str)
 
 

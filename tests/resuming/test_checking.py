@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError, SessionError
-from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
 from netpipe.jobs.targets import Factories, name_targets
 from netpipe.resuming import checking
 from netpipe.resuming.checking import ResumeReport, ResumeRequest, check_resume, find_difference
@@ -283,3 +283,20 @@ def test_a_run_starts_while_the_one_before_ends(
 def test_differences_after_two_batches(expected: str, found: str, difference: str) -> None:
     """A letter is the digest of a batch."""
     assert find_difference(expected, found, 2) == difference
+
+
+def test_every_run_is_in_the_given_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of the project has its own folder and search path."""
+    places = list[ProcessEnvironment]()
+
+    def run(_: object, __: object, place: ProcessEnvironment, ___: object) -> None:
+        places.append(place)
+        raise SessionError("it crashed")
+
+    monkeypatch.setattr(checking, "open_session", run)
+    given = ProcessEnvironment(Path("other"), {"PYTHONPATH": "other"})
+    with pytest.raises(SessionError):
+        check_resume([], ResumeRequest(), None, given)
+    assert places == [
+        ProcessEnvironment(Path("other"), {"PYTHONPATH": "other", "PYTHONHASHSEED": "0"})
+    ]

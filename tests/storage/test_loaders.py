@@ -13,7 +13,7 @@ import pytest
 
 from fixtures.workload import load
 from netpipe.errors import MisuseError
-from netpipe.grain_access.loader_variants import takes_workers
+from netpipe.grain_access.loader_variants import takes_parameters
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.registry import make_factory
@@ -80,7 +80,7 @@ def test_workers_share_the_storage_of_their_loader() -> None:
 def test_a_loader_that_wraps_its_source_has_placed_it() -> None:
     """A factory that wraps its source may return any iterable, and keeps `workers`."""
     make = place(sources.plain, FAST)
-    assert takes_workers(make)
+    assert takes_parameters(make, "workers")
     assert signature(make).parameters["workers"].default == 0
     assert next(make(workers=5))[0] == 5
 

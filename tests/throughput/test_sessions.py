@@ -118,7 +118,7 @@ def test_two_loaders_are_measured_in_turns() -> None:
     ("other", "same_batches", "words"),
     [
         ("wide_loader", 0, r"found x as int32\[2,3\] from .*tiny_loader and as int64\[2,3\]"),
-        ("counting_loader", 2, "batch 1 must have the same contents"),
+        ("counting_loader", 2, "same first 2 batches; found the first batches: batch 1 first"),
     ],
 )
 def test_loaders_of_other_batches_are_not_compared(
