@@ -34,6 +34,9 @@ _KEPT: Final = Path(__file__).with_name("side_by_side.jsonl")
 _MODULE: Final = "perf_tests.studies.gate_power.slowdowns"
 _REMOTE: Final = Slowdown("wait", 200)  # 20 ms, like the wait of a batch for remote storage
 _NOTHING: Final = Slowdown()
+_ON_GPU: Final = Slowdown(size="gpu_")
+_COPYING_MORE: Final = Slowdown("transfer", 256, "gpu_")
+_SEQUENCES: Final = Slowdown("sequences", 120, "gpu_")
 _DIGITS: Final = 6
 _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -53,6 +56,11 @@ class Case:
         """Whether the second version is slower."""
         return self.before != self.after
 
+    @property
+    def is_for_gpu(self) -> bool:
+        """Whether it trains a model that is too large for a CPU."""
+        return bool(self.before.size)
+
 
 CASES: Final = {
     case.name: case
@@ -71,6 +79,10 @@ CASES: Final = {
         Case("step, 5%", "step_s", _NOTHING, Slowdown("step", 160), 8),
         Case("step, 10%", "step_s", _NOTHING, Slowdown("step", 320), 8),
         Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 24), 8),
+        Case("GPU, nothing, training", "train_s_per_step", _ON_GPU, _ON_GPU, 1),
+        Case("GPU, loader CPU, 5%", "load_s_per_batch", _ON_GPU, Slowdown("cpu", 25, "gpu_"), 1),
+        Case("GPU, step, 5%", "step_s", _SEQUENCES, Slowdown("sequences", 126, "gpu_"), 1),
+        Case("GPU, transfer, 256 MiB", "train_s_per_step", _ON_GPU, _COPYING_MORE, 1),
     )
 }
 """The cases by name. What a slowdown adds on this machine is measured: the table shows it."""
@@ -120,7 +132,7 @@ def run_trial(case: Case, *, is_busy: bool, budget_s: float) -> Trial:
 
 
 def _targets(case: Case, slowdown: Slowdown) -> dict[str, Target]:
-    name = f"{slowdown.kind}_{slowdown.doses}"
+    name = f"{slowdown.size}{slowdown.kind}_{slowdown.doses}"
     step = None if case.quantity == "load_s_per_batch" else f"{_MODULE}:step_{name}"
     return name_targets(loader=f"{_MODULE}:loader_{name}", step=step)
 
@@ -178,7 +190,7 @@ def _ratios(found: Sequence[Comparison], name: str) -> list[float]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--only", multiple=True, type=click.Choice(tuple(CASES)),
-    help="Only this case. May be repeated.",
+    help="Only this case. May be repeated. Cases of a GPU run only if they are named.",
 )  # fmt: skip
 @click.option(
     "--minutes", type=click.FloatRange(min=0), default=inf,
@@ -202,7 +214,8 @@ def main(only: tuple[str, ...], minutes: float, budget: float, path: Path) -> No
     exit_on_signals()
     try:
         done = read_records(path, Trial)
-        missing = list(find_missing(done, [CASES[name] for name in only or CASES]))
+        default = (name for name, case in CASES.items() if not case.is_for_gpu)
+        missing = list(find_missing(done, [CASES[name] for name in only or default]))
         ends_s = time.monotonic() + 60 * minutes
         for case, is_busy in takewhile(lambda _: time.monotonic() < ends_s, missing):
             done.append(run_trial(case, is_busy=is_busy, budget_s=budget))

@@ -6,17 +6,17 @@ and without doses are compared in the metric that the doses slow down.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
 
-from fixtures.workload import Step
+from fixtures.workload import Step, gpu_workload
 from netpipe.workload.config import Config
 from netpipe.workload.preparation.synthetic import data_of_user
 
-KINDS: Final = ("cpu", "wait", "step", "transfer")
+KINDS: Final = ("cpu", "wait", "step", "transfer", "sequences")
 _VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 _WAIT_S: Final = 0.0001
 _MATRIX: Final = 64
@@ -31,11 +31,18 @@ class Slowdown:
         kind: One of `KINDS`; "none" for nothing.
         doses: For cpu, pieces of work in a worker for every batch; for wait, tenths of a
             millisecond of sleep there; for step, small matrix products on the device in every
-            step; for transfer, mebibytes copied to the device before every step.
+            step; for transfer, mebibytes copied to the device before every step; for sequences,
+            the number that a step trains on.
+        size: "gpu_" for a GPU's batches and model; "" for small ones, which suit a CPU.
     """
 
     kind: str = "none"
     doses: int = 0
+    size: str = ""
+
+    @property
+    def _workload(self) -> Config:
+        return gpu_workload(Config()) if self.size else Config()
 
     def loader(self) -> Any:
         """Return the pipeline, whose workers do more work or wait longer."""
@@ -44,13 +51,15 @@ class Slowdown:
         if self.kind in ("cpu", "wait"):
             pipeline.concatenate = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)
         try:
-            return pipeline.build(data_of_user(), Config().pipeline)
+            return pipeline.build(data_of_user(), self._workload.pipeline)
         finally:
             pipeline.concatenate = plain
 
     def step(self) -> Any:
         """Return `(state, step)`, where a step does or copies more."""
-        state, step = Step(Config())()
+        if self.kind == "sequences":
+            return _training_on(self.doses, self._workload)
+        state, step = Step(self._workload)()
         if self.kind == "step":
             return state, _computing(step, self.doses)
         if self.kind == "transfer":
@@ -84,6 +93,14 @@ def _work(doses: int) -> None:
 def _wait(doses: int) -> None:
     if doses:
         time.sleep(doses * _WAIT_S)
+
+
+def _training_on(sequences: int, workload: Config) -> Any:
+    pipeline = replace(workload.pipeline, batch_size=sequences)
+    state, step = Step(replace(workload, pipeline=pipeline))()
+    return state, lambda state, batch: step(
+        state, {key: array[:sequences] for key, array in batch.items()}
+    )
 
 
 def _computing(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
@@ -121,9 +138,10 @@ def _copying(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the targets of a session: `loader_cpu_20` is the loader with 20 doses of work."""
+    """Return a session's target: `loader_cpu_20` and `loader_gpu_cpu_20` have 20 doses of work."""
     what, _, slowdown = name.partition("_")
     kind, _, doses = slowdown.rpartition("_")
     if what not in ("loader", "step") or not doses.isdecimal():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(Slowdown(kind, int(doses)), what)
+    size = "gpu_" if kind.startswith("gpu_") else ""
+    return getattr(Slowdown(kind.removeprefix(size), int(doses), size), what)

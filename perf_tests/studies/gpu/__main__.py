@@ -29,6 +29,7 @@ _VERDICTS: Final = (0, 1, 3)  # netpipe's exit codes: fine, a verdict failed, in
     "--archive", type=click.Path(dir_okay=False, path_type=Path),
     help="Also pack the folder into this .tar.gz, again after each step.",
 )  # fmt: skip
+@click.option("--only", multiple=True, help="Only this step. May be repeated.")
 @click.option("--device", help="The device's key, or cpu; detected if omitted.")
 @click.option(
     "--limit-s", type=click.FloatRange(min=60), default=STAGE_S,
@@ -39,8 +40,8 @@ _VERDICTS: Final = (0, 1, 3)  # netpipe's exit codes: fine, a verdict failed, in
     help="A rehearsal: measure next to nothing, and accept any verdict.",
 )  # fmt: skip
 def main(
-    stage: int, out: Path, archive: Path | None, device: str | None, limit_s: float,
-    quick: bool,
+    stage: int, out: Path, archive: Path | None, only: tuple[str, ...], device: str | None,
+    limit_s: float, quick: bool,
 ) -> None:  # fmt: skip
     """Run a stage: 1 checks everything, 2 records a baseline, 3 plants faults.
 
@@ -59,6 +60,7 @@ def main(
     steps = [
         replace(step, limit_s=scale * step.limit_s)
         for step in make_stage(stage, key, this_host().cores, out.resolve(), settings)
+        if not only or step.name in only
     ]
     run = partial(run_command, platforms="cpu" if key.startswith("cpu") else "")
     outcomes = []

@@ -25,6 +25,13 @@ _FAULTS: Final = {
     "recompiling": ("recompiling",),
 }
 """The faults planted in `targets.py`, and the right verdicts or findings."""
+_SIDE_BY_SIDE: Final = {
+    "unchanged": "GPU, nothing, training",
+    "slower-loader": "GPU, loader CPU, 5%",
+    "slower-step": "GPU, step, 5%",
+    "slower-transfer": "GPU, transfer, 256 MiB",
+}
+"""Versions timed side by side, as cases of the gate's study."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +103,14 @@ def _own(key: str, settings: Settings, *words: str) -> tuple[str, ...]:
 
 def _first_look(key: str, out: Path, settings: Settings) -> list[Step]:
     run = str(out / "tests.json")
-    timed = ("perf_tests", f"--ignore={_WORK}", "--benchmark-compare", "--netpipe-json", run)
+    others = ("perf_tests", *(f"--ignore={path}" for path in (_WORK, *RECORDED)))
     return [
         Step("devices", ("netpipe", "devices", "--json")),
         Step("doctor", ("netpipe", "doctor", "--json")),
-        Step("tests", _pytest(key, settings, *timed), limit_s=300.0, least_s=60.0),
         Step("probe", ("perf_tests.studies.gpu.probe",), limit_s=120.0),
+        Step("tests", _pytest(key, settings, *RECORDED, "--netpipe-json", run), limit_s=150.0,
+             least_s=40.0),
+        Step("other-tests", _pytest(key, settings, *others), limit_s=150.0, least_s=40.0),
         Step("trace", _own(key, settings, "--trace", str(out / "traces")), limit_s=120.0),
         Step("work", _pytest(key, settings, _WORK), limit_s=120.0, needs="memray"),
         Step("page", ("netpipe", "report", run, "--html", str(out / "tests.html")),
@@ -135,9 +144,17 @@ def _figures(key: str, cores: int, out: Path, settings: Settings) -> list[Step]:
         Step("real-and-emulated", _own(key, settings, "--accelerator", f"auto,{emulated}"),
              limit_s=150.0),
         Step("workers", throughput, limit_s=150.0),
+        *(Step(name, _side_by_side(case, out, settings), limit_s=120.0, least_s=40.0)
+          for name, case in _SIDE_BY_SIDE.items()),
         *(Step(name, _fault(name, settings), expects=kinds) for name, kinds in _FAULTS.items()),
         Step("figures", ("perf_tests.studies.gpu.figures", str(out)), least_s=5.0),
     ]  # fmt: skip
+
+
+def _side_by_side(case: str, out: Path, settings: Settings) -> tuple[str, ...]:
+    words = ("--only", case, "--budget", f"{settings.budget_s:g}")
+    trials = ("--trials", str(out / "side_by_side.jsonl"))
+    return ("perf_tests.studies.gate_power.side_by_side", *words, *trials)
 
 
 def _fault(name: str, settings: Settings) -> tuple[str, ...]:

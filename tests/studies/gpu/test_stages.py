@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from perf_tests.studies.gate_power.side_by_side import CASES
 from perf_tests.studies.gpu import __main__ as study
 from perf_tests.studies.gpu import targets
 from perf_tests.studies.gpu.figures import format_steps
@@ -57,6 +58,14 @@ def test_every_fault_has_its_targets() -> None:
         named = [word.partition("targets.py:")[2] for word in step.words if "targets.py:" in word]
         assert len(named) == 2 + (step.name == "forced-sync")
         assert all(hasattr(targets, name) for name in named)
+
+
+def test_versions_are_timed_side_by_side_on_the_gpu() -> None:
+    """Every case has the GPU's batches and model on both sides, and only one is unchanged."""
+    named = [step.words[2] for step in steps_of(3).values() if "side_by_side" in step.words[0]]
+    cases = [CASES[name] for name in named]
+    assert all(case.before.size == case.after.size == "gpu_" for case in cases)
+    assert [case.is_slower for case in cases] == [False, True, True, True]
 
 
 def test_the_mfu_is_that_of_the_real_step() -> None:
