@@ -68,7 +68,7 @@ class Settings:
 
     budget_s: float = 10.0
     sessions: int = 5
-    comparisons: int = 3
+    comparisons: int = 5
     rounds: int = 2
     seconds: float = 3.0
 
