@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from math import inf, isinf
+from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import (
@@ -204,6 +205,73 @@ def expect_complete_epoch(
             f"all shards; found {len(seen)} and {repeats} repetitions, as {seen.most_common(1)}, "
             f"and {', '.join(map(str, batches)) or 'no'} batches"
         )
+
+
+def expect_same_data(base: str, loader: str, batches: int = 256) -> None:
+    """Assert that a loader's batches and epochs are those of another version, as `netpipe judge`.
+
+    Both versions are read in child processes. Declared changes pass.
+
+    Args:
+        base: A git ref, such as "origin/main".
+        loader: The target of the loader in the working tree, such as "input.py:batches".
+        batches: The most batches to compare in each pass.
+
+    Raises:
+        PipelineElementsError: The data differ, are shuffled worse, or are lost or repeated.
+        InconclusiveError: Something could not be compared.
+        NetpipeError: A version cannot be read.
+    """
+    __tracebackhide__ = True
+    from netpipe.jobs.targets import name_targets
+    from netpipe.judge.judge import Change
+    from netpipe.other_version import open_version
+    from netpipe.worktrees import find_commit
+
+    here = Path.cwd()
+    with open_version(find_commit(here, base, "base"), here, "", lambda _: None) as version:
+        checks = Change(version, here, name_targets(loader=loader), batches).check_data()
+    lines = [
+        f"{check.question} {check.outcome}: {check.reason}"
+        for check in checks
+        if check.status != "fine"
+    ]
+    if any(check.status == "worse" for check in checks):
+        raise PipelineElementsError("\n".join((f"the data are not those of {base}", *lines)))
+    if lines:
+        raise InconclusiveError("\n".join((f"inconclusive: compared with {base}", *lines)))
+
+
+def expect_well_shuffled(
+    epochs: Iterable[Iterable[Any]], elements: int, key: Callable[[Any], Iterable[int]]
+) -> None:
+    """Assert that the order of one or two epochs is not worse than that of a uniform shuffle.
+
+    At most 1 in 1,000 uniform shuffles fails.
+
+    Args:
+        epochs: The batches of each epoch, or the first ones.
+        elements: The number of elements of the source.
+        key: Returns the position in the source of each element of a batch, from 0.
+
+    Raises:
+        PipelineElementsError: A figure of `netpipe.judge.shuffling.Shuffling` is worse.
+        InconclusiveError: An epoch has fewer than 100 elements.
+        MisuseError: A position is not in the source.
+    """
+    __tracebackhide__ = True
+    import numpy as np
+
+    from netpipe.judge.shuffling import DeliveredOrder, compare_with_uniform, describe_shuffle
+
+    order = [[np.array([*key(batch)], int) for batch in epoch] for epoch in epochs]
+    found = describe_shuffle(DeliveredOrder(order, elements))
+    compared = compare_with_uniform(found)
+    if compared.outcome == "NOT_COMPARED":
+        raise InconclusiveError(f"inconclusive: {compared.reason}")
+    if compared.worse:
+        figures = (f"{name} is {found.figures[name].value:.3f}" for name in compared.worse)
+        raise PipelineElementsError(f"shuffled worse than uniformly, 0: {', '.join(figures)}")
 
 
 def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:

@@ -17,6 +17,7 @@ from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Device, Measurement
 from tests.command import Netpipe
 from tests.measurements import CPU, EMULATED, GPU, make_measurement
+from tests.root_process import ROOT
 
 PIPELINE = """
 import grain
@@ -134,6 +135,19 @@ def test_the_pipeline_is_found_through_functions(
     assert "NETPIPE: set this variable of the repository" in told.stderr
     assert f"git add {' '.join(FILES)}" in result.stdout
     assert "shop.input" not in sys.modules
+
+
+def test_coding_agents_get_a_page(src_layout: Path, netpipe: Netpipe) -> None:
+    """It is the page of the documentation, and an existing one is kept."""
+    result = netpipe("init", src_layout, "--no-run", "--agent")
+    assert (src_layout / "AGENTS.md").read_text() == (ROOT / "docs/agents.md").read_text()
+    assert f"git add {' '.join(FILES)} AGENTS.md" in result.stdout
+    for name in FILES:
+        (src_layout / name).unlink()
+    result = netpipe("init", src_layout, "--no-run", "--agent")
+    assert result.exit_code == 2
+    assert "AGENTS.md: must not exist yet" in result.stderr
+    assert not (src_layout / FILES[0]).exists()
 
 
 @pytest.mark.parametrize("step", ["model.py:start", "model:start"])

@@ -4,7 +4,7 @@ import ast
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import ceil, isfinite
 from pathlib import Path
@@ -27,6 +27,7 @@ from netpipe.verdict.kinds import VerdictKind
 FILES: Final = (
     "perf/conftest.py", "perf/test_pipeline.py", ".github/workflows/performance.yml"
 )  # fmt: skip
+_AGENT_FILE: Final = "AGENTS.md"
 
 ROLES: Final = {"batches": "loader", "state_and_step": "step", "loop": "loop"}
 """The roles of the names in perf/conftest.py."""
@@ -142,29 +143,38 @@ def _budget_s(step_ms: int) -> int:
 @click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
 @click.option("--step", type=target_type, help="Makes (state, step) (default: the one in FOLDER).")
 @click.option("--loop", type=target_type, help="Trains (default: the one in FOLDER).")
+@click.option("--agent", is_flag=True, help="Also write AGENTS.md, a page for coding agents.")
 @click.option("--no-run", is_flag=True, help="Write the files without running them.")
 def init(
-    folder: Path, loader: Target | None, step: Target | None, loop: Target | None, no_run: bool
+    folder: Path,
+    loader: Target | None,
+    step: Target | None,
+    loop: Target | None,
+    agent: bool,
+    no_run: bool,
 ) -> None:
     """Write performance tests for the pipeline of the repository in FOLDER, and run them once."""
-    for name in FILES:
+    files = (*FILES, _AGENT_FILE) if agent else FILES
+    for name in files:
         if (folder / name).exists():
             raise MisuseError(f"{folder / name}: must not exist yet; found a file, which is kept")
     chosen = {"batches": loader or _choose(folder)}
     others = _choose_others(folder, {"state_and_step": step, "loop": loop})
     try:
-        code = _write_tests(folder, chosen | others, no_run=no_run)
+        code = _write_tests(folder, files, chosen | others, no_run=no_run)
     except NetpipeError as error:
         named = {name: target for name, target in others.items() if target in (step, loop)}
         if named == others:
             raise
         guessed = ", ".join(str(others[name]) for name in others if name not in named)
-        code = _write_tests(folder, chosen | named, no_run=no_run)
+        code = _write_tests(folder, files, chosen | named, no_run=no_run)
         output.print(f"not used, because measuring with it failed: {guessed}: {error}")
     sys.exit(FAILED if code else 0)
 
 
-def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> int:
+def _write_tests(
+    folder: Path, files: Sequence[str], chosen: dict[str, Target], *, no_run: bool
+) -> int:
     """Write the tests of the chosen functions, and run them; return pytest's exit code."""
     from jinja2 import Environment, PackageLoader
 
@@ -173,9 +183,9 @@ def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> in
     targets = {name: _locate(folder, target, name) for name, target in chosen.items()}
     has_step = "state_and_step" in chosen
     on_device = has_step and (no_run or not detection.find_device().shares_host_cores)
-    tops = {folder / Path(name).parts[0] for name in FILES}
+    tops = {folder / Path(name).parts[0] for name in files}
     created = [top for top in tops if not top.exists()]
-    for name in FILES:
+    for name in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         refuse_unwritable(folder / name, "FOLDER")
     places = sorted({place for _, _, places in targets.values() for place in places}, reverse=True)
@@ -184,7 +194,7 @@ def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> in
         loader=PackageLoader("netpipe.cli"), trim_blocks=True, keep_trailing_newline=True
     )
     step_ms, origin = _EXAMPLE_MS, "An example"
-    for name in FILES:
+    for name in files:
         if name == FILES[1] and not no_run:
             try:
                 step_ms, origin = _find_step(folder, targets)
@@ -211,7 +221,7 @@ def _write_tests(folder: Path, chosen: dict[str, Target], *, no_run: bool) -> in
     for name, role in ROLES.items():
         found = chosen.get(name) or f"none found: {_ABSENT[name]}"
         output.print(f"{role}: {found}", soft_wrap=True)
-    output.print(f"commit: {at}git add {' '.join(FILES)}", soft_wrap=True)
+    output.print(f"commit: {at}git add {' '.join(files)}", soft_wrap=True)
     record = f"pytest perf --netpipe-record first{flag}"
     output.print(f"keep a baseline of this machine: {at}{record}", soft_wrap=True)
     output.print("in CI: set the repository variable NETPIPE to the pip requirement of netpipe")

@@ -142,7 +142,7 @@ def _compare_data(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
         differing = [number for number, (new, old) in enumerate(pairs) if new != old]
         value, value_before, ratio = len(differing), 0, 1 + len(differing) / now.batches
         change = f"{len(differing)} of {now.batches} batches"
-        first = f", batch {WARM_UP_BATCHES + 1 + differing[0]} first" if differing else ""
+        first = f", batch {WARM_UP_BATCHES + differing[0]} first" if differing else ""
         reason = f"{change} differ from those before{first}"
     else:
         value, value_before = now.epoch_batches or 1, then.epoch_batches or 1

@@ -6,6 +6,7 @@ from typing import Final
 from netpipe.errors import HarnessError, MisuseError
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.judge.judgement import NOT_COMPARED, Check, Question
+from netpipe.results.units import format_seconds
 from netpipe.resuming.checking import ResumeReport
 
 METRICS: Final[dict[Question, Sequence[str]]] = {
@@ -23,7 +24,7 @@ def check_resumes(now: Callable[[], ResumeReport], then: Callable[[], ResumeRepo
         if found.undecided:
             return Check("resumes", NOT_COMPARED, found.undecided)
         if not found.differs:
-            return Check("resumes", "EXACT", f"from {len(found.restored)} restored states")
+            return Check("resumes", "EXACT", _describe_restarts(found))
         before = _call(then)
         known = _list_differing(before) if isinstance(before, ResumeReport) else set()
         reason = next(str(state) for state in found.restored if state.difference)
@@ -33,6 +34,19 @@ def check_resumes(now: Callable[[], ResumeReport], then: Callable[[], ResumeRepo
     else:
         return Check("resumes", NOT_COMPARED, str(found))
     return Check("resumes", "AS_BEFORE" if is_as_before else "DIFFERS", reason)
+
+
+def _describe_restarts(report: ResumeReport) -> str:
+    """Say how long the first batch took after a restore, early and late in the run.
+
+    A loader that resumes by skipping batches takes longer at a later state.
+    """
+    timed = [(state.offset, state.first_batch_s) for state in report.restored]
+    found = [
+        f"{format_seconds(took_s)} at batch {at}" for at, took_s in timed if took_s is not None
+    ]
+    reason = f"from {len(timed)} states"
+    return f"{reason}; first batch after {found[0]}, {found[-1]}" if found else reason
 
 
 def _call(resume: Callable[[], ResumeReport]) -> ResumeReport | HarnessError:
@@ -52,8 +66,8 @@ def check_speed(
 ) -> list[Check]:
     """Say whether loading became slower, takes more memory, or starts later.
 
-    `timed` compares the metrics side by side. If it is empty, only counts of work are judged, and
-    more work decides nothing.
+    `timed` compares the metrics side by side. If it is empty, only counts of work are judged: more
+    work decides nothing, and less work proves no claim.
     """
     checks = list[Check]()
     changed = [each.reason for each in work if each.outcome is not Outcome.PASS]
@@ -61,7 +75,7 @@ def check_speed(
         compared = [each for each in timed if each.metric in names]
         reasons = [each.reason for each in compared]
         if question == "faster":
-            compared = compared or [*work]
+            compared = compared if timed or claims_faster else [*work]
             reasons += changed or ["no kind of work has changed"]
         if not compared:
             checks.append(Check(question, NOT_COMPARED, "not timed"))

@@ -52,10 +52,9 @@ class Change:
         """Answer every question about the change, and judge it.
 
         Raises:
-            NetpipeError: A version gives no batches to compare, or pyproject.toml is invalid.
+            NetpipeError: A version cannot be read, or pyproject.toml is invalid.
         """
-        reasons = read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
-        checks = [declare(check, reasons) for check in self._check_data()]
+        checks = self.check_data()
         why, others = "the data are not the same", list[Check]()
         if checks[0].status == "fine":
             others.append(check_resumes(self._resume, partial(self._resume, of_base=True)))
@@ -65,11 +64,16 @@ class Change:
                 why = str(error).partition("\n")[0]
         questions = QUESTIONS[len(checks) + len(others) :]
         others += [Check(question, NOT_COMPARED, why) for question in questions]
-        checks += [declare(check, reasons) for check in others]
+        checks += self._declare(others)
         label = self.base.checkout.commit.label
         return judge_checks(checks, label, str(self.targets["loader"]))
 
-    def _check_data(self) -> list[Check]:
+    def check_data(self) -> list[Check]:
+        """Say whether the batches, their order and the elements of an epoch are those of the base.
+
+        Raises:
+            NetpipeError: A version cannot be read, or pyproject.toml is invalid.
+        """
         now, then = self._read("1"), self._read("0", of_base=True)
         data, shuffled = compare_data(now, then), Check("shuffled", "NO_WORSE", "in the same order")
         if data.status != "fine":
@@ -81,7 +85,12 @@ class Change:
             elif compare_data(self._read("0"), now).status != "fine":
                 why = "this version gives other batches in each process"
                 data = replace(data, reason=f"{why}; {data.reason}")
-        return [data, shuffled, check_complete(now, then)]
+        return self._declare([data, shuffled, check_complete(now, then)])
+
+    def _declare(self, checks: list[Check]) -> list[Check]:
+        """Return the checks with the reasons that the project declares."""
+        reasons = read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
+        return [declare(check, reasons) for check in checks]
 
     def _check_speed(self) -> list[Check]:
         count_then = partial(self._count_work, of_base=True)

@@ -19,7 +19,7 @@ from netpipe.grain_access.loader_variants import (
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
-from netpipe.judge.reading import FIRST, SECOND, ReadRequest
+from netpipe.judge.reading import FIRST, SECOND, WORKERS, ReadRequest
 from netpipe.measuring.loader_puller import close_with_timeout
 
 _WORKERS: Final = (0, 2)
@@ -46,7 +46,7 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
     def list_variants(*, ended: bool) -> dict[str, Callable[[], Any]]:
         found = {SECOND: make} if ended else {"one epoch": with_one_epoch(factory)}
         if takes_parameters(factory, "workers"):
-            found |= {f"{each} workers": partial(factory, workers=each) for each in _WORKERS}
+            found |= {f"{each}{WORKERS}": partial(factory, workers=each) for each in _WORKERS}
         if takes_parameters(factory, "shard_index", "shard_count"):
             for shard in range(_SHARDS):
                 of_shard = partial(factory, shard_index=shard, shard_count=_SHARDS)

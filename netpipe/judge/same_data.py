@@ -6,10 +6,10 @@ from itertools import chain
 from typing import Final
 
 from netpipe.judge.judgement import NOT_COMPARED, Check, Difference
-from netpipe.judge.reading import Pass, Reading
+from netpipe.judge.reading import FIRST, WORKERS, Pass, Reading
 
 _WORST_FIRST: Final = (
-    "DIFFERENT", "SAME_ELEMENTS", "IDENTICAL", "REPEATED", "LOST", NOT_COMPARED, "COMPLETE"
+    "DIFFERENT", "SAME_ELEMENTS", "REPEATED", "LOST", NOT_COMPARED, "IDENTICAL", "COMPLETE"
 )  # fmt: skip
 
 
@@ -18,16 +18,27 @@ def _find_worst(checks: Sequence[Check]) -> Check:
 
 
 def compare_data(now: Reading, then: Reading) -> Check:
-    """Say whether two versions give the same batches, in every pass that both have."""
-    both = [name for name in now.passes if name in then.passes]
-    epoch = len(then.epoch)
-    checks = [_compare_passes(name, now.passes[name], then.passes[name], epoch) for name in both]
+    """Say whether two versions give the same batches, in every pass.
+
+    A version without a number of workers is compared with each number of the other version.
+    Whether new shards lose nothing is for `check_complete`.
+    """
+    if not any(each.leaves for each in (*now.passes.values(), *then.passes.values())):
+        return Check("data", NOT_COMPARED, "neither version gives a batch")
+    checks = list[Check]()
+    for name in {**now.passes, **then.passes}:
+        substitute = FIRST if name.endswith(WORKERS) else name
+        one, other = (
+            reading.passes.get(name) or reading.passes.get(substitute) for reading in (now, then)
+        )
+        if one and other:
+            checks.append(_compare_passes(name, one, other, len(then.epoch)))
+        elif other:
+            checks.append(Check("data", NOT_COMPARED, f"{name}: only the base can be read so"))
     worst = _find_worst(checks)
     if worst.outcome != "IDENTICAL":
         return worst
-    reasons = [check.reason for check in checks]
-    other = [f"{name}: not read in both" for name in now.passes.keys() ^ then.passes.keys()]
-    return Check("data", "IDENTICAL", "; ".join(reasons + other))
+    return Check("data", "IDENTICAL", "; ".join(check.reason for check in checks))
 
 
 def _compare_passes(name: str, now: Pass, then: Pass, epoch: int) -> Check:
@@ -97,10 +108,12 @@ def _count_changes(elements: Sequence[str], before: Sequence[str]) -> tuple[int,
 
 def check_complete(now: Reading, then: Reading) -> Check:
     """Say whether an epoch still has every element as often as before, over all shards too."""
-    if not (now.epoch and then.epoch):
-        whose = "only one version" if now.epoch or then.epoch else "neither version"
+    if not (now.epoch_pass and then.epoch_pass):
+        whose = "only one version" if now.epoch_pass or then.epoch_pass else "neither version"
         way_out = "raise --batches, or give the loader's factory a parameter `epochs`"
         return Check("complete", NOT_COMPARED, f"{whose} ended an epoch: {way_out}")
+    if not (now.epoch or then.epoch):
+        return Check("complete", NOT_COMPARED, "an epoch has no elements in either version")
     checks = [_compare_elements("an epoch", now.epoch, then.epoch)]
     if shards := _join_shards(now):
         whole = _join_shards(then) or now.epoch

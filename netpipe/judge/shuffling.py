@@ -17,7 +17,8 @@ from netpipe.errors import MisuseError
 MIN_ELEMENTS: Final = 100
 FALSE_ALARM_RATE: Final = 0.001
 _MIN_RISE: Final = 0.02
-_OF_ANY_ORDER: Final = ("repeats", "mixture")
+_REPEATS: Final = "repeats"
+_OF_ANY_ORDER: Final = (_REPEATS, "mixture")
 
 Integers = NDArray[np.integer[Any]]
 
@@ -147,9 +148,10 @@ def describe_shuffle(order: DeliveredOrder) -> Shuffling:
 def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
     """Say whether a version shuffles worse than the version before it.
 
-    A figure is worse if it has risen by 0.02 or from 0, and a uniform shuffle does not explain it:
-    p < 0.001, divided by the number of figures (Bonferroni). If the order was not uniform before,
-    another seed may move its figures by any amount: they must come four times as near to 1.
+    A figure is worse if it has risen by 0.02, or repeats from 0, and a uniform shuffle does not
+    explain it: p < 0.001, divided by the number of figures (Bonferroni). If the order was not
+    uniform before, another seed may move its figures by any amount: they must come four times as
+    near to 1.
     """
     if (elements := min(before.elements, after.elements)) < MIN_ELEMENTS:
         reason = f"an epoch must have at least {MIN_ELEMENTS} elements; found {elements}"
@@ -161,7 +163,8 @@ def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
     worse = {}
     for name in both:
         then, now = before.figures[name], after.figures[name]
-        has_risen = then.value == 0 or now.value - then.value >= _MIN_RISE
+        has_begun = name == _REPEATS and then.value == 0
+        has_risen = has_begun or now.value - then.value >= _MIN_RISE
         if name in ordered and not was_uniform:
             has_risen = round((1 - then.value) / 4 - (1 - now.value), 9) > 0
         if has_risen and now.p_value < limit:
@@ -172,6 +175,12 @@ def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
         reason = f"only one version has {', '.join(sorted(missing))}"
         return ShuffleComparison("NOT_COMPARED", (), reason)
     return ShuffleComparison("NO_WORSE", (), f"compared: {', '.join(both)}")
+
+
+def compare_with_uniform(found: Shuffling) -> ShuffleComparison:
+    """Say whether an order is worse than a uniform shuffle, which at most 1 in 1,000 of them is."""
+    uniform = dict.fromkeys(found.figures, Figure(0.0, 1.0))
+    return compare_shuffles(Shuffling(found.elements, uniform), found)
 
 
 def _number_batches(batches: Sequence[Integers]) -> Integers:

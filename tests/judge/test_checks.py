@@ -1,6 +1,7 @@
 """The answers about resuming, speed, memory and the start."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,6 +53,13 @@ def test_a_loader_must_resume_no_worse_than_before(
     """The base is checked only if this version does not resume exactly."""
     found = check_resumes(give(now), give(then))
     assert (found.outcome, found.status) == (outcome, status)
+
+
+def test_an_exact_resume_says_how_long_it_takes() -> None:
+    """A loader that skips batches takes longer to its first batch after a later state."""
+    states = [Restored(at, None, "", 30, 0.0, 0.1 * (1 + at)) for at in (0, 9)]
+    reason = check_resumes(give(replace(EXACT, restored=states)), give(None)).reason
+    assert reason == "from 2 states; first batch after 100 ms at batch 0, 1 s at batch 9"
 
 
 def test_a_wrong_resume_is_described() -> None:
@@ -108,6 +116,20 @@ def test_a_claim_must_be_proven(found: Outcome, outcome: str, status: str) -> No
     work = compared(calls=Outcome.IMPROVED)
     faster, *_ = check_speed(work, timed(load_cpu_ratio=found).metrics, claims_faster=True)
     assert (faster.outcome, faster.status) == (outcome, status)
+
+
+@pytest.mark.parametrize("found", [[], compared(peak_pss_bytes=Outcome.PASS)])
+def test_less_work_proves_no_claim(found: list[Comparison]) -> None:
+    """Without a time of loading, a claim stays open."""
+    work = compared(calls=Outcome.IMPROVED)
+    faster, *_ = check_speed(work, found, claims_faster=True)
+    assert (faster.outcome, faster.status) == ("NOT_COMPARED", "open")
+
+
+def test_less_work_does_not_stand_for_times() -> None:
+    """If only other metrics were timed, the speed was not compared."""
+    work, found = compared(calls=Outcome.PASS), compared(peak_pss_bytes=Outcome.PASS)
+    assert outcomes(check_speed(work, found, claims_faster=False))[0] == "NOT_COMPARED"
 
 
 def test_times_decide_about_more_work() -> None:

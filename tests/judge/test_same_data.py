@@ -136,6 +136,40 @@ def test_shards_that_overlap_are_not_complete(compare: Compare) -> None:
     assert "all shards" in complete.reason
 
 
+def test_nothing_is_not_compared(compare: Compare) -> None:
+    """Two loaders without a batch are not the same data, nor complete."""
+    data, complete = compare(list, list)
+    assert (data.status, complete.status) == ("open", "open")
+    assert data.reason == "neither version gives a batch"
+    assert "ended" not in complete.reason
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "outcome", "where"),
+    [
+        (loaders.any_workers, loaders.batches, "IDENTICAL", ""),
+        (loaders.batches, loaders.any_workers, "IDENTICAL", ""),
+        (loaders.ordered_by_workers, loaders.batches, "SAME_ELEMENTS", "2 workers"),
+        (loaders.batches, loaders.ordered_by_workers, "SAME_ELEMENTS", "2 workers"),
+        (lambda: loaders.sharded(), loaders.sharded, "NOT_COMPARED", "shard 0 of 2"),
+        (loaders.sharded, lambda: loaders.sharded(), "IDENTICAL", ""),
+    ],
+)
+def test_a_parameter_of_one_version(
+    compare: Compare, now: Loader, then: Loader, outcome: str, where: str
+) -> None:
+    """Every number of workers must give the same; shards that are gone cannot be compared."""
+    data, complete = compare(now, then)
+    assert (data.outcome, complete.outcome) == (outcome, "COMPLETE")
+    assert data.reason.startswith(where)
+
+
+def test_new_shards_must_be_complete(compare: Compare) -> None:
+    """They are compared with the epoch of a base that has none."""
+    _, complete = compare(loaders.sharded_alike, lambda: loaders.sharded())
+    assert complete.outcome == "REPEATED"
+
+
 def test_an_epoch_that_does_not_end_is_not_compared(compare: Compare) -> None:
     """Nothing is known about elements that were not read."""
     for loader, batches in ((loaders.endless_without_end, 30), (loaders.batches, 5)):
