@@ -1,6 +1,7 @@
 """Comparison of work profiles: which counts rose, and their causes."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -252,8 +253,11 @@ def test_a_rise_of_a_random_loader_takes_more_processes(low: float, outcome: Out
 class Version:
     """A version with a random count: the count of each process, and the seeds of those so far."""
 
-    def __init__(self, *amounts: float, other: Callable[[], float] = lambda: 1.0) -> None:
+    def __init__(
+        self, *amounts: float, other: Callable[[], float] = lambda: 1.0, has_seed: bool = True
+    ) -> None:
         self.amounts, self.seeds, self.other = list(amounts), list[str](), other
+        self.not_counted = {} if has_seed else {"contents": "processes differ"}
 
     def count(self, hash_seeds: Sequence[str] = ("0", "1")) -> WorkProfile:
         """Count in one more process for each seed."""
@@ -262,7 +266,8 @@ class Version:
             with_count("allocated_bytes", noise=self.amounts.pop(0), other=self.other())
             for _ in hash_seeds
         )
-        return keep_reproducible([replace(profile, processes=1) for profile in profiles])
+        found = keep_reproducible([replace(profile, processes=1) for profile in profiles])
+        return replace(found, not_counted=self.not_counted)
 
 
 def compare_versions(now: Version, then: Version) -> Outcome:
@@ -306,6 +311,22 @@ def test_equal_random_counts_are_not_a_change(spread: float) -> None:
     ]
     assert {compare_versions(*pair) for pair in pairs} <= {Outcome.NOT_COMPARED, Outcome.PASS}
     assert 30 < sum(len(now.seeds) > 2 for now, _ in pairs) < 100
+
+
+@pytest.mark.parametrize("chance", [0.2, 0.5])
+def test_a_rare_branch_of_an_unseeded_loader_is_not_a_change(chance: float) -> None:
+    """Two processes of each version often agree by chance; four rarely do."""
+    drawn, found = random.Random(0), Counter[Outcome]()
+    for _ in range(500):
+        pair = [
+            Version(*(5 + (drawn.random() < chance) for _ in range(8)), has_seed=False)
+            for _ in range(2)
+        ]
+        found[compare_versions(*pair)] += 1
+    assert found[Outcome.REGRESSED] + found[Outcome.IMPROVED] <= 6  # 30 and more with two processes
+    seedless = [Version(*[amount] * 8, has_seed=False) for amount in (6, 5)]
+    assert compare_versions(*seedless) is Outcome.REGRESSED
+    assert [version.seeds for version in seedless] == [["0", "1", "2", "3"]] * 2
 
 
 def test_a_random_count_that_rises_by_more_than_its_spread_regresses() -> None:
