@@ -1,0 +1,1 @@
+"""The GitHub Action of this repository, run as its steps run it."""
