@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Change:
                 why = str(error).partition("\n")[0]
         questions = QUESTIONS[len(checks) + len(others) :]
         others += [Check(question, NOT_COMPARED, why) for question in questions]
-        checks += self._declare(others)
+        checks += [declare(check, self._reasons) for check in others]
         label = self.base.checkout.commit.label
         return judge_checks(checks, label, str(self.targets["loader"]))
 
@@ -74,6 +74,7 @@ class Change:
         Raises:
             NetpipeError: A version cannot be read, or pyproject.toml is invalid.
         """
+        reasons = self._reasons  # An invalid declaration is an error before anything is read.
         now, then = self._read("1"), self._read("0", of_base=True)
         data, shuffled = compare_data(now, then), Check("shuffled", "NO_WORSE", "in the same order")
         if data.status != "fine":
@@ -85,12 +86,12 @@ class Change:
             elif compare_data(self._read("0"), now).status != "fine":
                 why = "this version gives other batches in each process"
                 data = replace(data, reason=f"{why}; {data.reason}")
-        return self._declare([data, shuffled, check_complete(now, then)])
-
-    def _declare(self, checks: list[Check]) -> list[Check]:
-        """Return the checks with the reasons that the project declares."""
-        reasons = read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
+        checks = (data, shuffled, check_complete(now, then))
         return [declare(check, reasons) for check in checks]
+
+    @cached_property
+    def _reasons(self) -> dict[str, str]:
+        return read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
 
     def _check_speed(self) -> list[Check]:
         count_then = partial(self._count_work, of_base=True)

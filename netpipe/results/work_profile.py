@@ -124,8 +124,8 @@ class WorkProfile(Document):
 
     @property
     def scope(self) -> str:
-        """The batches and the code whose work is counted."""
-        first, last = WARM_UP_BATCHES + 1, WARM_UP_BATCHES + self.batches
+        """The batches, numbered from 0, and the code whose work is counted."""
+        first, last = WARM_UP_BATCHES, WARM_UP_BATCHES + self.batches - 1
         beside = f", nor {self.tasks_beside} other threads and processes" * bool(self.tasks_beside)
         seen = "in one thread; Python and C calls, not the time inside C"
         epoch = self.epoch_batches or f"more than {MAX_EPOCH_BATCHES}"

@@ -143,7 +143,7 @@ def test_ranges_that_lie_apart_are_counted_again(working: Project) -> None:
     working.profiles = [make_profile(dropped={"calls": {"rows.log": each}}) for each in ends]
     result = working.run("--netpipe-against", "HEAD")
     line_with(result, "NOT_COMPARED against HEAD", "rows.log (5 calls to 6 calls, before 1 call")
-    line_with(result, "work: counted: batches 3 to 18 in one thread")
+    line_with(result, "work: counted: batches 2 to 17 in one thread")
     assert [place.folder is not None for place in working.places[-4:]] == [False, True] * 2
 
 

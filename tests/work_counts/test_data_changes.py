@@ -70,13 +70,13 @@ def test_changed_data_fail(changed: Callable[[], Any], kind: str) -> None:
 
 
 def test_the_first_batch_that_differs_is_named() -> None:
-    """The batches are numbered as in the scope: two are not counted."""
+    """The batches are numbered from 0, as in the scope: two are not counted."""
 
     def changed() -> Any:
         return batches().map_with_index(lambda n, each: each + (n >= 9))
 
     found = compare(changed)["contents"]
-    text = "contents: 9 of 16 batches differ from those before, batch 10 first"
+    text = "contents: 9 of 16 batches differ from those before, batch 9 first"
     assert (found.reason, found.shown_change) == (text, "9 of 16 batches")
     assert found.worse_ratio == 1 + 9 / 16
 
