@@ -111,25 +111,27 @@ def change(folder: Path, name: str) -> None:
 
 @takes_minutes
 @pytest.mark.parametrize(
-    ("name", "code", "verdict", "text"),
+    ("name", "code", "verdicts", "text"),
     [
-        ("refactored", 0, "ACCEPTED", "| data | IDENTICAL |"),
-        ("slower", 1, "REFUSED", "### REFUSED: faster"),
-        ("other data", 1, "REFUSED", "### REFUSED: data"),
+        # On a busy machine, the times may decide nothing.
+        ("refactored", 0, {"ACCEPTED", "UNDECIDED"}, "| data | IDENTICAL |"),
+        ("slower", 1, {"REFUSED"}, "### REFUSED: faster"),
+        ("other data", 1, {"REFUSED"}, "### REFUSED: data"),
     ],
 )
 def test_a_loader_is_judged(
-    repository: Path, name: str, code: int, verdict: str, text: str
+    repository: Path, name: str, code: int, verdicts: set[str], text: str
 ) -> None:
     """The table of the questions is in the summary, and the outputs have the verdict."""
     change(repository, name)
     run = compare(repository, LOADER="pipeline.py:batches")
     assert run.code == code, run.log
-    assert run.outputs["verdict"] == verdict
+    assert run.outputs["verdict"] in verdicts
     assert run.outputs["regressed"] == str(code == 1).lower()
     assert text in run.summary
     report = Path(run.outputs["report"])
-    assert json.loads((report / "judgement.json").read_text())["verdict"] == verdict
+    judgement = json.loads((report / "judgement.json").read_text())
+    assert judgement["verdict"] == run.outputs["verdict"]
 
 
 @takes_minutes
