@@ -44,7 +44,7 @@ def setup(app: Any) -> None:
         if name == root_doc:
             source[0] += f"\n{list_pages(source[0])}\n"
         elif name == evidence:  # Its other links lead back to pages of the root.
-            own = source[0].replace("](../", "](https://")
+            own = re.sub(r"\]\(\.\./[^)]*\)", "]", source[0])
             source[0] += f"\n{list_pages(own)}\n"
 
     app.connect("source-read", add_pages)

@@ -239,7 +239,9 @@ def expect_same_data(base: str, loader: str, batches: int = 256) -> None:
     if any(check.status == "worse" for check in checks):
         raise PipelineElementsError("\n".join((f"the data are not those of {base}", *lines)))
     if lines:
-        raise InconclusiveError("\n".join((f"inconclusive: compared with {base}", *lines)))
+        raise InconclusiveError(
+            "\n".join((f"inconclusive: not wholly compared with {base}", *lines))
+        )
 
 
 def expect_well_shuffled(
@@ -257,21 +259,29 @@ def expect_well_shuffled(
     Raises:
         PipelineElementsError: A figure of `netpipe.judge.shuffling.Shuffling` is worse.
         InconclusiveError: An epoch has fewer than 100 elements.
-        MisuseError: A position is not in the source.
+        MisuseError: A position is not a whole number, or not in the source.
     """
     __tracebackhide__ = True
-    import numpy as np
-
     from netpipe.judge.shuffling import DeliveredOrder, compare_with_uniform, describe_shuffle
 
-    order = [[np.array([*key(batch)], int) for batch in epoch] for epoch in epochs]
+    order = [[_as_positions(key(batch)) for batch in epoch] for epoch in epochs]
     found = describe_shuffle(DeliveredOrder(order, elements))
     compared = compare_with_uniform(found)
     if compared.outcome == "NOT_COMPARED":
         raise InconclusiveError(f"inconclusive: {compared.reason}")
     if compared.worse:
         figures = (f"{name} is {found.figures[name].value:.3f}" for name in compared.worse)
-        raise PipelineElementsError(f"shuffled worse than uniformly, 0: {', '.join(figures)}")
+        raise PipelineElementsError(f"shuffled worse than uniformly: {', '.join(figures)}")
+
+
+def _as_positions(named: Iterable[Any]) -> Any:
+    import numpy as np
+
+    positions = np.array([*named])
+    if positions.size and (positions.ndim != 1 or positions.dtype.kind not in "iu"):
+        found = f"{positions.dtype}{[*positions.shape]}"
+        raise MisuseError(f"key must return a whole number for each element; found {found}")
+    return positions.astype(int)
 
 
 def _list_names(key: Callable[[Any], Iterable[Any]], batch: Any) -> list[Hashable]:

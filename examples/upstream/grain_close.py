@@ -6,21 +6,21 @@ import time
 import grain
 from absl import flags
 
-ROWS = 256 * 1024  # one byte each: more than a pipe holds
+ELEMENT_BYTES = 256 * 1024  # more than a pipe holds
 CLOSES = 3
 LIMIT_S = 10.0
 
 
-def make(number: int) -> bytes:
+def make_element(number: int) -> bytes:
     """Return an element that is sent through the pipe, not through shared memory."""
-    return bytes(ROWS) + bytes([number % 256])
+    return bytes(ELEMENT_BYTES) + bytes([number % 256])
 
 
 if __name__ == "__main__":
     flags.FLAGS.mark_as_parsed()
     took_s = []
     for _ in range(CLOSES):
-        elements = grain.MapDataset.range(1_000).map(make).to_iter_dataset()
+        elements = grain.MapDataset.range(1_000).map(make_element).to_iter_dataset()
         iterator = iter(elements.mp_prefetch(grain.MultiprocessingOptions(num_workers=1)))
         next(iterator)
         time.sleep(1.0)  # the worker fills its buffer

@@ -55,7 +55,8 @@ class Change:
             NetpipeError: A version cannot be read, or pyproject.toml is invalid.
         """
         checks = self.check_data()
-        why, others = "the data are not the same", list[Check]()
+        is_same = "the same" if checks[0].status == "worse" else "compared"
+        why, others = f"the data are not {is_same}", list[Check]()
         if checks[0].status == "fine":
             others.append(check_resumes(self._resume, partial(self._resume, of_base=True)))
             try:
@@ -80,10 +81,10 @@ class Change:
         if data.status != "fine":
             source = self._read("0", of_base=True, shuffles=False)
             shuffled = check_shuffled(now, then, source)
-            if compare_data(self._read("1", of_base=True), then).status != "fine":
+            if compare_data(self._read("1", of_base=True), then).status == "worse":
                 why = "the base gives other batches in each process: seed every random choice"
                 data = Check("data", NOT_COMPARED, why)
-            elif compare_data(self._read("0"), now).status != "fine":
+            elif compare_data(self._read("0"), now).status == "worse":
                 why = "this version gives other batches in each process"
                 data = replace(data, reason=f"{why}; {data.reason}")
         checks = (data, shuffled, check_complete(now, then))

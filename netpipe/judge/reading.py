@@ -15,7 +15,7 @@ from netpipe.results.fields import parse
 FIRST: Final = "the first batches"
 SECOND: Final = "the second epoch"
 WORKERS: Final = " workers"
-"""The end of the name of each pass with a chosen number of workers."""
+"""Ends the name of a pass with a chosen number of workers."""
 
 
 @dataclass(frozen=True)

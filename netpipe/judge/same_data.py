@@ -21,7 +21,7 @@ def compare_data(now: Reading, then: Reading) -> Check:
     """Say whether two versions give the same batches, in every pass.
 
     A version without a number of workers is compared with each number of the other version.
-    Whether new shards lose nothing is for `check_complete`.
+    `check_complete` compares the shards of a version whose base has none.
     """
     if not any(each.leaves for each in (*now.passes.values(), *then.passes.values())):
         return Check("data", NOT_COMPARED, "neither version gives a batch")
@@ -34,7 +34,7 @@ def compare_data(now: Reading, then: Reading) -> Check:
         if one and other:
             checks.append(_compare_passes(name, one, other, len(then.epoch)))
         elif other:
-            checks.append(Check("data", NOT_COMPARED, f"{name}: only the base can be read so"))
+            checks.append(Check("data", NOT_COMPARED, f"{name}: only the base has this pass"))
     worst = _find_worst(checks)
     if worst.outcome != "IDENTICAL":
         return worst

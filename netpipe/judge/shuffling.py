@@ -178,7 +178,7 @@ def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
 
 
 def compare_with_uniform(found: Shuffling) -> ShuffleComparison:
-    """Say whether an order is worse than a uniform shuffle, which at most 1 in 1,000 of them is."""
+    """Say whether an order is worse than a uniform shuffle; at most 1 in 1,000 of those is."""
     uniform = dict.fromkeys(found.figures, Figure(0.0, 1.0))
     return compare_shuffles(Shuffling(found.elements, uniform), found)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository import commit_files
+from tests.repository import commit_files, git
 from tests.root_process import ROOT
 
 COMPARE = ROOT / ".github" / "action" / "compare"
@@ -152,6 +152,7 @@ def test_tests_are_compared(repository: Path) -> None:
         ({}, "tests or loader must be given"),
         ({"TESTS": "perf", "FAIL_ON": "never"}, "fail-on must be regressed or undecided"),
         ({"TESTS": "perf", "BASE": ""}, "fetch-depth: 0"),
+        ({"TESTS": "absent", "BASE": "HEAD"}, "netpipe ab gave no result"),
         ({"LOADER": "pipeline.py:absent"}, "netpipe judge gave no result"),
     ],
 )
@@ -163,8 +164,25 @@ def test_wrong_inputs_are_errors(repository: Path, inputs: dict[str, str], text:
     assert "verdict" not in run.outputs
 
 
+def test_a_commit_is_not_compared_with_itself(repository: Path) -> None:
+    """After a merge, the merge base with the target branch is the commit itself."""
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    run = compare(repository, TESTS="perf", BASE="", GITHUB_BASE_REF="")
+    assert run.code == 2
+    assert "nothing to compare" in run.log
+    assert "No result: this commit is in its target branch" in run.summary
+
+
+def test_a_failing_test_is_not_undecided(repository: Path) -> None:
+    """A test without a comparison may fail too."""
+    test = "def test_wrong():\n    assert False\n"
+    (repository / "perf" / "test_pipeline.py").write_text(test)
+    run = compare(repository, TESTS="perf")
+    assert (run.code, run.outputs["verdict"]) == (1, "REFUSED"), run.log
+
+
 @takes_minutes
-def test_what_is_undecided_fails_only_if_asked(repository: Path) -> None:
+def test_an_undecided_change_fails_only_if_asked(repository: Path) -> None:
     """Whether an endless loader lost elements cannot be compared."""
     endless = PIPELINE.replace("self.position == 200", "False")
     commit_files(repository, {"pipeline.py": endless})
@@ -193,8 +211,8 @@ def test_a_comment_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "gh").chmod(0o755)
     environment = {
         "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "REPORT": str(tmp_path),
-        "NUMBER": "7", "GITHUB_REPOSITORY": "a/b", "GITHUB_SHA": "123", "GITHUB_RUN_ID": "9",
-        "GITHUB_SERVER_URL": "https://github.com",
+        "NAME": "netpipe", "NUMBER": "7", "GITHUB_REPOSITORY": "a/b", "GITHUB_SHA": "123",
+        "GITHUB_RUN_ID": "9", "GITHUB_SERVER_URL": "https://github.com",
     }  # fmt: skip
     for known, words in (("", "--method POST repos/a/b/issues/7/comments"),
                          ("42\n", "--method PATCH repos/a/b/issues/comments/42")):  # fmt: skip

@@ -63,6 +63,9 @@ def test_few_or_wrong_positions_decide_nothing() -> None:
         expect_well_shuffled(batches, SIZE, key)
     with pytest.raises(MisuseError, match="must be from 0 to 9; found 0 to 98"):
         expect_well_shuffled(batches, 10, key)
+    for wrong in (lambda batch: batch["id"] + 0.6, lambda batch: batch["id"][:, None]):
+        with pytest.raises(MisuseError, match="key must return a whole number"):
+            expect_well_shuffled(batches, SIZE, wrong)
 
 
 @pytest.fixture
@@ -99,7 +102,15 @@ def test_a_declared_change_passes(repository: Path) -> None:
     expect_same_data("HEAD", TARGET)
 
 
-def test_what_cannot_be_compared_is_inconclusive(repository: Path) -> None:
+def test_loaders_without_batches_are_inconclusive(repository: Path) -> None:
+    """The reason is not that the batches differ in each process."""
+    (repository / "pipeline.py").write_text("def batches():\n    return []\n")
+    git(repository, "commit", "--quiet", "--all", "--message", "empty")
+    with pytest.raises(InconclusiveError, match="neither version gives a batch"):
+        expect_same_data("HEAD", TARGET)
+
+
+def test_an_open_check_is_inconclusive(repository: Path) -> None:
     """An epoch that does not end within the batches may have lost elements."""
     with pytest.raises(InconclusiveError, match="complete NOT_COMPARED: neither version ended"):
         expect_same_data("HEAD", TARGET, batches=5)

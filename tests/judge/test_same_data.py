@@ -165,7 +165,7 @@ def test_a_parameter_of_one_version(
 
 
 def test_new_shards_must_be_complete(compare: Compare) -> None:
-    """They are compared with the epoch of a base that has none."""
+    """Together, they must hold an epoch of this version."""
     _, complete = compare(loaders.sharded_alike, lambda: loaders.sharded())
     assert complete.outcome == "REPEATED"
 

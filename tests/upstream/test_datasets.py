@@ -14,7 +14,7 @@ from netpipe.testing import expect_exact_resume, expect_well_shuffled
 datasets = pytest.importorskip("datasets")
 streams: Any = pytest.importorskip("tests.upstream.streams")
 
-FROZEN_STATES = ("5.0.0",)
+RELEASES_WITH_8308 = ("5.0.0",)
 """Releases whose states stay at the start after a resume: huggingface/datasets#8308."""
 
 
@@ -22,7 +22,7 @@ def test_a_second_resume() -> None:
     """The state that a restored run saves leads back to the start of the stream."""
     target = f"{Path(__file__).with_name('streams.py')}:Batches"
     report = check_resume(CHILD_COMMAND, ResumeRequest(targets=name_targets(loader=target)))
-    if datasets.__version__ in FROZEN_STATES:
+    if datasets.__version__ in RELEASES_WITH_8308:
         with pytest.raises(PipelineElementsError, match="restore: repeated: batch 0 came in place"):
             expect_exact_resume(report)
     else:

@@ -60,8 +60,12 @@ def main(
     steps = [
         replace(step, limit_s=scale * step.limit_s)
         for step in make_stage(stage, key, this_host().cores, out.resolve(), settings)
-        if not only or step.name in only
     ]
+    names = {step.name for step in steps}
+    if unknown := {*only} - names:
+        found = ", ".join(sorted(unknown))
+        raise click.BadParameter(f"--only must be one of {', '.join(sorted(names))}; found {found}")
+    steps = [step for step in steps if step.name in (only or names)]
     run = partial(run_command, platforms="cpu" if key.startswith("cpu") else "")
     outcomes = []
     for outcome in run_steps(steps, out.resolve(), ends_s=ends_s, run=run, clock=clock):

@@ -145,7 +145,7 @@ def _figures(key: str, cores: int, out: Path, settings: Settings) -> list[Step]:
              limit_s=150.0),
         Step("workers", throughput, limit_s=150.0),
         *(Step(name, _side_by_side(case, out, settings), limit_s=120.0, least_s=40.0)
-          for name, case in _SIDE_BY_SIDE.items()),
+          for name, case in _SIDE_BY_SIDE.items() if not key.startswith("cpu")),
         *(Step(name, _fault(name, settings), expects=kinds) for name, kinds in _FAULTS.items()),
         Step("figures", ("perf_tests.studies.gpu.figures", str(out)), least_s=5.0),
     ]  # fmt: skip

@@ -66,6 +66,16 @@ def test_versions_are_timed_side_by_side_on_the_gpu() -> None:
     cases = [CASES[name] for name in named]
     assert all(case.before.size == case.after.size == "gpu_" for case in cases)
     assert [case.is_slower for case in cases] == [False, True, True, True]
+    assert not any("side_by_side" in step.words[0] for step in steps_of(3, "cpu-x-2").values())
+
+
+def test_only_existing_steps_can_be_chosen(tmp_path: Path) -> None:
+    """A mistyped step is an error, not a stage without steps."""
+    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1", "--only", "recrod"]
+    result = CliRunner().invoke(study.main, arguments)
+    assert result.exit_code == 2
+    assert "--only must be one of compare-1" in result.output
+    assert "found recrod" in result.output
 
 
 def test_the_mfu_is_that_of_the_real_step() -> None:
