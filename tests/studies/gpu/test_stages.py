@@ -71,11 +71,11 @@ def test_versions_are_timed_side_by_side_on_the_gpu() -> None:
 
 def test_only_existing_steps_can_be_chosen(tmp_path: Path) -> None:
     """A mistyped step is an error, not a stage without steps."""
-    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1", "--only", "recrod"]
+    arguments = ["2", "--out", str(tmp_path), "--device", "h200-x1", "--only", "absent"]
     result = CliRunner().invoke(study.main, arguments)
     assert result.exit_code == 2
     assert "--only must be one of compare-1" in result.output
-    assert "found recrod" in result.output
+    assert "found absent" in result.output
 
 
 def test_the_mfu_is_that_of_the_real_step() -> None:
