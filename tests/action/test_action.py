@@ -164,6 +164,16 @@ def test_wrong_inputs_are_errors(repository: Path, inputs: dict[str, str], text:
     assert "verdict" not in run.outputs
 
 
+@takes_minutes
+def test_a_new_test_is_undecided(repository: Path) -> None:
+    """The base does not have it, so it was not compared, although the others were."""
+    change(repository, "refactored")
+    new = "\ndef test_new_work(netpipe_work):\n    netpipe_work.compare()\n"
+    (repository / "perf" / "test_pipeline.py").write_text(TESTS + new)
+    run = compare(repository, TESTS="perf")
+    assert (run.code, run.outputs["verdict"]) == (0, "UNDECIDED"), run.log
+
+
 def test_a_commit_is_not_compared_with_itself(repository: Path) -> None:
     """After a merge, the merge base with the target branch is the commit itself."""
     git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
