@@ -1,11 +1,9 @@
-"""The models that can be trained, their FLOPs, and the batch that fits into a device's memory.
+"""The models that can be trained, and their FLOPs.
 
 `tiny` is for CPUs and has 76,560 parameters. `latency-95m` is for GPUs and has 97,033,600.
 """
 
 from dataclasses import dataclass
-
-from netpipe.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Preset:
-    """A model and the batch it is timed with; for `latency-95m`, the largest on any device."""
+    """A model and the batch it is timed with."""
 
     architecture: Architecture
     sequence_length: int
@@ -52,7 +50,8 @@ PRESET_BY_NAME = {
     "latency-95m": Preset(
         Architecture(layers=20, width=640, heads=10, kv_heads=1, mlp_width=2048),
         sequence_length=1024,
-        batch_size=128,
+        # A step of about 0.1 s on an H100, which needs 6 GiB.
+        batch_size=16,
     ),
 }
 
@@ -75,28 +74,3 @@ def flops_per_step(architecture: Architecture, batch_size: int, sequence_length:
     weights = layers * (query_and_output + key_and_value + gated_mlp) + unembedding
     attention = layers * width * sequence_length
     return batch_size * sequence_length * (6 * weights + 12 * attention)
-
-
-# `jax.stages.Compiled.memory_analysis` for batches of 8 to 128, in float32 and bfloat16, gives
-# 1.45 GiB of parameters, moments and gradients, and 0.23 to 0.25 GiB per sequence.
-_FIXED_BYTES = 1.5 * 2**30
-_BYTES_PER_SEQUENCE = 0.25 * 2**30
-# The fraction of a GPU's memory that XLA allocates by default.
-USABLE_FRACTION = 0.75
-
-
-def batch_size_for_memory(memory_bytes: int) -> int:
-    """Return the batch size of `latency-95m` at 1024 tokens for a device with this much memory.
-
-    It is the largest power of two that fits, at most 128, so that all large devices are timed on
-    the same work: 32 for 16 GB, 64 for 40 GB, and 128 from 80 GB on.
-    """
-    usable = USABLE_FRACTION * memory_bytes - _FIXED_BYTES
-    fitting = int(usable // _BYTES_PER_SEQUENCE)
-    if fitting < 1:
-        least = (_FIXED_BYTES + _BYTES_PER_SEQUENCE) / USABLE_FRACTION
-        constraint = f"be at least {least / 2**30:.1f} GiB"
-        found = f"{memory_bytes / 2**30:.1f} GiB"
-        raise InputError("latency-95m", "device memory", constraint, found, "Use the preset tiny.")
-    largest_power = 1 << (fitting.bit_length() - 1)
-    return min(largest_power, PRESET_BY_NAME["latency-95m"].batch_size)

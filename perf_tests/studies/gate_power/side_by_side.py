@@ -35,8 +35,8 @@ _MODULE: Final = "perf_tests.studies.gate_power.slowdowns"
 _REMOTE: Final = Slowdown("wait", 200)  # 20 ms, like the wait of a batch for remote storage
 _NOTHING: Final = Slowdown()
 _ON_GPU: Final = Slowdown(size="gpu_")
-_COPYING_MORE: Final = Slowdown("transfer", 256, "gpu_")
-_ON_120_SEQUENCES: Final = Slowdown("sequences", 120, "gpu_")
+_COPYING_MORE: Final = Slowdown("transfer", 1024, "gpu_")
+_ON_20_SEQUENCES: Final = Slowdown("sequences", 20, "gpu_")
 _DIGITS: Final = 6
 _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -80,9 +80,9 @@ CASES: Final = {
         Case("step, 10%", "step_s", _NOTHING, Slowdown("step", 320), 8),
         Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 24), 8),
         Case("GPU, nothing, training", "train_s_per_step", _ON_GPU, _ON_GPU, 1),
-        Case("GPU, loader CPU, 5%", "load_s_per_batch", _ON_GPU, Slowdown("cpu", 25, "gpu_"), 1),
-        Case("GPU, step, 5%", "step_s", _ON_120_SEQUENCES, Slowdown("sequences", 126, "gpu_"), 1),
-        Case("GPU, transfer, 256 MiB", "train_s_per_step", _ON_GPU, _COPYING_MORE, 1),
+        Case("GPU, loader CPU, 5%", "load_s_per_batch", _ON_GPU, Slowdown("cpu", 3, "gpu_"), 1),
+        Case("GPU, step, 5%", "step_s", _ON_20_SEQUENCES, Slowdown("sequences", 21, "gpu_"), 1),
+        Case("GPU, transfer, 1 GiB", "train_s_per_step", _ON_GPU, _COPYING_MORE, 1),
     )
 }
 """The cases by name. What a slowdown adds on this machine is measured: the table shows it."""

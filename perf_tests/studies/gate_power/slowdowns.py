@@ -20,6 +20,7 @@ KINDS: Final = ("cpu", "wait", "step", "transfer", "sequences")
 _VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 _WAIT_S: Final = 0.0001
 _MATRIX: Final = 64
+_MOST_SEQUENCES: Final = 21
 _COPIED_BYTES: Final = 1 << 20
 
 
@@ -32,7 +33,8 @@ class Slowdown:
         doses: For cpu, pieces of work in a worker for every batch; for wait, tenths of a
             millisecond of sleep there; for step, small matrix products on the device in every
             step; for transfer, mebibytes copied to the device before every step; for sequences,
-            the number that a step trains on.
+            the number that a step trains on,
+            `_MOST_SEQUENCES` at most.
         size: "gpu_" for a GPU's batches and model; "" for small ones, which suit a CPU.
     """
 
@@ -42,7 +44,10 @@ class Slowdown:
 
     @property
     def _workload(self) -> Config:
-        return gpu_workload(Config()) if self.size else Config()
+        workload = gpu_workload(Config()) if self.size else Config()
+        if self.kind != "sequences":
+            return workload
+        return replace(workload, pipeline=replace(workload.pipeline, batch_size=_MOST_SEQUENCES))
 
     def loader(self) -> Any:
         """Return the pipeline, whose workers do more work or wait longer."""

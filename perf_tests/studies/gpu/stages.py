@@ -29,7 +29,7 @@ _SIDE_BY_SIDE: Final = {
     "unchanged": "GPU, nothing, training",
     "slower-loader": "GPU, loader CPU, 5%",
     "slower-step": "GPU, step, 5%",
-    "slower-transfer": "GPU, transfer, 256 MiB",
+    "slower-transfer": "GPU, transfer, 1 GiB",
 }
 """Versions timed side by side, as cases of the gate's study."""
 

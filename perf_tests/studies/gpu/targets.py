@@ -1,7 +1,7 @@
 """Planted faults with a real step on the device, as targets of `netpipe measure`.
 
-The training step is the one measured without faults, on a quarter of the batch: it takes
-25 to 250 ms on an H100 if its MFU is between 0.1 and 1, and the delays here fit all of that.
+The training step is the one measured without faults. The delays suit 13 to 125 ms, its time on an
+H100 for an MFU between 1 and 0.1.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-from fixtures.workload import Step, cpu_workload, gpu_workload, load
+from fixtures.step import workload_of
+from fixtures.workload import Step, load
 from netpipe.workload.config import Config
 from netpipe.workload.preparation.synthetic import data_of_user
 from perf_tests.studies.faults.parts.batches import Batch
@@ -20,7 +21,6 @@ from perf_tests.studies.faults.parts.loaders import in_main_thread
 from perf_tests.studies.faults.parts.loops import READS, reading
 from perf_tests.studies.faults.parts.steps import compiling_anew, donating, keeping
 
-_SEQUENCES: Final = 32
 _LOADER_BOUND_S: Final = 0.6
 _FORCED_SYNC_S: Final = 0.025
 _WIDE_BYTES: Final = {"gpu": 1 << 30, "cpu": 1 << 24}
@@ -28,10 +28,7 @@ _SPARE_ROWS: Final = 8000
 
 
 def _workload() -> Config:
-    if jax.default_backend() == "cpu":
-        return cpu_workload(Config())
-    workload = gpu_workload(Config())
-    return replace(workload, pipeline=replace(workload.pipeline, batch_size=_SEQUENCES))
+    return workload_of(jax.devices()[0], Config())
 
 
 def _delayed(seconds: float) -> Iterator[Batch]:

@@ -80,7 +80,7 @@ def test_only_existing_steps_can_be_chosen(tmp_path: Path) -> None:
 
 def test_the_mfu_is_that_of_the_real_step() -> None:
     """FLOPs of a step over its time and the dense peak; an emulated step has none."""
-    quantity = {"median": 0.2446186796262892}
+    quantity = {"median": 0.2446186796262892 / 8}
     real: dict[str, Any] = {
         "device": {"key": "h200-x1", "kind": "NVIDIA H200", "platform": "gpu", "emulated": False},
         "step_s": quantity, "train_s_per_step": quantity, "headroom": {"median": 3.0},
@@ -88,8 +88,8 @@ def test_the_mfu_is_that_of_the_real_step() -> None:
     }  # fmt: skip
     emulated = {**real, "device": {**real["device"], "key": "emulated-h200-x1", "emulated": True}}
     *_, first, second = format_steps([real, emulated])
-    assert first == "| h200-x1 | 245 ms | 245 ms | 3.00 | 1.0% | 0.400 | healthy |"
-    assert second.startswith("| emulated-h200-x1 | 245 ms |")
+    assert first == "| h200-x1 | 30.6 ms | 30.6 ms | 3.00 | 1.0% | 0.400 | healthy |"
+    assert second.startswith("| emulated-h200-x1 | 30.6 ms |")
     assert "0.400" not in second
 
 

@@ -1,19 +1,15 @@
-"""Presets, parameter counts, FLOPs and batches by memory."""
+"""Presets, parameter counts and FLOPs."""
 
 import jax
 import pytest
 
-from netpipe.errors import InputError
 from netpipe.workload.config import PRESETS
 from netpipe.workload.step.model import init_parameters
 from netpipe.workload.step.presets import (
     PRESET_BY_NAME,
     Architecture,
-    batch_size_for_memory,
     flops_per_step,
 )
-
-GB = 10**9
 
 
 def test_every_configurable_preset_exists() -> None:
@@ -37,25 +33,3 @@ def test_flops_agree_with_a_count_by_hand(small: Architecture) -> None:
     multiply_adds = 2 * (query + key_value + output + mlp + scores_and_mix) + head
     forward = 2 * multiply_adds * (2 * 16)
     assert flops_per_step(small, batch_size=2, sequence_length=16) == 3 * forward
-
-
-@pytest.mark.parametrize(
-    ("card", "memory_bytes", "batch_size"),
-    [
-        ("T4", 16 * GB, 32),
-        ("L4", 24 * GB, 32),
-        ("A100 40 GB", 40 * GB, 64),
-        ("A100 80 GB", 80 * GB, 128),
-        ("H200", 141 * GB, 128),
-        ("B200", 180 * GB, 128),
-    ],
-)
-def test_batch_size_follows_the_memory(card: str, memory_bytes: int, batch_size: int) -> None:
-    """Each card gets the largest power of two that fits, 128 at most."""
-    assert batch_size_for_memory(memory_bytes) == batch_size, card
-
-
-def test_too_little_memory_is_bad_input() -> None:
-    """A card that holds no sequence is refused with the memory it would need."""
-    with pytest.raises(InputError, match=r"memory.* 2\.3 GiB.* 1\.9"):
-        batch_size_for_memory(2 * GB)
