@@ -36,6 +36,7 @@ def make_measurement(
     synced_s: Series | None = None,
     shadow_s: Series | None = None,
     transfer_s: Series | None = None,
+    loaded_s: Series | None = None,
     load_cpu_s: Series = 0.008,
     turns_load_cpu_s: Series = 0.008,
     turns_reference_cpu_s: Series = 0.004,
@@ -54,6 +55,7 @@ def make_measurement(
         synced_s: S_sync; the step's own time by default.
         shadow_s: S1; the step's own time by default.
         transfer_s: S2; the step's own time by default.
+        loaded_s: S3, as `load_s`; not measured by default.
         load_cpu_s: CPU seconds of a batch.
         turns_load_cpu_s: CPU seconds of a batch, pulled in turns with the reference loader.
         turns_reference_cpu_s: CPU seconds of a batch of the reference loader.
@@ -71,6 +73,7 @@ def make_measurement(
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
     )
+    loaded = () if loaded_s is None else _series(loaded_s, rounds)
     made = Measurement(
         device=GPU,
         host=HOST,
@@ -83,7 +86,7 @@ def make_measurement(
         step_transfer_s=statistics.median_interval(transfer),
         train_s_per_step=statistics.median_interval(train),
         headroom=statistics.ratio_interval(step, load),
-        stall_fraction=statistics.stall_interval(step, train),
+        stall_fraction=statistics.stall_interval(loaded or step, train),
         accelerator_utilisation=statistics.ratio_interval(step, train),
         load_cpu_ratio=statistics.ratio_interval(over, under),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),
@@ -103,8 +106,9 @@ def make_measurement(
         drained=True,
         elapsed_s=21.0,
         rounds=Rounds(
-            load, cpu, step, synced, shadow, transfer, train, host, compilations, exposed
+            load, cpu, step, synced, shadow, transfer, train, host, compilations, exposed, loaded
         ),
+        step_loaded_s=statistics.median_interval(loaded) if loaded else None,
         host_s_per_step=statistics.median_interval(host),
         calibration="reference-loader/1, 0 workers",
         turns=tuple(map(CalibrationTurns, over, under)),

@@ -20,6 +20,7 @@ from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.quantities import own_step_s
 from netpipe.verdict.worker_sizing import enough_workers
 
 # Fraction of the budget for measuring the loader with its step, if it has one.
@@ -85,7 +86,7 @@ def compose_diagnosis(
         findings = replace(findings, workers=workers, enough_workers=None)
     if measurement and verdict and verdict.kind == VerdictKind.TRANSFER_BOUND:
         transfer_s = measurement.step_transfer_s or measurement.step_s
-        fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)
+        fraction = 1 - min(1.0, own_step_s(measurement) / transfer_s.median)
         bottleneck = Bottleneck(None, "device-transfer", fraction, verdict.message)
         findings = replace(findings, bottleneck=bottleneck)
     flops = request.flops_per_step or answer["flops_per_step"]

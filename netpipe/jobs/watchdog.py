@@ -139,11 +139,12 @@ class Watchdog(Watch):
         """Note the loader's workers."""
         self._workers = tuple(worker_pids)
 
-    def begin_rounds(self) -> None:
+    def begin_rounds(self, budget_s: float = 0.0) -> None:
         """Start the time limit of the rounds."""
-        budget_s = self._request.budget_s
-        means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
-        self._stage = _Stage("rounds", self._clock(), budget_s + OVERTIME_S, means)
+        budget_s = max(budget_s, self._request.budget_s)
+        overtime_s = max(OVERTIME_S, 0.5 * budget_s)
+        means = f"the budget of {budget_s:g} s and {overtime_s:g} s more"
+        self._stage = _Stage("rounds", self._clock(), budget_s + overtime_s, means)
         self._end_without_gil()
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:

@@ -128,7 +128,7 @@ def _summarize(
 ) -> Measurement:
     log = runner.log.since(find_warm_round(runner.log.loads) or 0)
     stepper, puller, rounds = runner.stepper, runner.puller, log.columns()
-    step_s, rest_s = median(rounds.step_s), puller.first_batch_s - puller.making_s
+    step_s, rest_s = median(rounds.own_step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
@@ -182,7 +182,7 @@ def _describe_rounds(rounds: Rounds) -> dict[str, Any]:
         "rounds": rounds,
         "compilations": int(sum(rounds.compilations)),
         "headroom": ratio_interval(rounds.step_s, rounds.load_s_per_batch),
-        "stall_fraction": statistics.stall_interval(rounds.step_s, rounds.train_s_per_step),
+        "stall_fraction": statistics.stall_interval(rounds.own_step_s, rounds.train_s_per_step),
         "accelerator_utilisation": ratio_interval(rounds.step_s, rounds.train_s_per_step),
     }
 
@@ -221,6 +221,8 @@ def _describe_buffers(log: RoundLog) -> dict[str, Any]:
 
 def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Iterator[Finding]:
     puller, log, stepper = runner.puller, runner.log, runner.stepper
+    if runner.long_step:
+        yield runner.long_step
     if warm_round := find_warm_round(log.loads):
         yield describe_warm_up(log, warm_round)
     if runner.pauses.matter:

@@ -67,7 +67,7 @@ class BlockSizes:
         load_s: Seconds of loading alone if `load_batches` is 0.
         load_batches: Batches to load alone: whole cycles if the loader pauses, else 0.
         short_steps: Synced steps; also the number of steps beside the loader.
-        copied_steps: Steps that each copy their batch to the device.
+        pairs: Pairs of steps on two of the loader's batches, copied to the device before or not.
         host_steps: Batches for timing the loop's own work, which stops after `host_limit_s`.
     """
 
@@ -75,7 +75,7 @@ class BlockSizes:
     load_batches: int
     steps: int
     short_steps: int
-    copied_steps: int
+    pairs: int
     host_steps: int
     host_limit_s: float
     train: BlockLength
@@ -111,7 +111,7 @@ class BlockSizes:
             load_batches=load_batches,
             steps=clamp(2, ceil(0.15 * round_s / step_s), 200),
             short_steps=clamp(1, ceil(0.1 * round_s / step_s), 100),
-            copied_steps=clamp(1, ceil(0.1 * round_s / estimates.transfer_s), 100),
+            pairs=clamp(1, ceil(0.05 * round_s / estimates.transfer_s), 50),
             host_steps=clamp(2, ceil(0.1 * round_s / step_s), 50),
             host_limit_s=0.1 * round_s,
             train=BlockLength(
@@ -129,10 +129,14 @@ def clamp(least: int, wanted: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class StepBlocks:
-    """One round's S0, S_sync, S2, S1 (None if the step cannot run in a thread) and H."""
+    """One round's S0, S_sync, S3, S2, S1 and H.
+
+    S3 is None without synthetic batches, S1 if the step cannot run in a thread.
+    """
 
     step_s: float
     synced_s: float
+    loaded_s: float | None
     transfer_s: float
     shadow_s: float | None
     host_s: float
@@ -205,7 +209,7 @@ class RoundLog:
     def stalls(self) -> bool:
         """Whether a real step takes longer than loading and computing explain."""
         columns = self.columns()
-        larger_s = max(median(columns.load_s_per_batch), median(columns.step_s))
+        larger_s = max(median(columns.load_s_per_batch), median(columns.own_step_s))
         return median(columns.train_s_per_step) > (1 + _MIN_STALL) * larger_s
 
     def is_tight(self) -> bool:
@@ -214,7 +218,7 @@ class RoundLog:
             return False
         columns, half_width = self.columns(), statistics.half_width_fraction
         load = statistics.median_interval(columns.load_s_per_batch)
-        ratio = statistics.ratio_interval(columns.train_s_per_step, columns.step_s)
+        ratio = statistics.ratio_interval(columns.train_s_per_step, columns.own_step_s)
         return half_width(load) < _TIGHT_LOAD and half_width(ratio) < _TIGHT_TRAIN
 
     def since(self, first: int) -> "RoundLog":
@@ -244,6 +248,7 @@ class RoundLog:
             step_synced_s=tuple(step.synced_s for step in steps),
             step_shadow_s=tuple(step.shadow_s for step in steps if step.shadow_s is not None),
             step_transfer_s=tuple(step.transfer_s for step in steps),
+            step_loaded_s=tuple(step.loaded_s for step in steps if step.loaded_s is not None),
             train_s_per_step=tuple(train.s_per_step for train in trains),
             host_s_per_step=tuple(step.host_s for step in steps),
             compilations=tuple(step.compilations + train.compilations for step, train in pairs),

@@ -44,6 +44,8 @@ from netpipe.measuring.training.training_loop import (
     late_reading_loop,
     run_train_block,
 )
+from netpipe.results.measurement import Finding
+from netpipe.results.units import format_seconds
 
 # The budget is divided into this many rounds; the work between blocks leaves room for fewer.
 _PLANNED_ROUNDS = 12
@@ -59,6 +61,12 @@ DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
 _MIN_LOAD_ESTIMATES = 4
+# A long step gets time for this many of the shortest rounds, which have this many steps.
+_LONG_STEP_S = 0.3
+_ROUNDS_OF_LONG_STEPS = 4
+_STEPS_OF_SHORTEST_ROUND = 16
+# The budget is not lengthened beyond this many seconds.
+_MAX_BUDGET_S = 300.0
 # Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
 _MAX_OVERRUN_S = 8.0
 # Loading alone is watched for as many batches as this fraction of the budget has steps. A pause
@@ -90,6 +98,7 @@ class RoundRunner:
     ) -> None:
         self.subject, self.puller, self.footprints = subject, puller, footprints
         self.log = RoundLog()
+        self.long_step: Finding | None = None
         self._clock, self._watch = clock, watch
         self._budget_s, self._is_decided = budget_s, is_decided
         self._hoped_s = min(budget_s, _CLEAR_CASE_S) if is_decided else budget_s
@@ -117,14 +126,16 @@ class RoundRunner:
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
-        transfer_s = self.stepper.measure_transfer_s(1)
+        # With every copy hidden behind a step, the time of this one is next to nothing.
+        transfer_s = max(step_s, self.stepper.measure_transfer_s(1))
         # A loop that never returns must not use up the time limit for compiling a model.
         watch.begin_rounds()
         if self._has_own_loop:
             # The trainer's loop may compile something; the harness's own loop compiles nothing.
             measure_host_s_per_step(self.stepper, self._loop, 1)
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
-        watch.begin_rounds()
+        self._lengthen_budget(transfer_s)
+        watch.begin_rounds(self._budget_s)
         self._started = self._clock()
         self.log.worker_cpu_s = self.puller.processes.worker_cpu_s()
         watch.enter_phase("first estimates", self._budget_s)
@@ -143,6 +154,18 @@ class RoundRunner:
             self._gpu.close()
         watch.enter_phase("a closer look after the rounds", self._budget_s)
         self._look_closer()
+
+    def _lengthen_budget(self, step_s: float) -> None:
+        """Give a long step the time for enough rounds."""
+        needed_s = _ROUNDS_OF_LONG_STEPS * _STEPS_OF_SHORTEST_ROUND * step_s
+        if step_s <= _LONG_STEP_S or needed_s <= self._longest_s:
+            return
+        given_s, self._budget_s = self._budget_s, max(self._budget_s, min(needed_s, _MAX_BUDGET_S))
+        self.long_step = Finding(
+            "long-step",
+            f"a step takes {format_seconds(step_s)}: {_ROUNDS_OF_LONG_STEPS} rounds need a budget "
+            f"of {needed_s:.0f} s; it was {given_s:g} s, and is {self._budget_s:.0f} s now",
+        )
 
     def _calibrate(self) -> None:
         """Measure the CPU time of the loader's first batches beside the reference loader's."""
@@ -204,11 +227,15 @@ class RoundRunner:
             return True
         with_another_s = now - self._started + (now - begun_s) / rounds
         if rounds < MIN_ROUNDS:
-            return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
+            return with_another_s > self._longest_s
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
         # Growth that stops is not a leak.
         needs_all = self.pauses.matter or self.footprints.may_leak
         return (not needs_all and is_enough()) or with_another_s > self._budget_s
+
+    @property
+    def _longest_s(self) -> float:
+        return self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
 
     @property
     def _round_s(self) -> float:
@@ -243,7 +270,8 @@ class RoundRunner:
         if self._gpu is not None:
             self._gpu.look()
         synced_s = stepper.measure_synced_s(sizes.short_steps)
-        transfer_s = stepper.measure_transfer_s(sizes.copied_steps)
+        loaded_s = stepper.measure_loaded_s(2 * sizes.pairs)
+        transfer_s = stepper.measure_transfer_s(2 * sizes.pairs)
         compilations = stepper.compilations() - compilations
         host_s = measure_host_s_per_step(stepper, self._loop, sizes.host_steps, sizes.host_limit_s)
         shadow_s, steps = None, sizes.short_steps
@@ -251,7 +279,7 @@ class RoundRunner:
             shadow_s = self._run_within_epoch(
                 steps + 1, lambda: stepper.measure_shadow_s(steps, puller, step_s)
             )
-        return StepBlocks(step_s, synced_s, transfer_s, shadow_s, host_s, compilations)
+        return StepBlocks(step_s, synced_s, loaded_s, transfer_s, shadow_s, host_s, compilations)
 
     def _run_loading_blocks(self, sizes: BlockSizes) -> LoadingBlocks:
         puller, host_cpu = self.puller, processes.read_host_cpu()

@@ -165,6 +165,12 @@ class Rounds:
     #: Time in which the device is idle: from a request for a batch that finds the step done to the
     #: next call of the step.
     exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
+    step_loaded_s: MayBeAbsent[tuple[Amount, ...]] = ()
+
+    @property
+    def own_step_s(self) -> tuple[float, ...]:
+        """Step time on the loader's own batches: S3, or S0 if there are no synthetic batches."""
+        return self.step_loaded_s or self.step_s
 
 
 @dataclass(frozen=True)
@@ -187,7 +193,8 @@ class Measurement(Document):
     step_transfer_s: Positive | None
     train_s_per_step: Positive  #: R, wall time of one step of the real loop.
     headroom: Positive  #: S0 / L; below 1 the loader cannot keep up.
-    stall_fraction: Share  #: (R - S0) / R; 0: the device never waits; 1: it only waits.
+    #: (R - S3) / R, or (R - S0) / R without S3; 0: the device never waits; 1: it only waits.
+    stall_fraction: Share
     accelerator_utilisation: Positive  #: S0 / R.
     #: CPU time of a batch in all processes, over that of the reference loader, pulled in turns: a
     #: loader's cost, independent of the machine's speed.
@@ -269,6 +276,9 @@ class Measurement(Document):
     growing_process: MayBeAbsent[str] = ""
     #: Batches watched for pauses, with the loader alone and in the real loop.
     watched_batches: MayBeAbsent[Count] = 0
+    #: S3, as S0, but on the loader's batches. Null: S0 is measured on these, or the document is
+    #: older.
+    step_loaded_s: MayBeAbsent[Positive | None] = None
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:

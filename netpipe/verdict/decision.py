@@ -79,6 +79,13 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
     if measurement.compilations and verdict.kind != VerdictKind.RECOMPILING:
         message = f"{measurement.compilations} compilations in the rounds, which made them longer"
         remarks.append(Finding("compilations", message))
+    own = quantities.own_over_synthetic(measurement)
+    if own is not None and (own.low > 1 + EPSILON or own.high < 1 - EPSILON):
+        message = (
+            f"on the loader's batches, a step takes {format_ratio_interval(own)} times as long as "
+            "on synthetic ones: its time depends on what a batch contains"
+        )
+        remarks.append(Finding("step-depends-on-data", message))
     if measurement.busy_elsewhere_fraction > EPSILON:
         taken = format_percent(measurement.busy_elsewhere_fraction)
         remarks.append(Finding("busy-host", f"other programs took {taken} of the host's CPU time"))
@@ -146,7 +153,7 @@ def _explain_undecided_health(measurement: Measurement) -> str | None:
 
 def _explain_rare_stalls(measurement: Measurement) -> str | None:
     """Report pauses in a few rounds that cost time without changing the median of R."""
-    mean = fmean(measurement.rounds.train_s_per_step) / measurement.step_s.median
+    mean = fmean(measurement.rounds.train_s_per_step) / quantities.own_step_s(measurement)
     shares_cores = measurement.device.shares_host_cores
     if shares_cores or mean <= 1 + EPSILON or not _has_finding(measurement, PAUSES):
         return None
@@ -185,7 +192,7 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
 
 
 def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
-    rounds, step_s = measurement.rounds, measurement.step_s.median
+    rounds, step_s = measurement.rounds, quantities.own_step_s(measurement)
     # On a CPU device the loader and the step compete for cores, so a slow loader also looks serial.
     apart = not measurement.device.shares_host_cores
     serial = apart and quantities.seems_to_stall(measurement) and quantities.is_serial(measurement)
@@ -277,15 +284,15 @@ def _judge_transfer_bound(measurement: Measurement) -> Verdict | None:
     rounds = measurement.rounds
     if not rounds.step_transfer_s:
         return None
-    transfer = statistics.ratio_interval(rounds.step_transfer_s, rounds.step_s)
-    copying_s = median(rounds.step_transfer_s) - measurement.step_s.median
+    transfer = statistics.ratio_interval(rounds.step_transfer_s, rounds.own_step_s)
+    copying_s = median(rounds.step_transfer_s) - quantities.own_step_s(measurement)
     if transfer.low <= 1 + EPSILON or copying_s < 0.5 * quantities.excess_s(measurement):
         return None
     return Verdict(
         VerdictKind.TRANSFER_BOUND,
         f"copying {measurement.batch_bytes:,} bytes a batch to the device slows the step to "
         f"{format_ratio_interval(transfer)} times its own time",
-        (f"S2/S0 with transfers = {format_ratio_interval(transfer)}",),
+        (f"S2 over a step without copies = {format_ratio_interval(transfer)}",),
         "send narrower dtypes, or copy the next batch while the step runs",
     )
 

@@ -1,7 +1,8 @@
 """The quantities that verdicts are based on: ratios within rounds, and differences. Pure.
 
-L is load time, S0 step time, R real step time, H the loop's own work per step, M the larger of L
-and S0, m the smaller, and E = R - M the time that neither loading nor computing explains.
+L is load time, S0 step time, S3 step time on the loader's batches (S0 if not measured), R real
+step time, H the loop's own work per step, M the larger of L and S3, m the smaller, and E = R - M
+the time that neither loading nor computing explains.
 """
 
 from operator import sub
@@ -18,15 +19,15 @@ AT_RISK_ABOVE = 0.8
 
 
 def load_over_step(measurement: Measurement) -> Interval:
-    """Return L / S0, round by round."""
+    """Return L / S3, round by round."""
     rounds = measurement.rounds
-    return statistics.ratio_interval(rounds.load_s_per_batch, rounds.step_s)
+    return statistics.ratio_interval(rounds.load_s_per_batch, rounds.own_step_s)
 
 
 def train_over_larger(measurement: Measurement) -> Interval:
     """Return R / M, round by round."""
     rounds = measurement.rounds
-    larger_s = list(map(max, rounds.load_s_per_batch, rounds.step_s))
+    larger_s = list(map(max, rounds.load_s_per_batch, rounds.own_step_s))
     return statistics.ratio_interval(rounds.train_s_per_step, larger_s)
 
 
@@ -37,8 +38,8 @@ def excess_probe(measurement: Measurement) -> float:
 
 def excess_s(measurement: Measurement) -> float:
     """Return E = R - M in seconds."""
-    load_s, step_s = measurement.load_s_per_batch.median, measurement.step_s.median
-    return measurement.train_s_per_step.median - max(load_s, step_s)
+    load_s = measurement.load_s_per_batch.median
+    return measurement.train_s_per_step.median - max(load_s, own_step_s(measurement))
 
 
 def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
@@ -53,14 +54,26 @@ def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
     if not rounds.exposed_s_per_step:
         return None
     beside_loading_s = map(sub, rounds.train_s_per_step, rounds.load_s_per_batch)
-    most_s = map(min, rounds.exposed_s_per_step, rounds.step_s, beside_loading_s)
+    most_s = map(min, rounds.exposed_s_per_step, rounds.own_step_s, beside_loading_s)
     saved_s = [by_sync * max(0.0, seconds) for seconds in most_s]
     return statistics.ratio_interval(saved_s, rounds.train_s_per_step), median(saved_s)
 
 
 def smaller_s(measurement: Measurement) -> float:
     """Return m in seconds."""
-    return min(measurement.load_s_per_batch.median, measurement.step_s.median)
+    return min(measurement.load_s_per_batch.median, own_step_s(measurement))
+
+
+def own_step_s(measurement: Measurement) -> float:
+    """Return S3 in seconds."""
+    return (measurement.step_loaded_s or measurement.step_s).median
+
+
+def own_over_synthetic(measurement: Measurement) -> Interval | None:
+    """Return S3 / S0, round by round; None without synthetic batches."""
+    rounds = measurement.rounds
+    own_s = rounds.step_loaded_s
+    return statistics.ratio_interval(own_s, rounds.step_s) if own_s else None
 
 
 def seems_to_stall(measurement: Measurement) -> bool:

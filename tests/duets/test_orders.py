@@ -28,7 +28,7 @@ class _Counting(Watch):
     def __init__(self) -> None:
         self.begun = 0
 
-    def begin_rounds(self) -> None:
+    def begin_rounds(self, budget_s: float = 0.0) -> None:  # noqa: ARG002
         """Count the restarts."""
         self.begun += 1
 

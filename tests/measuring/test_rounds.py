@@ -13,6 +13,7 @@ from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
+from netpipe.measuring.training import step_runner
 from netpipe.measuring.training.training_loop import TrainBlock
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
@@ -41,7 +42,7 @@ def test_rounds_alternate_which_side_comes_first(
 
 def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
     """Make the log of rounds with these times and a step of 1 s."""
-    step = StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0)
+    step = StepBlocks(1.0, 1.0, None, 1.0, None, 0.0, 0)
     return RoundLog([step] * len(load_s), list(map(blocks_of, load_s, train_s)))
 
 
@@ -302,12 +303,43 @@ def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse
 
 
 def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """Four rounds of a step of half a second fit into a budget of 20 s plus 8 s."""
+    """Four rounds of a step of half a second need a little more than 20 s."""
     found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
     assert found.step_s.n >= 4
-    assert clock() < 20.0 + 8.0 + 10.0  # the warm-up
+    assert clock() < 32.0 + 8.0 + 10.0  # the warm-up
     assert found.step_s.median == pytest.approx(0.5)
     assert judge(found).kind == "healthy"
+
+
+def test_a_long_step_gets_a_longer_budget(clock: FakeClock, rehearse: Rehearse) -> None:
+    """Four rounds of a step of 1.5 s do not fit into 20 s, so the budget becomes 96 s."""
+    found = rehearse(repeat(0.010), budget_s=20.0, step_s=1.5)
+    assert found.step_s.n >= 4
+    assert clock() < 96.0 + 8.0 + 28.0  # the warm-up
+    assert judge(found).kind == "healthy"
+    (finding,) = (each for each in found.findings if each.name == "long-step")
+    assert "4 rounds need a budget of 96 s; it was 20 s, and is 96 s now" in finding.message
+
+
+def test_a_very_long_step_names_the_budget_that_it_needs(rehearse: Rehearse) -> None:
+    """Nobody waits for more than five minutes unless asked to."""
+    found = rehearse(repeat(0.010), budget_s=20.0, step_s=20.0)
+    assert found.step_s.n < 3
+    assert judge(found).kind == "inconclusive"
+    (finding,) = (each for each in found.findings if each.name == "long-step")
+    assert "4 rounds need a budget of 1280 s; it was 20 s, and is 300 s now" in finding.message
+
+
+def test_copies_that_take_no_time_are_counted_as_steps(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first estimate of a transfer is next to nothing if the step before it is still running.
+
+    Blocks sized by it had one hundred steps, or failed with a division by zero.
+    """
+    monkeypatch.setattr(step_runner, "is_ready", lambda _: False)
+    found = rehearse()
+    assert found.step_s.n >= 6
 
 
 def test_a_slow_loader_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:

@@ -361,6 +361,39 @@ def test_a_stall_without_variations_is_still_named() -> None:
     assert missing == ["S_sync", "S1", "S2", "by"]  # "by" begins the profiler's line
 
 
+# An H100 adds the gradients of equal tokens one after the other, and real tokens repeat.
+SKEWED: dict[str, Any] = {
+    "load_s": 0.001, "step_s": 0.124, "loaded_s": (0.180, 0.175, 0.185) * 3,
+    "transfer_s": (0.181, 0.175, 0.184) * 3, "train_s": (0.182, 0.178, 0.187) * 3,
+}  # fmt: skip
+
+
+def test_a_step_that_depends_on_its_data_is_not_bound_by_transfers() -> None:
+    """A step that takes 1.45 times as long on real batches does so without any copy."""
+    skewed = make_measurement(**SKEWED)
+    verdict = judge(skewed)
+    assert verdict.kind == "healthy"
+    (remark,) = find_remarks(skewed, verdict)
+    assert remark.name == "step-depends-on-data"
+    assert "takes 1.45 (" in remark.message
+    assert judge(make_measurement(**{**SKEWED, "loaded_s": None})).kind == "transfer-bound"
+
+
+def test_copies_are_compared_with_steps_on_the_same_batches() -> None:
+    """A copy that lengthens the step on real batches is the cause, whatever synthetic ones take."""
+    copying = make_measurement(**{**SKEWED, "transfer_s": 0.230, "train_s": 0.231})
+    assert judge(copying).kind == "transfer-bound"
+    assert "to 1.28 (" in judge(copying).message
+
+
+def test_a_loader_is_judged_by_the_step_on_its_own_batches() -> None:
+    """A step that is faster on padded batches than on synthetic ones waits for the loader."""
+    padded = make_measurement(load_s=0.025, step_s=0.030, loaded_s=0.015, train_s=0.025)
+    assert judge(padded).kind == "loader-bound"
+    assert "the step 15 ms" in judge(padded).message
+    assert [each.name for each in find_remarks(padded, judge(padded))] == ["step-depends-on-data"]
+
+
 def test_compilations_that_stop_are_remarked_on() -> None:
     """A few compilations are a remark; if they are the verdict, there is no remark."""
     few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))

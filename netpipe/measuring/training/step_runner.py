@@ -158,7 +158,8 @@ class StepRunner:
     """A training state, and the step that is timed on it.
 
     The step is timed alone on the `synthetic` batches if given, else on the loader's
-    `host_batches`. At least two batches are used, in rotation.
+    `host_batches`. At least two batches are used, in rotation. A step may take longer on some
+    contents than on others, so beside synthetic batches it is timed on the loader's too.
 
     Attributes:
         ready_aux: A copy of the first warm-up step's aux, ready to read.
@@ -186,7 +187,8 @@ class StepRunner:
                 f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(resident)}"
             )
         self.wait: Wait | None = self._read_attribute("wait")
-        self._resident = cycle([jax.block_until_ready(self._to_device(each)) for each in resident])
+        self._resident = cycle(self._all_to_device(resident))
+        self._loaded = None if synthetic is None else cycle(self._all_to_device(host_batches))
         self.compilations = compilation_count()
         self.kept_state_bytes = self.ready_before_next = self.asked_before_next = 0
         self.donates_batches, self.runs_in_a_thread = False, True
@@ -228,6 +230,9 @@ class StepRunner:
     def _to_device(self, batch: Batch) -> Batch:
         # A step with its own `wait` may not use JAX, so it moves its batch itself.
         return to_device(batch) if self.wait is None else batch
+
+    def _all_to_device(self, batches: Sequence[Batch]) -> list[Batch]:
+        return [jax.block_until_ready(self._to_device(batch)) for batch in batches]
 
     def warm_up(self, limit_s: float) -> bool:
         """Run steps on resident and host batches until they stop compiling.
@@ -277,7 +282,9 @@ class StepRunner:
 
         With `probes`, also count the steps that are done when the next one is dispatched.
         """
-        batches = self._take(self._resident, steps)
+        return self._time_flat_out(self._take(self._resident, steps), probes=probes)
+
+    def _time_flat_out(self, batches: Sequence[Batch], *, probes: bool) -> float:
         started = self.clock()
         last = self.advance(batches[0])
         for batch in batches[1:]:
@@ -286,7 +293,16 @@ class StepRunner:
                 self.ready_before_next += is_ready(last)
             last = self.advance(batch)
         jax.block_until_ready(last)
-        return (self.clock() - started) / steps
+        return (self.clock() - started) / len(batches)
+
+    def measure_loaded_s(self, steps: int) -> float | None:
+        """Return the seconds per step on the loader's batches, which are on the device already.
+
+        Return None without synthetic batches, since the step alone is timed on these anyway.
+        """
+        if self._loaded is None:
+            return None
+        return self._time_flat_out(self._take(self._loaded, steps), probes=False)
 
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds per step on resident batches, waiting after every step."""

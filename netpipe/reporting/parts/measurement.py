@@ -29,6 +29,7 @@ _DRAWN_TIMES: Final = (
     ("step_s", "S0: a step, batches at hand", Ink.DEVICE, "s"),
     ("train_s_per_step", "R: a step of the real loop", Ink.TEXT, "D"),
     ("step_synced_s", "S0, blocked after every step", Ink.FAINT, "s"),
+    ("step_loaded_s", "S0, on the loader's batches", Ink.FAINT, "s"),
     ("step_shadow_s", "S0, the loader drained beside it", Ink.FAINT, "s"),
     ("step_transfer_s", "S0, a copy before every step", Ink.FAINT, "s"),
     ("host_s_per_step", "H: the loop's own work", Ink.FAINT, "v"),

@@ -196,6 +196,14 @@ def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> Non
     stepper.measure_synced_s(2)
     stepper.measure_transfer_s(2)
     assert step.seen() == [8, 9, 8, 9, 1, 2, 1, 2]
+    assert stepper.measure_loaded_s(2) == pytest.approx(STEP_S)
+    assert step.seen()[-2:] == [1, 2]
+    assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
+
+
+def test_without_synthetic_batches_the_step_is_timed_once(stepper: StepRunner) -> None:
+    """The step alone is timed on the loader's batches already."""
+    assert stepper.measure_loaded_s(2) is None
 
 
 def test_the_idle_probe_looks_before_every_next_step(
