@@ -61,6 +61,9 @@ class ProcessEnvironment:
 
 
 _SAME_ENVIRONMENT: Final = ProcessEnvironment()
+_DEVICES: Final = Path("/dev")
+_ACCELERATORS: Final = ("nvidiactl", "dxg", "kfd", "accel*", "vfio/[0-9]*")
+"""The files of NVIDIA's driver, also in WSL, of AMD's driver and of TPUs."""
 
 
 class SessionLog:
@@ -148,7 +151,12 @@ def open_session(
 def is_on_cpu(request: SessionRequest, environment: ProcessEnvironment = _SAME_ENVIRONMENT) -> bool:
     """Return whether a session's jax uses no accelerator, so that others may run beside it."""
     base = {**os.environ, **environment.variables}
-    return _variables(base, request).get("JAX_PLATFORMS") == "cpu"
+    platforms = _variables(base, request).get("JAX_PLATFORMS")
+    return platforms == "cpu" or not (platforms or _has_accelerator())
+
+
+def _has_accelerator() -> bool:
+    return any(any(_DEVICES.glob(pattern)) for pattern in _ACCELERATORS)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:

@@ -15,7 +15,7 @@ from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_seconds
 
 _HERE: Final = ProcessEnvironment()
-_OTHER_WORKERS: Final = (0, 1, 4)
+_CHAINED_WORKERS: Final = (0, 1, 4, 2)
 # A pause lets buffers fill, as while training computes. It lasts this many batches, up to a limit.
 _FILLED_BATCHES: Final = 3
 _MAX_PAUSE_S: Final = 10.0
@@ -99,9 +99,9 @@ def check_resume(
 ) -> ResumeReport:
     """Run a loader twice without interruption, then from its states.
 
-    The second run pauses before it saves each state. The middle state is restored after a pause,
-    and again with other numbers of workers. In a chain, each restored run saves the state for the
-    next one; one of them saves it before its first batch.
+    The second run pauses before it saves each state. The middle state is restored after a pause. In
+    a chain, each restored run saves the state for the next one; one of them saves it before its
+    first batch. They have other numbers of workers, unless that makes a difference.
 
     Raises:
         MisuseError: The loader has no state, or one that cannot be pickled.
@@ -150,12 +150,14 @@ def check_resume(
             return ResumeReport(count, ended, why)
         saves = saving["saves"]
         restored = [restore(middle, pause_s=pause_s)]
-        if takes_workers:
-            restored += [restore(middle, workers=workers) for workers in _OTHER_WORKERS]
-        chain = pairwise((0, low, low, high, request.batches))
-        for restores, (offset, following) in enumerate(chain):
-            restored.append(restore(offset, restores, saved=(following,)))
-            if restored[-1].difference:
+        chain = zip(pairwise((0, low, low, high, request.batches)), _CHAINED_WORKERS, strict=True)
+        for restores, ((offset, following), other) in enumerate(chain):
+            tried = dict.fromkeys((other, request.workers) if takes_workers else (request.workers,))
+            for workers in tried:
+                restored.append(restore(offset, restores, saved=(following,), workers=workers))
+                if not restored[-1].difference:
+                    break
+            else:
                 break
     restored.sort(key=lambda state: state.offset)
     return ResumeReport(count, ended, "", restored)
