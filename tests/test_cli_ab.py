@@ -24,9 +24,15 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Started:
-    """A stand-in for pytest that writes outcomes and ends with a code."""
+    """A stand-in for pytest that writes outcomes and ends with a code.
 
-    def __init__(self, code: int, *outcomes: str, writes: bool = True) -> None:
+    The outcome with the number `reported` is only reported, not judged.
+    """
+
+    def __init__(
+        self, code: int, *outcomes: str, writes: bool = True, reported: int | None = None
+    ) -> None:
+        self._reported = reported
         self._code = code
         self._writes = writes
         self.last_act: Callable[[], object] = lambda: None
@@ -40,7 +46,10 @@ class Started:
         self.command, self.folder = command, cwd
         self.seen = (cwd / "perf_tests" / "test_a.py").read_text()
         written = next(word for word in command if word.startswith("--netpipe-json="))
-        comparisons = [{"outcome": outcome, "against": "x"} for outcome in self._outcomes]
+        comparisons = [
+            {"outcome": outcome, "against": "x", "is_reported_only": number == self._reported}
+            for number, outcome in enumerate(self._outcomes)
+        ]
         if self._writes:
             Path(written.partition("=")[2]).write_text(json.dumps({"comparisons": comparisons}))
         self.last_act()
@@ -97,7 +106,8 @@ def test_another_head_has_its_own_checkout(
     ("started", "code"),
     [
         (Started(0, "PASS", "IMPROVED"), 0),
-        (Started(0, "PASS", "NO_BASELINE"), 0),
+        (Started(0, "PASS", "NO_BASELINE"), 3),
+        (Started(1, "REGRESSED", "NO_BASELINE"), 1),
         (Started(0, "PASS", "INCONCLUSIVE"), 3),
         (Started(0, "NO_BASELINE"), 3),
         (Started(1, "NO_BASELINE"), 3),
@@ -125,7 +135,22 @@ def test_a_run_that_compares_nothing_says_so(
 ) -> None:
     """HEAD may have no tests with netpipe, whose summary would say it."""
     monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=Started(0)))
-    assert "no comparison of the two versions was decided" in netpipe("ab", "HEAD~1").stderr
+    assert "no comparison of the two versions could be decided" in netpipe("ab", "HEAD~1").stderr
+
+
+@pytest.mark.usefixtures("repository")
+def test_what_is_reported_by_design_decides_nothing(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some times of a CPU device are only reported; a comparison that was not made is counted."""
+    started = Started(0, "PASS", "NOT_COMPARED", reported=1)
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
+    assert netpipe("ab", "HEAD~1").exit_code == 0
+    started = Started(0, "PASS", "NOT_COMPARED", "NO_BASELINE", reported=1)
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
+    result = netpipe("ab", "HEAD~1")
+    assert result.exit_code == 3
+    assert "only 1 of 2 comparisons of the two versions could be decided" in result.stderr
 
 
 @pytest.mark.usefixtures("repository")
