@@ -163,6 +163,8 @@ def test_a_missing_loader_is_refused() -> None:
     [
         (netpipe.measure, "budget_s", "20", "float"),
         (netpipe.measure, "budget_s", None, "float"),
+        (netpipe.measure, "budget_s", True, "float"),
+        (netpipe.work, "batches", True, "int"),
         (netpipe.measure, "accelerator", None, "str"),
         (netpipe.measure, "trace", Path("traces"), "str"),
         (netpipe.diagnose, "flops_per_step", "1e9", r"float \| None"),

@@ -72,7 +72,10 @@ class SessionRequest:
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
-            if not isinstance(value := getattr(self, name), _ALLOWED.get(kind, object)):
+            is_allowed = isinstance(value := getattr(self, name), _ALLOWED.get(kind, object))
+            # In Python, True is an int too.
+            is_number = kind in (int, float, float | None)
+            if not is_allowed or (is_number and isinstance(value, bool)):
                 wanted = getattr(kind, "__name__", kind)
                 raise MisuseError(f"{name} must be of type {wanted}; found {value!r}")
         parse_accelerator(self.accelerator)

@@ -54,7 +54,7 @@ def ask_nvml() -> dict[str, Any]:
 
 def _ask(nvml: Any, name: str, card: Any) -> str:
     answer = getattr(nvml, f"nvmlDeviceGet{name}")(card, *_QUERIES[name])
-    return repr([vars(each) for each in answer] if name.endswith("Processes") else answer)
+    return str([vars(each) for each in answer] if name.endswith("Processes") else answer)
 
 
 def time_copies(device: jax.Device) -> dict[str, Any]:

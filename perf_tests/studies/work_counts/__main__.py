@@ -35,7 +35,7 @@ from perf_tests.studies.proportions import Proportion
 from perf_tests.studies.records import append_record, read_records
 from perf_tests.studies.work_counts.planted import CHANGES, PlantedChange, checkout_with
 
-TARGET: Final = "fixtures/targets.py:gpu_loader"
+TARGET: Final = "fixtures/targets.py:large_loader"
 _REQUEST: Final = WorkRequest(targets=name_targets(loader=TARGET))
 UNCHANGED: Final = "unchanged"
 UNSTEADY: Final = ("threads", "pipe", "unseeded")
