@@ -1,6 +1,7 @@
 """Pull batches from a loader: flat out, from drained buffers, or as a training loop does."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -395,10 +396,18 @@ def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) 
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
-    """Wait up to `limit_s` seconds until `cpu_s`, the CPU seconds used, hardly increases."""
+    """Wait up to `limit_s` seconds until `cpu_s` hardly increases.
+
+    It returns the CPU seconds used by this process and others. Reading them takes milliseconds if
+    there are hundreds of threads, so this thread's own time does not count.
+    """
     started = clock()
-    while (before := clock()) - started < limit_s:
-        used_s = cpu_s()
+    at_s, own_s, used_s = started, time.thread_time(), cpu_s()
+    while at_s - started < limit_s:
         clock.sleep(_QUIET_SAMPLE_S)
-        if cpu_s() - used_s < _QUIET_CORES * (clock() - before):
+        before_s, at_s = at_s, clock()
+        others_s = own_s - used_s
+        own_s, used_s = time.thread_time(), cpu_s()
+        others_s += used_s - own_s
+        if others_s < _QUIET_CORES * (at_s - before_s):
             return
