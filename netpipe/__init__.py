@@ -3,18 +3,18 @@
 `jobs` runs child processes, and `measuring` times a user's loader and step in one of them.
 `verdict` explains why training waits; `gate` compares with baselines. `linting` reads a Grain
 pipeline's graph, `diagnosis` finds the stage and the resource that limit a loader, `work_counts`
-counts the work of a batch, `resuming` restores a loader's states, and `throughput` measures
-loaders alone. `plugin` is the pytest plugin, `cli` is the `netpipe` command, and `reporting` makes
-their tables and pages. `device` describes accelerators and hosts, `results` holds the figures, and
-`workload` is this repository's own pipeline.
+counts the work of a batch, `resuming` restores a loader's states, and `throughput` measures loaders
+alone. `watching` follows a training run from inside. `plugin` is the pytest plugin, `cli` is the
+`netpipe` command, and `reporting` makes their tables and pages. `device` describes accelerators and
+hosts, `results` holds the figures, and `workload` is this repository's own pipeline.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from netpipe.python_interface import Result, diagnose, lint, measure, work
+    from netpipe.python_interface import Result, diagnose, lint, measure, watch, work
 
-__all__ = ["Result", "diagnose", "lint", "measure", "work"]
+__all__ = ["Result", "diagnose", "lint", "measure", "watch", "work"]
 
 __version__ = "0.1.0"
 

@@ -1,8 +1,11 @@
-"""The public Python interface: the commands as functions, which also run in child processes."""
+"""The public Python interface: the commands as functions, which also run in child processes.
+
+`watch` runs in the training process itself.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from netpipe.linting.linter import LintReport
     from netpipe.results.measurement import Measurement
     from netpipe.results.work_profile import WorkProfile
+    from netpipe.watching.watcher import Watcher
 
 Found = TypeVar("Found")
 Target = str | Callable[..., Any]
@@ -167,6 +171,25 @@ def work(
     request = WorkRequest(targets=_name_targets(loader=loader, step=step), **settings)
     profile = count_work(CHILD_COMMAND, request)
     return Result(profile, profile.to_document())
+
+
+def watch(
+    batches: Iterable[Any], log: Path | str | None = None, *, window_s: float = 10.0
+) -> "Watcher":
+    """Return the batches of a training run, watched: how long it waits for them, and why.
+
+    Iterate over the result in place of `batches`; its `on_step_end(aux)`, called after each step,
+    tells waits that the device hides from those in which it is idle. Nothing waits for the device,
+    and no failure of the watcher reaches the training.
+
+    Args:
+        batches: An iterator or an iterable of batches; attributes such as `get_state` are kept.
+        log: A file for a JSON line (`netpipe.training/1`) for each window; None for none.
+        window_s: Seconds of a window.
+    """
+    from netpipe.watching.watcher import Watcher
+
+    return Watcher(batches, log, window_s=window_s)
 
 
 def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":

@@ -42,6 +42,7 @@ from netpipe.throughput.document import ThroughputDocument
 from netpipe.verdict.document import PrintedMeasurement
 from netpipe.verdict.hosts import HostsReport
 from netpipe.verdict.kinds import Verdict
+from netpipe.watching.window import Window
 from netpipe.workload.formats import index
 from netpipe.workload.formats.dropped import Dropped
 
@@ -60,6 +61,7 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
     "resume.1": [ResumeReport],
     "run.1": [outputs.RunDocument],
     "throughput.1": [ThroughputDocument],
+    "training.1": [Window],
     "work-baseline.1": [WorkBaselineDocument],
     "work.1": [WorkProfile, PrintedWork],
 }

@@ -215,7 +215,7 @@ def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
 
 def test_the_package_offers_only_what_it_names() -> None:
     """Other names are unknown, as in any module."""
-    assert set(netpipe.__all__) == {"Result", "diagnose", "lint", "measure", "work"}
+    assert set(netpipe.__all__) == {"Result", "diagnose", "lint", "measure", "watch", "work"}
     assert all(getattr(netpipe, name) for name in netpipe.__all__)
     with pytest.raises(AttributeError, match="no attribute 'gauge'"):
         netpipe.gauge  # noqa: B018

@@ -1,0 +1,261 @@
+"""Wraps the batches of a training run, and logs how long the run waits for them.
+
+The training thread only notes times. A thread of this module's own samples whether the device is
+idle, closes the windows and writes their lines. Nothing here raises into the training loop.
+"""
+
+import json
+import os
+import random
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from threading import Event, Lock, Thread
+from typing import Any, Final, NamedTuple
+
+from netpipe.clock import Clock, MonotonicClock
+from netpipe.jobs.footprint import read_memory
+from netpipe.jobs.processes import ProcessTree
+from netpipe.measuring.training.step_runner import (
+    compilation_count,
+    count_batch,
+    first_array,
+    is_ready,
+)
+from netpipe.results.fields import converter
+from netpipe.results.statistics import percentiles, worst_tenth_fraction
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.watching.window import Figures, Waits, Window, judge, sampled_fraction
+
+# Seconds between two samples, drawn at random so that they do not keep time with the steps.
+_SAMPLE_S: Final = (0.03, 0.07)
+
+
+class _Given(NamedTuple):
+    """A batch that was given: when, after which wait, and what was found at the request."""
+
+    at_s: float
+    wait_s: float
+    work_s: float
+    found_done: bool | None
+
+
+class Watcher(Iterator[Any]):
+    """The batches of a training run, which are passed on unchanged.
+
+    Attributes and methods of the loader's iterator, such as `get_state`, are those of the watcher.
+
+    Args:
+        batches: An iterator or an iterable of batches.
+        log: The file that gets a JSON line (`netpipe.training/1`) for each window; None for none.
+        window_s: Seconds of a window.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        log: Path | str | None = None,
+        *,
+        window_s: float = 10.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._batches, self._iterator = batches, iter(batches)
+        self._log = None if log is None else Path(log)
+        self._window_s, self._clock = window_s, clock or MonotonicClock()
+        self._given: deque[_Given] = deque()
+        self._asked_s: float | None = None
+        self._step: Any = None
+        self._batch: Any = None
+        self._epoch, self._is_begun = 1, False
+        self._samples = self._idle_samples = self._taken = 0
+        self._since_s = self._clock()
+        self._waited_s = 0.0
+        self._compilations = compilation_count()
+        self._compiled = self._compilations()
+        self._kind: VerdictKind | None = None
+        self._latest: Window | None = None
+        self._lock, self._over = Lock(), Event()
+        self._thread = Thread(target=self._run, name="netpipe-watch", daemon=True)
+
+    def __iter__(self) -> "Watcher":
+        """Begin the loader again if it has been used, as a loop over the loader itself does."""
+        if self._is_begun:
+            self._iterator = iter(self._batches)
+            self._epoch += self._iterator is not self._batches
+        return self
+
+    def __next__(self) -> Any:
+        if self._over.is_set():
+            return next(self._iterator)
+        if not self._is_begun:
+            self._begin()
+        found_done, worked_s = self._is_step_done(), time.thread_time()
+        asked_s = self._asked_s = self._clock()
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self.close_window()
+            raise
+        finally:
+            self._asked_s = None
+        now_s = self._clock()
+        work_s = time.thread_time() - worked_s
+        self._given.append(_Given(now_s, now_s - asked_s, work_s, found_done))
+        self._batch = batch
+        return batch
+
+    def _begin(self) -> None:
+        self._is_begun, self._since_s = True, self._clock()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # there are too many threads
+            self._end(error)
+
+    def __getattr__(self, name: str) -> Any:
+        if "_iterator" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self._iterator, name)
+
+    def on_step_end(self, aux: Any) -> None:
+        """Note what a step returned; its loss is kept until the next call, and not waited for."""
+        self._step = None
+        with suppress(Exception):
+            loss = aux.get("loss") if isinstance(aux, Mapping) else aux
+            self._step = loss if hasattr(loss, "is_ready") else first_array(aux)
+
+    def figures(self) -> dict[str, float]:
+        """Return the numbers of the latest window under flat names, for any metric writer."""
+        if self._latest is None:
+            return {}
+        window = converter().unstructure(self._latest)
+        return dict(_flatten("netpipe", window | window.pop("figures")))
+
+    def _is_step_done(self) -> bool | None:
+        step = self._step
+        with suppress(Exception):
+            return None if step is None else is_ready(step)
+        return None
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(random.uniform(*_SAMPLE_S)):
+                self.sample()
+                if self._clock() - self._since_s >= self._window_s:
+                    self.close_window()
+        except Exception as error:  # noqa: BLE001  # training must go on
+            self._end(error)
+
+    def sample(self) -> None:
+        """Look whether the device is idle while the loop waits."""
+        is_waiting, is_done = self._asked_s is not None, self._is_step_done()
+        if is_done is not None:
+            self._samples += 1
+            self._idle_samples += is_waiting and is_done
+
+    def close_window(self) -> None:
+        """End the window, and write its line; a failure ends the log, not the training.
+
+        A window without a batch or a request, as during an evaluation, has no line.
+        """
+        try:
+            with self._lock:
+                now_s = self._clock()
+                if self._given or self._asked_s is not None:
+                    self._latest = self._make_window(now_s)
+                    self._report(self._latest)
+                self._since_s, self._samples, self._idle_samples = now_s, 0, 0
+        except Exception as error:  # noqa: BLE001  # training must go on
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        self._over.set()
+        _warn(f"watching has ended: {type(error).__name__}: {error}")
+
+    def _make_window(self, now_s: float) -> Window:
+        asked_s = self._asked_s
+        given = [self._given.popleft() for _ in range(len(self._given))]
+        seconds = max(now_s - self._since_s, 1e-9)
+        figures = self._figures_of(given, seconds, now_s, asked_s)
+        counted, per_s = count_batch(self._batch), len(given) / seconds
+        window = Window(
+            ended=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            batches_before=self._taken,
+            epoch=self._epoch,
+            figures=figures,
+            verdict=judge(figures, self._taken),
+            examples_per_s=None if counted is None else counted.examples * per_s,
+            tokens_per_s=None if counted is None else counted.tokens * per_s,
+            memory_bytes=read_memory()[0],
+            workers=ProcessTree().workers,
+        )
+        self._taken += len(given)
+        self._compiled = self._compilations()
+        return window
+
+    def _figures_of(
+        self, given: list[_Given], seconds: float, now_s: float, asked_s: float | None
+    ) -> Figures:
+        waits_s = [each.wait_s for each in given]
+        worked_s = sum(each.work_s for each in given)
+        # A wait that began in an earlier window counts there as far as it lies there.
+        open_s = 0.0 if asked_s is None else now_s - asked_s
+        waited_s = sum(waits_s) + open_s - self._waited_s
+        self._waited_s = open_s
+        gaps_s = [later.at_s - each.at_s for each, later in pairwise(given)]
+        found = [each.found_done for each in given if each.found_done is not None]
+        spread_s = percentiles(waits_s) if waits_s else ()
+        return Figures(
+            seconds=seconds,
+            batches=len(given),
+            waiting_fraction=min(1.0, max(0.0, waited_s / seconds)),
+            wait_s=Waits(spread_s[50], spread_s[99], spread_s[100]) if spread_s else None,
+            step_s=median(gaps_s) if gaps_s else None,
+            exposed_fraction=sampled_fraction(self._idle_samples, self._samples),
+            synced_fraction=sum(found) / len(found) if found else None,
+            worst_tenth_fraction=worst_tenth_fraction(waits_s) if waits_s else 0.0,
+            own_work_fraction=min(1.0, worked_s / max(1e-9, sum(waits_s))),
+            compilations=self._compilations() - self._compiled,
+        )
+
+    def _report(self, window: Window) -> None:
+        verdict = window.verdict
+        if self._log is not None:
+            self._write(self._log, json.dumps(window.to_document()) + "\n")
+        if verdict.kind in (self._kind, VerdictKind.INCONCLUSIVE):
+            return
+        if self._kind is not None or verdict.kind is not VerdictKind.HEALTHY:
+            batch = window.batches_before
+            _warn(f"{verdict.kind} from batch {batch} on: {verdict.message}; {verdict.next}")
+        self._kind = verdict.kind
+
+    def _write(self, log: Path, line: str) -> None:
+        try:
+            # One write for each line, so that a killed run leaves whole lines.
+            with log.open("ab", buffering=0) as file:
+                file.write(line.encode())
+        except OSError as error:
+            self._log = None
+            _warn(f"{log} gets no more lines: {error.strerror}")
+
+
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _flatten(f"{name}/{key}", part)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield name, float(value)
+
+
+def _warn(message: str) -> None:
+    with suppress(Exception):
+        sys.stderr.write(f"netpipe: {message}\n")
+        sys.stderr.flush()

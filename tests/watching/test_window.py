@@ -1,0 +1,69 @@
+"""What a window of a watched run says about the wait for batches."""
+
+from typing import Any
+
+import pytest
+
+from netpipe.results.fields import Interval
+from netpipe.watching.window import Figures, Waits, judge, sampled_fraction
+
+
+def figures(**given: Any) -> Figures:
+    """Make the figures of a window in which a loop of 50 ms waits for 20 ms."""
+    usual: dict[str, Any] = {
+        "seconds": 10.0, "batches": 200, "waiting_fraction": 0.4,
+        "wait_s": Waits(0.02, 0.025, 0.03), "step_s": 0.05,
+        "exposed_fraction": Interval(0.3, 0.24, 0.37, 200), "synced_fraction": 0.0,
+        "worst_tenth_fraction": 0.12, "own_work_fraction": 0.05, "compilations": 0,
+    }  # fmt: skip
+    return Figures(**{**usual, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({}, "loader-bound"),
+        ({"waiting_fraction": 0.04, "exposed_fraction": None}, "healthy"),
+        ({"exposed_fraction": Interval(0.0, 0.0, 0.02, 200)}, "healthy"),
+        ({"exposed_fraction": Interval(0.06, 0.03, 0.1, 200)}, "inconclusive"),
+        ({"exposed_fraction": None, "synced_fraction": None}, "inconclusive"),
+        ({"worst_tenth_fraction": 0.7}, "jitter"),
+        ({"worst_tenth_fraction": 0.7, "batches": 6}, "loader-bound"),
+        ({"synced_fraction": 1.0, "own_work_fraction": 0.9}, "forced-sync"),
+        ({"synced_fraction": 1.0, "own_work_fraction": 0.9, "step_s": 0.03}, "loader-bound"),
+        ({"synced_fraction": 1.0}, "loader-bound"),
+        ({"batches": 0, "wait_s": None, "step_s": None, "waiting_fraction": 1.0}, "loader-bound"),
+        ({"batches": 0, "wait_s": None, "step_s": None, "waiting_fraction": 0}, "inconclusive"),
+    ],
+)
+def test_each_kind_needs_its_evidence(given: dict[str, Any], kind: str) -> None:
+    """A stall must be certain, and so must be that there is none."""
+    assert judge(figures(**given)).kind == kind
+
+
+def test_a_slow_start_is_no_verdict() -> None:
+    """Before the first batch, a loader may be starting."""
+    starting = figures(batches=0, wait_s=None, step_s=None, waiting_fraction=1.0)
+    assert judge(starting, batches_before=0).kind == "inconclusive"
+
+
+def test_a_wait_that_the_device_may_hide_is_no_stall() -> None:
+    """Without the third line, only the host's wait is known, and the way out is named."""
+    judged = judge(figures(exposed_fraction=None))
+    assert "the loop waits for batches 40.0% of the time" in judged.message
+    assert "on_step_end" in judged.next
+
+
+@pytest.mark.parametrize(
+    ("hits", "samples", "low", "high"),
+    [(0, 200, 0.0, 0.0188), (10, 200, 0.0274, 0.0896), (1, 1, 0.2065, 1.0)],
+)
+def test_a_sampled_fraction_has_wilsons_interval(
+    hits: int, samples: int, low: float, high: float
+) -> None:
+    """The ends agree with published values (Wilson, 95%)."""
+    found = sampled_fraction(hits, samples)
+    assert found is not None
+    assert (found.median, found.n) == (hits / samples, samples)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
+    assert sampled_fraction(0, 0) is None
