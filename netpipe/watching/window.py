@@ -21,8 +21,9 @@ _MIN_SYNCED: Final = 0.5
 _MIN_WORST_TENTH: Final = 0.5
 # With fewer batches, one of them is more than a tenth.
 _MIN_FOR_JITTER: Final = 20
-# A loader that computes for this share of a wait loads in the loop's own thread.
-_MIN_OWN_WORK: Final = 0.5
+# A loader that computes for this share of a wait loads in the loop's own thread. Beside other
+# programs, the thread gets only a part of a core; waiting for workers takes next to nothing.
+_MIN_OWN_WORK: Final = 0.25
 _Z: Final = 1.96
 
 
