@@ -102,7 +102,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
 
 
 def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
-    """Assert that the real step takes no longer than the step on resident batches.
+    """Assert that the real step takes no longer than the step on the loader's own batches.
 
     On a CPU device, which shares its cores with the loader, only the verdict counts.
 

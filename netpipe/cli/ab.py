@@ -96,12 +96,11 @@ def _choose_exit_code(code: int, results_file: Path) -> int:
     if not results_file.exists():
         return code
     comparisons = json.loads(results_file.read_text(encoding="utf-8"))["comparisons"]
-    made = [row for row in comparisons if row["against"] and not row.get("is_reported_only")]
-    undecided = sum(row["outcome"] in _UNDECIDED for row in made)
-    if (made and not undecided) or (code == FAILED and undecided < max(1, len(made))):
+    judged = [row for row in comparisons if row["against"] and not row.get("is_reported_only")]
+    decided = sum(row["outcome"] not in _UNDECIDED for row in judged)
+    is_complete = bool(judged) and decided == len(judged)
+    if is_complete or (code == FAILED and (decided or not judged)):
         return code
-    decided = (
-        f"only {len(made) - undecided} of {len(made)} comparisons" if made else "no comparison"
-    )
-    notes.print(f"netpipe: {decided} of the two versions could be decided", soft_wrap=True)
+    count = f"only {decided} of {len(judged)} comparisons" if decided else "no comparison"
+    notes.print(f"netpipe: {count} of the two versions could be decided", soft_wrap=True)
     return INCONCLUSIVE

@@ -17,7 +17,7 @@ class Watch:
         """Note the loader's worker processes."""
 
     def begin_rounds(self, budget_s: float = 0.0) -> None:
-        """Note the end of the start-up; each call restarts the budget, or a longer one."""
+        """Note the end of the start-up; each call restarts the limit, by a longer budget."""
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Note the phase that begins, to show it to the user; not called inside a timed window.

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -42,6 +43,7 @@ _DRAINED_FRACTION = 0.7
 # CPU use, in cores, below which a loader's buffers count as full.
 _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
+_LATEST_BATCHES = 2
 _ESTIMATE_TOLERANCE = 0.25
 # Workers that take longer to stop are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
@@ -100,6 +102,7 @@ class Puller:
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
         self._loader, self._clock, self._watch = loader, clock, watch
         self.pulled = self.restarts = self._epoch_began = 0
+        self.latest: deque[Batch] = deque(maxlen=_LATEST_BATCHES)
         self.epoch_batches: int | None = None
         self._ignored_pids: tuple[int, ...] = ()
         started, threads = clock(), threading.active_count()
@@ -213,6 +216,7 @@ class Puller:
         finally:
             self._watch.note_wait(None)
         self.pulled += 1
+        self.latest.append(batch)
         return batch
 
     def restart(self) -> Batch:
@@ -398,16 +402,19 @@ def close_with_timeout(close: Callable[[], None], limit_s: float | None = None) 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
     """Wait up to `limit_s` seconds until `cpu_s` hardly increases.
 
-    It returns the CPU seconds used by this process and others. Reading them takes milliseconds if
-    there are hundreds of threads, so this thread's own time does not count.
+    `cpu_s` returns the CPU seconds used by this process and others. Reading them takes milliseconds
+    if there are hundreds of threads, so this thread's own time does not count.
     """
-    started = clock()
-    at_s, own_s, used_s = started, time.thread_time(), cpu_s()
+
+    def others_s() -> float:
+        own_s = time.thread_time()
+        return cpu_s() - own_s
+
+    started = at_s = clock()
+    used_s = others_s()
     while at_s - started < limit_s:
         clock.sleep(_QUIET_SAMPLE_S)
-        before_s, at_s = at_s, clock()
-        others_s = own_s - used_s
-        own_s, used_s = time.thread_time(), cpu_s()
-        others_s += used_s - own_s
-        if others_s < _QUIET_CORES * (at_s - before_s):
+        (before_s, at_s), before_used_s = (at_s, clock()), used_s
+        used_s = others_s()
+        if used_s - before_used_s < _QUIET_CORES * (at_s - before_s):
             return

@@ -94,7 +94,7 @@ def measure(
         yield summarize()
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has its own time limit.
-        watch.begin_rounds()
+        watch.begin_rounds(runner.budget_s)
         file = trace(device().key)
         try:
             keep_trace(runner.train_for_trace, file)
@@ -104,7 +104,7 @@ def measure(
     yield summarize()
     if peak_flops(device().kind) is not None:
         watch.enter_phase("counting the FLOPs of a step", budget_s)
-        watch.begin_rounds()
+        watch.begin_rounds(runner.budget_s)
         find_flops(runner)
         yield summarize()
     closing.callback(_close, runner, report)

@@ -61,12 +61,12 @@ DRAIN_ABOVE_FRACTION = 0.8
 _WARM_UP_STEPS = 5
 _WARM_UP_LOOP_STEPS = 2
 _MIN_LOAD_ESTIMATES = 4
-# A long step gets time for this many of the shortest rounds, which have this many steps.
+# A step above this many seconds gets time for some of the shortest rounds.
 _LONG_STEP_S = 0.3
 _ROUNDS_OF_LONG_STEPS = 4
-_STEPS_OF_SHORTEST_ROUND = 16
-# The budget is not lengthened beyond this many seconds.
-_MAX_BUDGET_S = 300.0
+_LONGEST_BUDGET_S = 300.0
+# The steps and the batches of the shortest round, roughly.
+_STEPS_OF_SHORTEST_ROUND, _LOADS_OF_SHORTEST_ROUND = 16, 16
 # Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
 _MAX_OVERRUN_S = 8.0
 # Loading alone is watched for as many batches as this fraction of the budget has steps. A pause
@@ -100,7 +100,8 @@ class RoundRunner:
         self.log = RoundLog()
         self.long_step: Finding | None = None
         self._clock, self._watch = clock, watch
-        self._budget_s, self._is_decided = budget_s, is_decided
+        self.budget_s = self._given_s = budget_s
+        self._is_decided = is_decided
         self._hoped_s = min(budget_s, _CLEAR_CASE_S) if is_decided else budget_s
         self._loop: Loop = subject.loop or late_reading_loop
         self._has_own_loop = self._loop is not late_reading_loop
@@ -122,27 +123,29 @@ class RoundRunner:
         # By now, all workers have started, and their buffers hold little.
         self._balance = CpuBalance(self.puller, self._clock)
         watch.enter_phase("warming up the step")
-        self.stepper.warm_up(0.2 * self._budget_s)
+        self.stepper.warm_up(0.2 * self.budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
-        # With every copy hidden behind a step, the time of this one is next to nothing.
+        # The step may be nearly done when its time begins.
         transfer_s = max(step_s, self.stepper.measure_transfer_s(1))
         # A loop that never returns must not use up the time limit for compiling a model.
-        watch.begin_rounds()
+        self._lengthen_budget(transfer_s)
+        watch.begin_rounds(self.budget_s)
         if self._has_own_loop:
             # The trainer's loop may compile something; the harness's own loop compiles nothing.
             measure_host_s_per_step(self.stepper, self._loop, 1)
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
-        self._lengthen_budget(transfer_s)
-        watch.begin_rounds(self._budget_s)
+        watch.begin_rounds(self.budget_s)
         self._started = self._clock()
         self.log.worker_cpu_s = self.puller.processes.worker_cpu_s()
-        watch.enter_phase("first estimates", self._budget_s)
+        watch.enter_phase("first estimates", self.budget_s)
         pulled = self.puller.pull_until_steady(
-            0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self._budget_s
+            0.0125 * self._hoped_s, _MIN_LOAD_ESTIMATES, 0.2 * self.budget_s
         )
         load_s, typical_s = max(pulled.s_per_batch, MIN_LOAD_S), pulled.typical_s_per_batch
+        self._lengthen_budget(transfer_s, load_s)
+        watch.begin_rounds(self.budget_s)
         self._estimates = Estimates(load_s, typical_s, step_s, transfer_s, train_s, pulled.group)
         self.pauses = Pauses(step_s)
         # If the loader is slower than the step even without pauses, pauses do not matter.
@@ -152,19 +155,21 @@ class RoundRunner:
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
-        watch.enter_phase("a closer look after the rounds", self._budget_s)
+        watch.enter_phase("a closer look after the rounds", self.budget_s)
         self._look_closer()
 
-    def _lengthen_budget(self, step_s: float) -> None:
+    def _lengthen_budget(self, step_s: float, load_s: float = 0.0) -> None:
         """Give a long step the time for enough rounds."""
-        needed_s = _ROUNDS_OF_LONG_STEPS * _STEPS_OF_SHORTEST_ROUND * step_s
+        round_s = _STEPS_OF_SHORTEST_ROUND * step_s + _LOADS_OF_SHORTEST_ROUND * load_s
+        needed_s = _ROUNDS_OF_LONG_STEPS * round_s
         if step_s <= _LONG_STEP_S or needed_s <= self._longest_s:
             return
-        given_s, self._budget_s = self._budget_s, max(self._budget_s, min(needed_s, _MAX_BUDGET_S))
+        self.budget_s = max(self.budget_s, min(needed_s, _LONGEST_BUDGET_S))
+        became = f", so the budget became {self.budget_s:.0f} s" * (self.budget_s > self._given_s)
         self.long_step = Finding(
             "long-step",
-            f"a step takes {format_seconds(step_s)}: {_ROUNDS_OF_LONG_STEPS} rounds need a budget "
-            f"of {needed_s:.0f} s; it was {given_s:g} s, and is {self._budget_s:.0f} s now",
+            f"a step takes {format_seconds(step_s)}: {_ROUNDS_OF_LONG_STEPS} rounds need "
+            f"{needed_s:.0f} s{became}",
         )
 
     def _calibrate(self) -> None:
@@ -180,13 +185,13 @@ class RoundRunner:
     def _look_for_pauses(self, pulled: PulledBatches) -> None:
         """Keep loading alone until a rare pause shows, then until the next pause shows."""
         step_s, started = self._estimates.step_s, self._clock()
-        wanted = ceil(_WATCHED_FRACTION * self._budget_s / step_s) - len(pulled.gaps_s)
-        first = self.puller.pull_batches(wanted, _FIRST_PAUSE_FRACTION * self._budget_s)
+        wanted = ceil(_WATCHED_FRACTION * self.budget_s / step_s) - len(pulled.gaps_s)
+        first = self.puller.pull_batches(wanted, _FIRST_PAUSE_FRACTION * self.budget_s)
         waits_s, typical_s = pulled.gaps_s + first.gaps_s, first.typical_s_per_batch
         while True:
             self.pauses = Pauses(step_s)
             self.pauses.watch(waits_s, first.group * typical_s)
-            left_s = started + _NEXT_PAUSE_FRACTION * self._budget_s - self._clock()
+            left_s = started + _NEXT_PAUSE_FRACTION * self.budget_s - self._clock()
             if self.pauses.number != 1 or not self.pauses.matter or left_s <= 0:
                 break
             waits_s += self.puller.pull_batches(first.group, left_s).gaps_s
@@ -199,8 +204,8 @@ class RoundRunner:
         self.footprints.read(self.puller)
         while not (self._is_over(begun_s) or log.ended):
             detail = f"round {len(log.loads) + 1}"
-            self._watch.enter_phase("step alone, loading, training", self._budget_s, detail)
-            longest_s = self._budget_s / _PLANNED_ROUNDS
+            self._watch.enter_phase("step alone, loading, training", self.budget_s, detail)
+            longest_s = self.budget_s / _PLANNED_ROUNDS
             try:
                 self._run_round(BlockSizes.within(self._round_s, self._estimates, longest_s))
             except LoaderEndedError as ended:
@@ -231,11 +236,11 @@ class RoundRunner:
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
         # Growth that stops is not a leak.
         needs_all = self.pauses.matter or self.footprints.may_leak
-        return (not needs_all and is_enough()) or with_another_s > self._budget_s
+        return (not needs_all and is_enough()) or with_another_s > self.budget_s
 
     @property
     def _longest_s(self) -> float:
-        return self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
+        return self.budget_s + min(self.budget_s, _MAX_OVERRUN_S)
 
     @property
     def _round_s(self) -> float:
@@ -244,7 +249,7 @@ class RoundRunner:
         Rounds are short at first, so that a clear case ends early.
         """
         is_short = len(self.log.loads) < MIN_ROUNDS or self.pauses.cycle > 1
-        return (self._hoped_s if is_short else self._budget_s) / _PLANNED_ROUNDS
+        return (self._hoped_s if is_short else self.budget_s) / _PLANNED_ROUNDS
 
     def _run_round(self, sizes: BlockSizes) -> None:
         log = self.log
@@ -270,6 +275,7 @@ class RoundRunner:
         if self._gpu is not None:
             self._gpu.look()
         synced_s = stepper.measure_synced_s(sizes.short_steps)
+        stepper.renew_batches(tuple(puller.latest))
         loaded_s = stepper.measure_loaded_s(2 * sizes.pairs)
         transfer_s = stepper.measure_transfer_s(2 * sizes.pairs)
         compilations = stepper.compilations() - compilations
@@ -288,7 +294,7 @@ class RoundRunner:
         def pull_drained() -> tuple[bool, float, PulledBatches]:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
-            limit_s = _DRAIN_FRACTION * self._budget_s
+            limit_s = _DRAIN_FRACTION * self.budget_s
             before, pulled = self._balance.now(), self._load_alone(sizes)
             if not self._balance.covers(before):
                 drained &= self._balance.drain(sizes.load_s, limit_s)
@@ -332,7 +338,7 @@ class RoundRunner:
 
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
         load_s, typical_s = self._estimates.load_s, self._estimates.typical_load_s
-        most, limit_s = self.puller.bound_buffered(load_s), _DRAIN_FRACTION * self._budget_s
+        most, limit_s = self.puller.bound_buffered(load_s), _DRAIN_FRACTION * self.budget_s
         return self.puller.drain(load_s, typical_s, sizes.load_s, limit_s, most)
 
     def _is_near_step_time(self, load_s: float) -> bool:
@@ -373,8 +379,8 @@ class RoundRunner:
         length = self._short_length()
         training_s = (length.steps + length.skipped) * self._estimates.train_s
         ends_s = self._clock() - self._started + training_s
-        return not self.log.ended and ends_s < self._budget_s + overrun_s
+        return not self.log.ended and ends_s < self.budget_s + overrun_s
 
     def _short_length(self) -> BlockLength:
-        steps = ceil(0.1 * self._budget_s / self._estimates.train_s)
+        steps = ceil(0.1 * self.budget_s / self._estimates.train_s)
         return BlockLength(clamp(3, steps, _MAX_SAMPLED_STEPS), skipped=1)

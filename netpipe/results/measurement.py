@@ -210,7 +210,7 @@ class Measurement(Document):
     #: Batches in the loader's buffers when a drain began. Null: they could not be drained.
     buffered_batches: Amount | None
     dispatch_depth: Count  #: Highest number of steps in flight in the real loop.
-    #: The time that the harness's instruments add to a bare step, over S0. Null: not measured.
+    #: The time that the harness's instruments add to a bare step, over S3. Null: not measured.
     overhead_fraction: Fraction | None
     busy_elsewhere_fraction: Fraction  #: Share of the host's CPU time that other programs took.
     batch_bytes: Count  #: Bytes of one batch as the trainer sees it.

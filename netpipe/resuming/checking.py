@@ -101,7 +101,8 @@ def check_resume(
 
     The second run pauses before it saves each state. The middle state is restored after a pause. In
     a chain, each restored run saves the state for the next one; one of them saves it before its
-    first batch. They have other numbers of workers, unless that makes a difference.
+    first batch. Each has another number of workers; if batches then differ, it is repeated with the
+    usual number.
 
     Raises:
         MisuseError: The loader has no state, or one that cannot be pickled.
@@ -153,7 +154,12 @@ def check_resume(
         chain = zip(pairwise((0, low, low, high, request.batches)), _CHAINED_WORKERS, strict=True)
         for restores, ((offset, following), other) in enumerate(chain):
             tried = dict.fromkeys((other, request.workers) if takes_workers else (request.workers,))
-            for workers in tried:
+            file, cost = folder / str(offset), saves[str(offset)]
+            state = file.read_bytes() if len(tried) > 1 else b""
+            for attempt, workers in enumerate(tried):
+                if attempt:  # The failed run may have saved this state anew.
+                    file.write_bytes(state)
+                    saves[str(offset)] = cost
                 restored.append(restore(offset, restores, saved=(following,), workers=workers))
                 if not restored[-1].difference:
                     break

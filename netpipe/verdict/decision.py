@@ -157,7 +157,7 @@ def _explain_rare_stalls(measurement: Measurement) -> str | None:
     shares_cores = measurement.device.shares_host_cores
     if shares_cores or mean <= 1 + EPSILON or not _has_finding(measurement, PAUSES):
         return None
-    return f"the loader paused in some rounds: R/S0 is {mean:.2f} in the mean over all of them"
+    return f"the loader paused in some rounds: R over the step is {mean:.2f} in the mean over all"
 
 
 def _explain_undecided_stall(measurement: Measurement) -> str | None:
@@ -165,7 +165,7 @@ def _explain_undecided_stall(measurement: Measurement) -> str | None:
     if not train.low <= 1 + EPSILON < train.high:
         return None
     ratio = format_ratio_interval(train)
-    return f"R is {ratio} of the larger of L and S0, on both sides of a limit"
+    return f"R is {ratio} of the larger of L and the step, on both sides of a limit"
 
 
 def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | None:
@@ -174,7 +174,7 @@ def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | No
         return None
     if statistics.half_width_fraction(load) > _MAX_HALF_WIDTH_FRACTION:
         return f"loading a batch took {format_seconds_interval(load)}, too variable to tell"
-    return f"L/S0 is {format_ratio_interval(ratio)}, on both sides of a limit"
+    return f"L over the step is {format_ratio_interval(ratio)}, on both sides of a limit"
 
 
 def _judge_recompiling(measurement: Measurement) -> Verdict | None:
@@ -231,6 +231,7 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
     steps = measurement.distributions
     longest_s = steps.wait_s[-1] if steps else waits.p99
+    ahead = ceil(longest_s / quantities.own_step_s(measurement))
     # On a CPU device, any other program can delay steps.
     if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
         return None
@@ -242,7 +243,7 @@ def _judge_jitter(measurement: Measurement) -> Verdict | None:
             f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
-        f"prefetch at least {ceil(longest_s / measurement.step_s.median)} batches ahead to hide a "
+        f"prefetch at least {ahead} batches ahead to hide a "
         f"wait of {format_seconds(longest_s)}, or find out why some batches are late",
     )
 
@@ -322,8 +323,8 @@ def _judge_at_risk(measurement: Measurement) -> Verdict | None:
         return None
     return Verdict(
         VerdictKind.AT_RISK,
-        f"headroom is {format_ratio_interval(measurement.headroom)}; a slightly faster "
-        f"accelerator would wait{_describe_open_stall(measurement)}",
+        f"L over the step is {format_ratio_interval(quantities.load_over_step(measurement))}; a "
+        f"slightly faster accelerator would wait{_describe_open_stall(measurement)}",
         (),
         "make loading faster before the accelerator is",
     )

@@ -83,7 +83,7 @@ def _judge_slowed_work(measurement: Measurement) -> Verdict | None:
 
     Worker processes do not slow the loop down, because they do not share its Python lock.
     """
-    host_s, step_s = quantities.host_s(measurement), measurement.step_s.median
+    host_s, step_s = quantities.host_s(measurement), quantities.own_step_s(measurement)
     beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
     slowed = beside_loading_s > (1 + EPSILON) * max(host_s, step_s)
     if measurement.loader_processes or not slowed or host_s < _MIN_SLOWED_WORK_RATIO * step_s:
@@ -172,7 +172,7 @@ def judge_host_bound(measurement: Measurement) -> Verdict | None:
         return None
     # The host's work costs nothing as long as the host runs ahead of the device.
     busy_s = quantities.host_s(measurement) + measurement.wait_s.p50
-    runs_ahead = busy_s <= (1 + EPSILON) * measurement.step_s.median
+    runs_ahead = busy_s <= (1 + EPSILON) * quantities.own_step_s(measurement)
     if runs_ahead or not _work_explains(measurement):
         return None
     return _make_host_bound(measurement)
@@ -183,7 +183,7 @@ def _make_host_bound(measurement: Measurement) -> Verdict:
         VerdictKind.HOST_BOUND,
         f"the loop's own work takes {format_seconds(quantities.host_s(measurement))} a step"
         f"{name_worst_line(measurement)}, beside a step of "
-        f"{format_seconds(measurement.step_s.median)}",
+        f"{format_seconds(quantities.own_step_s(measurement))}",
         _describe_work(measurement),
         "do it every n steps, in another thread or process, or not at all",
     )

@@ -99,9 +99,14 @@ def host_s(measurement: Measurement) -> float:
 
 def list_evidence(measurement: Measurement) -> tuple[str, ...]:
     """Return the evidence that every verdict includes, as text."""
+    own_s = measurement.step_loaded_s
+    own = (
+        [] if own_s is None else [f"S3 = {format_seconds_interval(own_s)} on the loader's batches"]
+    )
     return (
         f"L = {format_seconds_interval(measurement.load_s_per_batch)} a batch",
         f"S0 = {format_seconds_interval(measurement.step_s)} a step",
+        *own,
         f"R = {format_seconds_interval(measurement.train_s_per_step)} a step",
         f"headroom S0/L = {format_ratio_interval(measurement.headroom)}",
         f"stall fraction = {format_ratio_interval(measurement.stall_fraction)}",

@@ -4,6 +4,7 @@ from math import ceil
 from statistics import median
 
 from netpipe.results.measurement import Measurement
+from netpipe.verdict.quantities import own_step_s
 
 # If workers are busy for a larger fraction of their time, irregular batch times stall the step.
 _MAX_WORKER_USE = 0.8
@@ -26,7 +27,7 @@ def workers_needed(measurement: Measurement) -> int | None:
     occupied_s = workers * load_s
     if cpu_s is not None and workers > cores and cpu_s / load_s >= _CORES_SATURATED_ABOVE * cores:
         occupied_s = cpu_s
-    needed = enough_workers(occupied_s, measurement.step_s.median)
+    needed = enough_workers(occupied_s, own_step_s(measurement))
     return needed if needed <= cores else None
 
 
@@ -48,7 +49,7 @@ def enough_workers(occupied_s: float, step_s: float) -> int:
 def cores_needed(measurement: Measurement) -> float | None:
     """Return how many cores loading keeps busy at one batch a step; None if not measured."""
     cpu_s = load_cpu_s_per_batch(measurement)
-    return None if cpu_s is None else cpu_s / measurement.step_s.median
+    return None if cpu_s is None else cpu_s / own_step_s(measurement)
 
 
 def load_cpu_s_per_batch(measurement: Measurement) -> float | None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from netpipe.jobs import footprint
@@ -318,7 +319,34 @@ def test_a_long_step_gets_a_longer_budget(clock: FakeClock, rehearse: Rehearse) 
     assert clock() < 96.0 + 8.0 + 28.0  # the warm-up
     assert judge(found).kind == "healthy"
     (finding,) = (each for each in found.findings if each.name == "long-step")
-    assert "4 rounds need a budget of 96 s; it was 20 s, and is 96 s now" in finding.message
+    assert "4 rounds need 96 s, so the budget became 96 s" in finding.message
+
+
+def test_the_loader_counts_in_the_budget_of_a_long_step(rehearse: Rehearse) -> None:
+    """A batch that takes as long as a step makes the rounds longer too."""
+    found = rehearse(repeat(0.9), budget_s=20.0, step_s=1.0)
+    assert found.step_s.n >= 4
+
+
+def test_contents_vary_from_round_to_round_as_in_training(
+    clock: FakeClock, rehearse: Rehearse
+) -> None:
+    """A step takes 30 ms on synthetic batches and on the loader's first ones, later 60 ms."""
+
+    def loader() -> Iterator[Any]:
+        for number in count():
+            clock.sleep(0.001)
+            yield {"x": np.full((2, 3), number < 20, np.int32)}
+
+    def step(state: int, batch: Any) -> tuple[int, Any]:
+        clock.sleep(0.030 if batch["x"][0, 0] else 0.060)
+        return state + 1, {"loss": jnp.float32(0)}
+
+    synthetic = [{"x": np.ones((2, 3), np.int32)}] * 2
+    found = rehearse(loader=loader, step=lambda: (0, step), synthetic=lambda: synthetic)
+    assert found.step_s.median == pytest.approx(0.030)
+    assert found.step_loaded_s is not None
+    assert found.step_loaded_s.median == pytest.approx(0.060)
 
 
 def test_a_very_long_step_names_the_budget_that_it_needs(rehearse: Rehearse) -> None:
@@ -327,7 +355,7 @@ def test_a_very_long_step_names_the_budget_that_it_needs(rehearse: Rehearse) -> 
     assert found.step_s.n < 3
     assert judge(found).kind == "inconclusive"
     (finding,) = (each for each in found.findings if each.name == "long-step")
-    assert "4 rounds need a budget of 1280 s; it was 20 s, and is 300 s now" in finding.message
+    assert "4 rounds need 1281 s, so the budget became 300 s" in finding.message
 
 
 def test_copies_that_take_no_time_are_counted_as_steps(

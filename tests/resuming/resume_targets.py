@@ -382,6 +382,28 @@ def same_for_workers(workers: int = 0) -> Batches:
     return Batches()
 
 
+class DamagedByOne(Batches):
+    """Saves a wrong position after it was restored with one worker."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__()
+        self.workers, self.is_damaged = workers, False
+
+    def get_state(self) -> dict[str, int]:
+        """Return the position, or the next one."""
+        return {"position": self.position + self.is_damaged}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Go to a position, or to the next one with one worker."""
+        self.is_damaged = self.workers == 1
+        self.position = state["position"] + self.is_damaged
+
+
+def damaged_by_one(workers: int = 0) -> DamagedByOne:
+    """Return a loader that one worker cannot restore."""
+    return DamagedByOne(workers)
+
+
 def one_process_each() -> Batches:
     """Return a loader that names its process in a file: each run must have a process of its own."""
     with open(os.environ["PROCESSES"], "a") as file:  # noqa: PTH123  # one line for each process

@@ -208,6 +208,13 @@ def test_other_numbers_of_workers_are_restored(check: Check) -> None:
     assert not report.differs
 
 
+def test_a_state_of_a_failed_run_is_not_restored(check: Check) -> None:
+    """One worker overwrites the state that it began with; two workers are not blamed for it."""
+    report = check(resume_targets.damaged_by_one)
+    assert {state.workers for state in report.restored if state.difference} == {1}
+    assert report.restored[-1].restores == 3
+
+
 def test_a_number_of_workers_that_changes_the_order(check: Check) -> None:
     """The changed order is found, and named; with two workers, the chain goes on."""
     report = check(resume_targets.ordered_by_workers)

@@ -189,7 +189,7 @@ def test_pauses_in_a_few_rounds_are_not_healthy(changed: dict[str, Any], kind: s
     paused = {"train_s": (*[0.030] * 6, *[0.045] * 3), "findings": pauses, **changed}
     verdict = judge(make_measurement(**paused))
     assert verdict.kind == kind
-    assert ("R/S0 is 1.17 in the mean" in verdict.message) is (kind == "inconclusive")
+    assert ("R over the step is 1.17 in the mean" in verdict.message) is (kind == "inconclusive")
 
 
 @pytest.mark.parametrize(("batches", "end"), [(1234, ", over 1,234 batches"), (0, "3.00")])
@@ -280,7 +280,7 @@ TIME, NAMED = "a larger budget", "what the message names"
         ({"train_s": spread(0.030, 0.036, 0.039)}, "R is 1.20 (1.00 to 1.30)", TIME),
         (
             {"load_s": spread(0.030, 0.033, 0.036), "train_s": 0.036},
-            "L/S0 is 1.10 (1.00 to 1.20)",
+            "L over the step is 1.10 (1.00 to 1.20)",
             TIME,
         ),
         ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "30 ms (20 to 40 ms)", TIME),

@@ -234,6 +234,17 @@ class StepRunner:
     def _all_to_device(self, batches: Sequence[Batch]) -> list[Batch]:
         return [jax.block_until_ready(self._to_device(batch)) for batch in batches]
 
+    def renew_batches(self, batches: Sequence[Batch]) -> None:
+        """Time S3 and S2 on these batches of the loader from now on, if they are like the first.
+
+        Each round then sees other contents, as real steps do. Without synthetic batches, S0 is
+        timed on the first batches, and S2 remains so too.
+        """
+        if self._loaded is None or len(batches) < _MIN_RESIDENT:
+            return
+        if {_form(batch) for batch in batches} == {_form(self.host_batches[0])}:
+            self._host, self._loaded = cycle(batches), cycle(self._all_to_device(batches))
+
     def warm_up(self, limit_s: float) -> bool:
         """Run steps on resident and host batches until they stop compiling.
 
@@ -343,6 +354,14 @@ class StepRunner:
                 due = max(due, self.clock()) + step_s
                 puller.pull()
             return stepping.result()
+
+
+def _form(batch: Batch) -> tuple[Any, ...]:
+    """Return the structure, the shapes and the dtypes of a batch, and whether it was deleted."""
+    leaves, structure = jax.tree.flatten(batch)
+    arrays = [(getattr(leaf, "shape", None), getattr(leaf, "dtype", None)) for leaf in leaves]
+    deleted = any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves)
+    return (structure, *arrays, deleted)
 
 
 def _arrays(tree: Any) -> list[jax.Array]:

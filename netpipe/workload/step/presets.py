@@ -50,7 +50,7 @@ PRESET_BY_NAME = {
     "latency-95m": Preset(
         Architecture(layers=20, width=640, heads=10, kv_heads=1, mlp_width=2048),
         sequence_length=1024,
-        # A step of about 0.1 s on an H100, which needs 6 GiB.
+        # 0.12 s a step and 4.3 GB on an H100.
         batch_size=16,
     ),
 }

@@ -33,8 +33,7 @@ class Slowdown:
         doses: For cpu, pieces of work in a worker for every batch; for wait, tenths of a
             millisecond of sleep there; for step, small matrix products on the device in every
             step; for transfer, mebibytes copied to the device before every step; for sequences,
-            the number that a step trains on,
-            `_MOST_SEQUENCES` at most.
+            the number that a step trains on, at most `_MOST_SEQUENCES`.
         size: "gpu_" for a GPU's batches and model; "" for small ones, which suit a CPU.
     """
 
@@ -101,8 +100,9 @@ def _wait(doses: int) -> None:
 
 
 def _training_on(sequences: int, workload: Config) -> Any:
-    pipeline = replace(workload.pipeline, batch_size=sequences)
-    state, step = Step(replace(workload, pipeline=pipeline))()
+    from netpipe.workload.step.train import make_step
+
+    state, step = make_step(workload.step, workload.pipeline.sequence_length, sequences)
     return state, lambda state, batch: step(
         state, {key: array[:sequences] for key, array in batch.items()}
     )

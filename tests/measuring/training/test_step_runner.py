@@ -201,6 +201,25 @@ def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> Non
     assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
 
 
+def test_other_batches_of_the_loader_replace_the_first_ones(step: CountingStep) -> None:
+    """Batches of another form would compile something, so they are not used."""
+    synthetic = [{"x": np.full((2, 3), number, np.int32)} for number in (8, 9)]
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: synthetic)
+    for others in (
+        [{"x": np.full((2, 3), 5, np.int32)}],
+        [{"x": np.full((2, 4), 5, np.int32)}] * 2,
+        [{"x": np.full((2, 3), 5, np.int64)}] * 2,
+        [{"y": np.full((2, 3), 5, np.int32)}] * 2,
+    ):
+        stepper.renew_batches(others)
+    stepper.measure_loaded_s(2)
+    stepper.renew_batches([{"x": np.full((2, 3), number, np.int32)} for number in (5, 6)])
+    stepper.measure_loaded_s(2)
+    stepper.measure_transfer_s(2)
+    stepper.measure_resident_s(1)
+    assert step.seen() == [1, 2, 5, 6, 5, 6, 5, 6, 8]
+
+
 def test_without_synthetic_batches_the_step_is_timed_once(stepper: StepRunner) -> None:
     """The step alone is timed on the loader's batches already."""
     assert stepper.measure_loaded_s(2) is None

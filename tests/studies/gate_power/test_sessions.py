@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from netpipe.gate.outcomes import Outcome
 from netpipe.jobs.targets import Target, resolve
 from netpipe.results.measurement import Rounds
+from netpipe.workload.step import train
 from perf_tests.studies.gate_power import slowdowns
 from perf_tests.studies.gate_power.__main__ import main
 from perf_tests.studies.gate_power.decisions import Decision
@@ -28,6 +29,20 @@ NOTHING, CPU = Slowdown(), Slowdown("cpu", 23)
 def make_sessions(*slowdowns: Slowdown) -> list[Session]:
     """Make a session of each."""
     return [Session(slowdown, make_measurement()) for slowdown in slowdowns]
+
+
+def test_more_sequences_are_more_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preset's number of sequences does not limit the step."""
+    asked = []
+
+    def make_step(_: object, tokens: int, sequences: int) -> tuple[None, None]:
+        asked.append((tokens, sequences))
+        return None, None
+
+    monkeypatch.setattr(train, "make_step", make_step)
+    for sequences in (20, 21):
+        Slowdown("sequences", sequences, "gpu_").step()
+    assert asked == [(1024, 20), (1024, 21)]
 
 
 @pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
