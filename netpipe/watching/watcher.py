@@ -82,6 +82,8 @@ class Watcher(Iterator[Any]):
         self._kind: VerdictKind | None = None
         self._latest: Window | None = None
         self._lock, self._over = Lock(), Event()
+        # The trainer may have seeded Python's own generator.
+        self._random = random.Random()
         self._thread = Thread(target=self._run, name="netpipe-watch", daemon=True)
 
     def __iter__(self) -> "Watcher":
@@ -145,7 +147,7 @@ class Watcher(Iterator[Any]):
 
     def _run(self) -> None:
         try:
-            while not self._over.wait(random.uniform(*_SAMPLE_S)):
+            while not self._over.wait(self._random.uniform(*_SAMPLE_S)):
                 self.sample()
                 if self._clock() - self._since_s >= self._window_s:
                     self.close_window()

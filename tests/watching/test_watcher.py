@@ -1,6 +1,7 @@
 """A watched run: its figures on a fake clock, its log, and what must never reach the training."""
 
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -235,7 +236,12 @@ def test_a_real_run_writes_its_windows(tmp_path: Path) -> None:
             time.sleep(0.02)
             yield jnp.full(4, number)
 
-    assert losses(netpipe.watch(slow(), log, window_s=0.2)) == losses(slow())
+    random.seed(1)
+    state = random.getstate()
+    watched = netpipe.watch(slow(), log, window_s=0.2)
+    assert losses(watched) == losses(slow())
+    watched._over.set()
+    assert random.getstate() == state, "the trainer's random numbers are its own"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert sum(line["figures"]["batches"] for line in lines) == 30
     assert all(line["memory_bytes"] > 0 for line in lines)
