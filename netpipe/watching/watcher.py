@@ -15,12 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from statistics import median
 from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
+from netpipe.errors import MisuseError
 from netpipe.jobs.footprint import read_memory
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring.training.step_runner import (
@@ -39,7 +41,7 @@ _SAMPLE_S: Final = (0.03, 0.07)
 
 
 class _Given(NamedTuple):
-    """A batch that was given: when, after which wait, and what was found at the request."""
+    """The times of a batch that was given, and whether its request found the latest step done."""
 
     at_s: float
     wait_s: float
@@ -56,6 +58,9 @@ class Watcher(Iterator[Any]):
         batches: An iterator or an iterable of batches.
         log: The file that gets a JSON line (`netpipe.training/1`) for each window; None for none.
         window_s: Seconds of a window.
+
+    Raises:
+        MisuseError: `window_s` is not a positive number.
     """
 
     def __init__(
@@ -66,6 +71,8 @@ class Watcher(Iterator[Any]):
         window_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
+        if not 0 < window_s < inf:
+            raise MisuseError(f"window_s must be above 0 seconds, and finite; found {window_s!r}")
         self._batches, self._iterator = batches, iter(batches)
         self._log = None if log is None else Path(log)
         self._window_s, self._clock = window_s, clock or MonotonicClock()

@@ -47,7 +47,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was counted and timed in a window.
+    """The counts and times of a window.
 
     Attributes:
         step_s: Median time from one batch to the next; null for fewer than two batches.

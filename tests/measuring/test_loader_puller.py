@@ -463,8 +463,8 @@ def test_reading_the_clocks_is_no_work_of_the_loader(clock: FakeClock) -> None:
     def read_slowly() -> float:
         nonlocal readings
         readings += 1
-        used_s = time.process_time()
-        while time.process_time() < used_s + 0.02:
+        used_s = time.thread_time()
+        while time.thread_time() < used_s + 0.02:
             pass
         return used_s
 

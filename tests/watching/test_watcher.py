@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 
 import netpipe
+from netpipe.errors import MisuseError
 from netpipe.watching import watcher as watcher_module
 from netpipe.watching.watcher import Watcher
 from tests.fakes import FakeClock
@@ -150,7 +151,7 @@ def test_a_log_that_cannot_be_written_ends_alone(
 
 
 class _Hostile:
-    """What a step returned, which raises whatever is asked of it."""
+    """A result of a step that raises whatever is asked of it."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(name)
@@ -167,6 +168,13 @@ def test_whatever_a_step_returns_is_accepted(watch: Watch, aux: Any) -> None:
         watched.on_step_end(aux)
         watched.sample()
     assert window_of(watched).exposed_fraction is None
+
+
+@pytest.mark.parametrize("window_s", [0, -1.0, float("nan"), float("inf")])
+def test_a_window_has_a_length(window_s: float) -> None:
+    """A window that never ends, or ends at once, is refused before training."""
+    with pytest.raises(MisuseError, match=r"window_s must be above 0 seconds.*; found"):
+        netpipe.watch(iter(()), window_s=window_s)
 
 
 def test_an_error_of_the_loader_reaches_the_training(watch: Watch) -> None:

@@ -1,4 +1,4 @@
-"""What a window of a watched run says about the wait for batches."""
+"""The verdict on a window of a watched run."""
 
 from typing import Any
 
