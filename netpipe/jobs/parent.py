@@ -188,9 +188,13 @@ class Session:
         self._log = log
         on_progress = progress or (lambda _: None)
         self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())
-        self._deadline = time.monotonic() + request.limit_s
         self._has_written = self._was_stopped = False
         self._next_listing = 0.0
+        self.restart_limit()
+
+    def restart_limit(self) -> None:
+        """Count the session's time limit from now on, because it has waited for its turn."""
+        self._deadline = time.monotonic() + self._request.limit_s
 
     def is_over(self) -> bool:
         """Poll the process; return whether the session is over. Call this many times a second.

@@ -1,14 +1,16 @@
 """Checks, in fresh processes, whether a loader continues exactly from each of its states."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Annotated, Any, Final
 
 from netpipe.errors import HarnessError
 from netpipe.files.temporary_folders import temporary_folder
-from netpipe.jobs.parent import ProcessEnvironment, is_on_cpu, open_session
+from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
@@ -108,15 +110,31 @@ def check_resume(
         MisuseError: The loader has no state, or one that cannot be pickled.
         SessionError: An uninterrupted run crashed, hung or ran out of time.
     """
+    # Elsewhere, each process may need most of the accelerator's memory.
+    may_overlap = is_on_cpu(request, environment)
+    ready: tuple[Session, Connection] | None = None
 
-    def run(seed: str = "1", **settings: Any) -> dict[str, Any]:
-        place = environment.with_hash_seed(seed)
-        asked = replace(request, states=str(folder), **settings)
+    def start(seed: str = "1") -> tuple[Session, Connection]:
+        ours, theirs = Pipe()
+        waiting.enter_context(ours)
+        with theirs:
+            asked = replace(request, states=str(folder), channel=theirs.fileno())
+            place, inherited = environment.with_hash_seed(seed), [theirs.fileno()]
+            opened = open_session(command, asked, place, progress, inherited)
+            return waiting.enter_context(opened), ours
+
+    def run(**settings: Any) -> dict[str, Any]:
+        nonlocal ready
         previous = ending.pop_all()
-        if not is_on_cpu(request, environment):
-            previous.close()  # Each process may need most of the accelerator's memory.
+        if not may_overlap:
+            previous.close()
         with previous:
-            session = ending.enter_context(open_session(command, asked, place, progress))
+            session, channel = ready or start()
+            ending.push(waiting.pop_all())
+            session.restart_limit()
+            with suppress(OSError):  # The session has ended, which `result` reports.
+                channel.send(settings)
+            ready = start() if may_overlap else None
             result: dict[str, Any] = session.result(is_early=True)
             ending.callback(session.result)  # The process may end by itself.
         return result
@@ -134,8 +152,9 @@ def check_resume(
         first_s = found.get("first_batch_s")
         return Restored(offset, named, difference, size, save_s, first_s, restores)
 
-    with temporary_folder("resume") as folder, ExitStack() as ending:
-        first = run(seed="0")
+    with temporary_folder("resume") as folder, ExitStack() as ending, ExitStack() as waiting:
+        ready = start(seed="0")
+        first = run()
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)
         # If batches come in chunks, at least one of these offsets lies within a chunk.

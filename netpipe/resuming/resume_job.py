@@ -1,8 +1,11 @@
 """The job of a session that runs a loader, from the start or from a restored state."""
 
+import os
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +25,9 @@ _QUIET_LIMIT_S: Final = 1.0
 
 def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Run a loader, save states and digest batches; raise a MisuseError if it has no state."""
+    os.set_inheritable(request.channel, False)
+    with Connection(request.channel) as channel:
+        request = replace(request, **channel.recv())
     factory: Callable[..., Any] = factories.loader
     takes_workers = takes_parameters(factory, "workers")
     run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}

@@ -141,6 +141,16 @@ def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPat
         run_measurement(child(here, "time.sleep(1000)"), request)
 
 
+def test_a_child_that_waited_has_its_whole_limit(here: Path) -> None:
+    """The limit counts from the last restart, after which the child still ends in time."""
+    source = "while not (here / 'turn').exists(): time.sleep(0.01)\nanswer(lint={'found': 1})"
+    with open_session(child(here, source), replace(LINT, time_left_s=60.0)) as session:
+        session._deadline = 0.0  # its turn comes late
+        session.restart_limit()
+        (here / "turn").touch()
+        assert session.result() == {"found": 1}
+
+
 def test_a_child_that_the_caller_cut_short_is_out_of_time(here: Path) -> None:
     """If the time that several sessions share is used up, this session has not failed."""
     request = MeasureRequest(time_left_s=0.1)

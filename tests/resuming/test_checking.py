@@ -1,9 +1,12 @@
 """Whether loaders continue exactly from their states."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,13 +31,19 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Check:
 
     @contextmanager
     def open_session(factories: Sequence[Any], request: ResumeRequest, *_: object) -> Iterator[Any]:
-        asked = replace(request, result=str(tmp_path / "result"))
-        with ExitStack() as closing:
-            try:
-                found = run_loader(asked, Factories(factories[0]), closing)
-            except ValueError as error:
-                raise SessionError(str(error)) from error
-            yield SimpleNamespace(result=lambda **_: json.loads(json.dumps(found["resume"])))
+        with Connection(os.dup(request.channel)) as channel, ExitStack() as closing:
+
+            @cache
+            def run() -> Any:
+                held = os.dup(channel.fileno())
+                asked = replace(request, result=str(tmp_path / "result"), channel=held)
+                try:
+                    found = run_loader(asked, Factories(factories[0]), closing)
+                except ValueError as error:
+                    raise SessionError(str(error)) from error
+                return json.loads(json.dumps(found["resume"]))
+
+            yield SimpleNamespace(result=lambda **_: run(), restart_limit=lambda: None)
 
     monkeypatch.setattr(checking, "open_session", open_session)
     return lambda factory, batches=20: check_resume([factory], ResumeRequest(batches=batches))
@@ -248,13 +257,21 @@ def test_each_state_is_restored_in_a_process_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("platforms", "order"), [("cpu", "+" + 6 * "+-" + "-"), ("cuda", 7 * "+-")]
+    ("platforms", "order"), [("cpu", "+=+" + 6 * "=+-" + "--"), ("cuda", 7 * "+=-")]
 )
-def test_a_run_starts_while_the_one_before_ends(
+def test_a_process_starts_beside_the_run_before(
     monkeypatch: pytest.MonkeyPatch, platforms: str, order: str
 ) -> None:
-    """At most two processes exist on a CPU, and one where each may need an accelerator."""
+    """On a CPU, a process waits for its turn; only one exists if it may need an accelerator.
+
+    "+" starts a process, "=" begins its run with a new time limit, and "-" ends it.
+    """
     events = ""
+
+    def restart_limit() -> None:
+        nonlocal events
+        events += "="
+
     run = {
         "digests": ["a", "b"], "ended": True, "takes_workers": False, "s_per_batch": 0.0,
         "saves": {"0": (1, 0.0, False), "1": (1, 0.0, False)},
@@ -264,7 +281,7 @@ def test_a_run_starts_while_the_one_before_ends(
     def open_session(*_: object) -> Iterator[Any]:
         nonlocal events
         events += "+"
-        yield SimpleNamespace(result=lambda **_: run)
+        yield SimpleNamespace(result=lambda **_: run, restart_limit=restart_limit)
         events += "-"
 
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
@@ -297,7 +314,7 @@ def test_every_run_is_in_the_given_environment(monkeypatch: pytest.MonkeyPatch) 
     """Another version of the project has its own folder and search path."""
     places = list[ProcessEnvironment]()
 
-    def run(_: object, __: object, place: ProcessEnvironment, ___: object) -> None:
+    def run(_: object, __: object, place: ProcessEnvironment, *___: object) -> None:
         places.append(place)
         raise SessionError("it crashed")
 
