@@ -1,8 +1,18 @@
 """Preparation for all performance tests."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let sessions and later runs share compiled steps; compiling one takes seconds."""
+    if config.pluginmanager.has_plugin("cacheprovider"):
+        with suppress(OSError):  # It cannot be written.
+            folder = config.cache.mkdir("xla")
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
 
 
 @pytest.fixture(scope="session", autouse=True)

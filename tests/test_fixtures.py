@@ -16,19 +16,19 @@ from tests.disk import use_temporary_folder
 from tests.plugin.project import INI, leave_xdist, line_with
 from tests.root_process import run_module
 
-ELEMENTS = "perf_tests/test_elements.py"
+ORDER = "perf_tests/test_order.py"
 
 
 def test_data_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     """A folder without an index is a usage error of one line, and no test runs."""
-    result = run_module("pytest", ELEMENTS, "--netpipe-data", str(tmp_path))
+    result = run_module("pytest", ORDER, "--netpipe-data", str(tmp_path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"ERROR: --netpipe-data: {tmp_path}/index.json: " in result.stderr
 
 
 def test_data_in_a_bucket_are_refused() -> None:
     """A URI is a usage error that says what to do."""
-    result = run_module("pytest", ELEMENTS, "--netpipe-data", "s3://bucket/rows")
+    result = run_module("pytest", ORDER, "--netpipe-data", "s3://bucket/rows")
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--netpipe-data: the path must be a local one: copy what a URI names" in result.stderr
 
@@ -70,21 +70,30 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
     """An unknown key is a usage error that names file and key."""
     path = tmp_path / "netpipe.toml"
     path.write_text("[pipeline]\nworker = 2\n")
-    result = run_module("pytest", ELEMENTS, "--netpipe-config", str(path))
+    result = run_module("pytest", ORDER, "--netpipe-config", str(path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert re.search(f"ERROR: --netpipe-config: {path}: pipeline key .*'worker'", result.stderr)
 
 
-def test_the_options_choose_data_and_configuration(tmp_path: Path) -> None:
-    """The elements come from the given folder, in the shape that the given file states."""
+def test_the_options_choose_data_and_configuration(
+    project: pytest.Pytester, tmp_path: Path
+) -> None:
+    """The batches come from the given folder, in the shape that the given file states."""
     generate(tmp_path / "data", probes=30)
     path = tmp_path / "netpipe.toml"
-    path.write_text("[pipeline]\nsequence_length = 64\nbatch_size = 4\n")
-    result = run_module(
-        "pytest", f"{ELEMENTS}::test_workers_do_not_change_the_batches[1]",
-        "--netpipe-data", str(tmp_path / "data"), "--netpipe-config", str(path),
-    )  # fmt: skip
-    assert result.returncode == pytest.ExitCode.OK, result.stdout
+    path.write_text("[pipeline]\nsequence_length = 64\nbatch_size = 4\nworkers = 0\n")
+    modules = [f"fixtures.{name}" for name in ("dataset", "pipeline", "step")]
+    project.makeconftest(f"pytest_plugins = {modules}")
+    project.makepyfile(
+        """
+        def test_batch(netpipe_loader, data_directory):
+            print(f"{next(iter(netpipe_loader()))['inputs'].shape} from {data_directory}.")
+        """
+    )
+    data = tmp_path / "data"
+    options = [f"--netpipe-data={data}", f"--netpipe-config={path}"]
+    result = project.runpytest_inprocess("-s", *options)
+    line_with(result, f"(4, 64) from {data}.")
 
 
 @pytest.mark.parametrize(("platform", "preset"), [("gpu", "latency-95m"), ("cpu", "tiny")])
