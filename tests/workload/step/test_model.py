@@ -1,6 +1,7 @@
 """The positions that each position of the model sees."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import numpy as np
@@ -12,10 +13,10 @@ from netpipe.workload.step.presets import Architecture
 Logits = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def logits(small: Architecture) -> Logits:
     """The small model as a function of tokens, segments and positions, each int32 (1, S)."""
-    parameters = init_parameters(small, jax.random.key(1))
+    parameters = jax.jit(partial(init_parameters, small))(jax.random.key(1))
 
     @jax.jit
     def run(tokens: jax.Array, segments: jax.Array, positions: jax.Array) -> jax.Array:

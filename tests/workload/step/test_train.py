@@ -1,5 +1,6 @@
 """The training step, on a model of a few thousand parameters."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -59,16 +60,10 @@ def test_padding_has_no_loss(
     small: Architecture, state: State, batch: dict[str, np.ndarray]
 ) -> None:
     """Targets whose segmentation is 0 do not count, and a batch of padding has loss 0."""
+    compiled = jax.jit(partial(loss_of, architecture=small, dtype=np.dtype(np.float32)))
 
     def loss(**changed: np.ndarray) -> float:
-        return float(
-            loss_of(
-                state.parameters,
-                batch | changed,
-                architecture=small,
-                dtype=np.dtype(np.float32),
-            )
-        )
+        return float(compiled(state.parameters, batch | changed))
 
     targets = batch["targets"].copy()
     targets[1, 12:] = 3
@@ -135,11 +130,13 @@ def test_a_batch_of_another_form_is_refused(
 
 
 def test_the_tiny_preset_trains_on_synthetic_batches() -> None:
-    """`make_step` takes what `synthetic_batch` gives."""
+    """`make_step` takes what `synthetic_batch` gives, and returns a state of the same shapes."""
     config = StepConfig()
     state, step = make_step(config, sequence_length=32, batch_size=2)
-    _, aux = step(state, synthetic_batch(config, sequence_length=32, batch_size=2))
-    assert np.isfinite(aux["loss"])
+    batch = synthetic_batch(config, sequence_length=32, batch_size=2)
+    after, aux = jax.eval_shape(step, state, batch)
+    assert after == jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    assert aux == {"loss": jax.ShapeDtypeStruct((), jnp.float32)}
 
 
 def test_synthetic_batches_are_random_and_shifted() -> None:
@@ -179,7 +176,11 @@ def test_bfloat16_gives_nearly_the_loss_of_float32(
 ) -> None:
     """The precision of the products moves the loss by less than 2%."""
     wide, narrow = (
-        float(loss_of(state.parameters, batch, architecture=small, dtype=np.dtype(dtype)))
+        float(
+            jax.jit(partial(loss_of, architecture=small, dtype=np.dtype(dtype)))(
+                state.parameters, batch
+            )
+        )
         for dtype in (np.float32, jnp.bfloat16)
     )
     assert narrow == pytest.approx(wide, rel=0.02)
