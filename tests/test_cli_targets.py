@@ -2,9 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from netpipe.errors import MisuseError
+from netpipe.jobs.failure import format_failure
+from netpipe.jobs.targets import Target, resolve
 
 PIPELINE = """
 import grain
@@ -48,11 +53,21 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["timeit.py", "random.py", "grain.py", "cloudpickle.py"])
+@pytest.fixture
+def _imports_forgotten() -> Iterator[None]:
+    """Forget the project's modules and the folders that a target adds in this process."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name in ("pipe", "neighbour"):
+        sys.modules.pop(name, None)
+
+
 @pytest.mark.parametrize("inside", [True, False])
-def test_a_file_beside_the_target_hides_no_module(project: Path, name: str, inside: bool) -> None:
-    """A file beside the target hides neither a standard nor an installed module."""
-    (project / name).write_text(WRONG)
+def test_files_beside_the_target_hide_no_module(project: Path, inside: bool) -> None:
+    """Files beside the target hide neither standard nor installed modules."""
+    for name in ("timeit.py", "random.py", "grain.py", "cloudpickle.py"):
+        (project / name).write_text(WRONG)
     target = "pipe.py:loader" if inside else f"{project / 'pipe.py'}:loader"
     result = run("lint", target, "--quiet", folder=project if inside else project.parent)
     assert (result.returncode, result.stderr) == (0, "")
@@ -75,44 +90,60 @@ def test_a_module_in_the_current_folder_is_found(project: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("source", "line", "says"),
-    [
-        ("import grain\nimport no_such_thing\n", 2, "No module named 'no_such_thing'"),
-        ("import grain\n\ndef loader(:\n", 3, "invalid syntax"),
-        ("from json import no_such_name\n", 1, "cannot import name 'no_such_name'"),
-        ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
-    ],
-    ids=["absent module", "syntax", "absent name", "exit"],
-)
+SOURCES = {
+    "absent module": ("import grain\nimport no_such_thing\n", 2, "No module named 'no_such_thing'"),
+    "syntax": ("import grain\n\ndef loader(:\n", 3, "invalid syntax"),
+    "absent name": ("from json import no_such_name\n", 1, "cannot import name 'no_such_name'"),
+    "exit": ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
+}
+
+
+@pytest.mark.usefixtures("_imports_forgotten")
 @pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("error", SOURCES)
 def test_an_import_error_names_the_file_and_the_line(
-    project: Path, source: str, line: int, says: str, beside: bool
+    project: Path, error: str, beside: bool
 ) -> None:
     """The target, or a file beside it that it imports, has the error."""
+    source, line, says = SOURCES[error]
     file = project / ("neighbour.py" if beside else "pipe.py")
     file.write_text(source)
+    with pytest.raises((ImportError, SyntaxError, SystemExit)) as caught:
+        resolve(Target.parse(f"{project / 'pipe.py'}:loader"))
+    text = format_failure(caught.value)
+    assert says in text
+    assert f'File "{file}", line {line}' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("neighbour.py", "absent module"), ("pipe.py", "exit")]
+)
+def test_the_command_prints_an_import_error(project: Path, name: str, error: str) -> None:
+    """The error that ends the session's import is on standard error, and the exit code is 2."""
+    source, line, says = SOURCES[error]
+    (project / name).write_text(source)
     result = run("lint", "pipe.py:loader", "--quiet", folder=project)
     assert result.returncode == 2
     assert says in result.stderr
-    assert f'File "{file}", line {line}' in result.stderr
+    assert f'File "{project / name}", line {line}' in result.stderr
 
 
+@pytest.mark.usefixtures("_imports_forgotten")
 @pytest.mark.parametrize("use", ["from cattrs import double", "import cattrs\ncattrs.double"])
 def test_a_file_beside_the_target_that_is_hidden_is_named(project: Path, use: str) -> None:
     """If the installed module lacks a name, the error says which module was imported."""
     (project / "neighbour.py").rename(project / "cattrs.py")
     (project / "pipe.py").write_text(f"{use}\n")
-    result = run("lint", "pipe.py:loader", "--quiet", folder=project)
-    assert result.returncode == 2
-    assert f" {project / 'cattrs.py'} " in result.stderr
-    assert "cattrs/__init__.py: rename" in result.stderr
+    with pytest.raises((ImportError, AttributeError)) as caught:
+        resolve(Target.parse(f"{project / 'pipe.py'}:loader"))
+    text = format_failure(caught.value)
+    assert f" {project / 'cattrs.py'} " in text
+    assert "cattrs/__init__.py: rename" in text
 
 
+@pytest.mark.usefixtures("_imports_forgotten")
 def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> None:
     """A target that shadows an installed module is refused."""
     (project / "pipe.py").rename(project / "grain.py")
-    result = run("lint", "grain.py:loader", "--quiet", folder=project)
-    assert result.returncode == 2
-    assert "grain.py: its name" in result.stderr
-    assert "found grain" in result.stderr
+    with pytest.raises(MisuseError, match=r"grain\.py: its name .*; found grain "):
+        resolve(Target.parse(f"{project / 'grain.py'}:loader"))
