@@ -27,11 +27,17 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def train(folder: Path, data: Path, until: str = "") -> dict[str, str]:
     """Train for 40 steps; return the losses by step. With `until`, kill it after that step."""
     started = [sys.executable, "-c", KILLED, until] if until else [sys.executable]
-    command = [*started, SCRIPT, "--data", data, "--out", folder, "--steps", "40"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    command = [*started, SCRIPT, "--data", data, "--out", folder, "--steps", "40", "--every=5"]
+    settings = ["max_target_length=64", "global_batch_size_to_load=4", "grain_worker_count=1"]
+    environment = {
+        **os.environ, "JAX_PLATFORMS": "cpu",
+        # One compilation for all.
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }  # fmt: skip
     losses = {}
     with subprocess.Popen(
-        [*map(str, command), "--every=5", "grain_worker_count=1"],
+        [*map(str, command), *settings],
         stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True,
     ) as training:  # fmt: skip
         assert training.stdout is not None
