@@ -46,12 +46,17 @@ def assert_equal(left: Iterable[Batch], right: Iterable[Batch]) -> None:
             np.testing.assert_array_equal(other[name], array)
 
 
-@BOTH
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_new_process_goes_on(prepared: Path, config: PipelineConfig, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("config", "before", "workers"),
+    [(PACKED, 0, 2), (UNPACKED, 1, 0)],
+    ids=["packed", "unpacked"],
+)
+def test_a_new_process_goes_on(
+    prepared: Path, config: PipelineConfig, before: int, workers: int
+) -> None:
     """After any batch, and with another number of workers, the same batches follow."""
     all_batches, _ = take(prepared, config, AFTER + 4)
-    begun = dataclasses.replace(config, workers=2 - workers)
+    begun = dataclasses.replace(config, workers=before)
     first, state = take(prepared, begun, AFTER)
     rest, _ = take(prepared, dataclasses.replace(config, workers=workers), 4, state)
     assert_equal([*first, *rest], all_batches)
