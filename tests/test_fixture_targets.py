@@ -2,7 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from fixtures import targets
 from fixtures.workload import Step, cpu_workload, gpu_workload
 from netpipe.workload.config import BATCH_ARRAYS, Config
 from netpipe.workload.preparation.synthetic import generate
+from netpipe.workload.step import train
 from netpipe.workload.step.presets import PRESET_BY_NAME, flops_per_step
 from tests.root_process import run_module
 
@@ -49,7 +53,7 @@ def test_a_loader_gives_batches_of_its_workload(
         batches.close()
 
 
-def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
+def test_a_cpu_step_trains_on_a_part_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loader makes large batches, and the small step trains on a part of each."""
     workload = cpu_workload(Config())
     assert (workload.pipeline.batch_size, workload.pipeline.sequence_length) == (128, 1024)
@@ -57,39 +61,93 @@ def test_a_cpu_step_trains_on_a_part_of_a_batch() -> None:
     step = Step(workload)
     assert step.batch_shape == (8, 256)
     assert step.flops_per_step == Step(Config()).flops_per_step
+    made: list[tuple[object, ...]] = []
+
+    def sum_up(state: Any, batch: Any) -> Any:
+        return state, jax.tree.map(jnp.sum, batch)
+
+    def make(*words: object) -> Any:
+        made.append(words)
+        return 0, jax.jit(sum_up)
+
+    monkeypatch.setattr(train, "make_step", make)
     rng = np.random.default_rng(0)
     batch = {key: rng.integers(1, 200, (128, 1024), np.int32) for key in BATCH_ARRAYS}
     part = {key: array[:8, :256] for key, array in batch.items()}
-    losses, lowered = [], []
-    for made, given in ((step(), batch), (Step(Config())(), part)):
-        state, train = made
-        lowered.append(train.lower(state, given).as_text())
-        losses.append(float(train(state, given)[1]["loss"]))
-    assert losses[0] == losses[1]
+    sums, lowered = [], []
+    for (state, trained), given in ((step(), batch), (Step(Config())(), part)):
+        lowered.append(trained.lower(state, given).as_text())
+        sums.append({key: int(value) for key, value in trained(state, given)[1].items()})
+    assert sums[0] == sums[1] == {key: int(array.sum()) for key, array in part.items()}
     assert lowered[0] == lowered[1]
+    assert made == [(Config().step, 256, 8)] * 2
 
 
-def test_a_cpu_is_given_large_batches(tmp_path: Path) -> None:
+# A session of the suite's fixtures, whose loader makes empty batches of the workload.
+SUITE = {
+    "conftest.py": """
+import numpy as np
+import pytest
+
+from netpipe.workload.config import BATCH_ARRAYS
+
+pytest_plugins = ["fixtures.dataset", "fixtures.pipeline", "fixtures.step"]
+
+
+@pytest.fixture
+def netpipe_loader(workload):
+    shape = workload.pipeline.batch_size, workload.pipeline.sequence_length
+    batch = {key: np.zeros(shape, np.int32) for key in BATCH_ARRAYS}
+    return lambda: iter(lambda: batch, None)
+
+
+@pytest.fixture
+def netpipe_step():
+    return None
+
+
+@pytest.fixture
+def netpipe_fingerprint():
+    return "empty"
+""",
+    "test_each.py": """
+import pytest
+
+
+@pytest.mark.netpipe(accelerator="emulated:10ms")
+def test_cpu(netpipe_measurement):
+    pass
+
+
+@pytest.mark.netpipe(accelerator="emulated:8xgb200")
+def test_gpu(netpipe_measurement):
+    pass
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Measure a loader of the workload that suits each device, by the device's words."""
+    folder = tmp_path_factory.mktemp("suite")
+    for name, text in SUITE.items():
+        (folder / name).write_text(text)
+    run_module(
+        "pytest", str(folder), "-p", "no:cacheprovider", "--netpipe-budget", "0.5",
+        "--netpipe-json", str(folder / "run.json"),
+    )  # fmt: skip
+    found = json.loads((folder / "run.json").read_text())["measurements"]
+    return {each["device"]["kind"].partition(",")[0]: each for each in found}
+
+
+def test_a_cpu_is_given_large_batches(measured: dict[str, Any]) -> None:
     """So is an emulated step that names no GPU."""
-    generate(tmp_path / "data", probes=30)
-    run_module(
-        "pytest", "perf_tests/test_training.py::test_training_does_not_wait",
-        "--netpipe-accelerator", "emulated:60ms", "--netpipe-budget", "0.5",
-        "--netpipe-data", str(tmp_path / "data"), "--netpipe-json", str(tmp_path / "run.json"),
-    )  # fmt: skip
-    (measured, *_) = json.loads((tmp_path / "run.json").read_text())["measurements"]
-    assert measured["batch_bytes"] == CPU_BATCH_BYTES
+    assert measured["emulated:10ms"]["batch_bytes"] == CPU_BATCH_BYTES
 
 
-def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:
+def test_an_emulated_gpu_is_given_the_gpu_workload(measured: dict[str, Any]) -> None:
     """An emulated GPU's step time follows from our step's FLOPs, in the perf tests too."""
-    generate(tmp_path / "data", probes=30)
-    run_module(
-        "pytest", "perf_tests/test_training.py::test_training_does_not_wait",
-        "--netpipe-accelerator", "emulated:8xgb200", "--netpipe-budget", "0.5",
-        "--netpipe-data", str(tmp_path / "data"), "--netpipe-json", str(tmp_path / "run.json"),
-    )  # fmt: skip
-    (measured, *_) = json.loads((tmp_path / "run.json").read_text())["measurements"]
-    assert measured["batch_bytes"] == GPU_BATCH_BYTES
+    found = measured["emulated:8xgb200"]
+    assert found["batch_bytes"] == GPU_BATCH_BYTES
     tflop = Step(gpu_workload(Config())).flops_per_step / 1e12
-    assert measured["device"]["kind"].startswith(f"emulated:8xgb200, {tflop:.3g} TFLOP a step")
+    assert found["device"]["kind"].startswith(f"emulated:8xgb200, {tflop:.3g} TFLOP a step")
