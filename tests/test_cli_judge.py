@@ -14,6 +14,7 @@ from netpipe.judge import judge
 from netpipe.judge.reading import FIRST, Pass, Reading
 from netpipe.resuming.checking import Restored, ResumeReport
 from tests.command import Netpipe, document
+from tests.judge.read_here import read_here
 from tests.judge.test_checks import timed
 from tests.repository import commit_files, git
 from tests.work_profiles import PROFILE
@@ -110,8 +111,11 @@ def test_other_data_are_refused_and_the_rest_stays_open(netpipe: Netpipe, reposi
     }  # fmt: skip
 
 
-def test_a_declared_change_is_accepted_and_shown(netpipe: Netpipe, repository: Path) -> None:
+def test_a_declared_change_is_accepted_and_shown(
+    netpipe: Netpipe, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reason stands in the table; the other checks are made."""
+    monkeypatch.setattr(judge, "read_batches", read_here)
     change(repository, "range(6)", "reversed(range(6))")
     lines = '"data SAME_ELEMENTS" = "the newest first"\n"shuffled NOT_COMPARED" = "not shuffled"\n'
     (repository / "pyproject.toml").write_text(f"[tool.netpipe.judge.accept]\n{lines}")

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from netpipe.errors import InconclusiveError, InputError, MisuseError, PipelineElementsError
+from netpipe.judge import judge
 from netpipe.testing import expect_same_data, expect_well_shuffled
 from perf_tests.studies.shuffles import PLANTED, make_uniform
+from tests.judge.read_here import read_here
 from tests.repository import commit_files, git
 
 SIZE, BATCH = 1000, 16
@@ -76,6 +78,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read both versions in this process; `netpipe judge` is tested with processes of its own."""
+    monkeypatch.setattr(judge, "read_batches", read_here)
+
+
 def change(folder: Path, old: str, new: str) -> None:
     """Change the pipeline of the working tree."""
     (folder / "pipeline.py").write_text(PIPELINE.replace(old, new))
@@ -87,13 +95,17 @@ def test_a_refactoring_has_the_same_data(repository: Path) -> None:
     expect_same_data("HEAD", TARGET)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_other_data_fail(repository: Path) -> None:
     """The message names what differs, in all questions about the data."""
     change(repository, "range(6)", "range(5)")
-    with pytest.raises(PipelineElementsError, match=r"not those of HEAD\n(?s:.*)complete LOST: "):
+    kinds = PipelineElementsError, InconclusiveError  # the latter would skip this test
+    with pytest.raises(kinds, match=r"not those of HEAD\n(?s:.*)complete LOST: ") as raised:
         expect_same_data("HEAD", TARGET)
+    assert raised.type is PipelineElementsError
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_declared_change_passes(repository: Path) -> None:
     """The reasons in pyproject.toml count as for the command."""
     change(repository, "range(6)", "reversed(range(6))")
@@ -102,6 +114,7 @@ def test_a_declared_change_passes(repository: Path) -> None:
     expect_same_data("HEAD", TARGET)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_loaders_without_batches_are_inconclusive(repository: Path) -> None:
     """The reason is not that the batches differ in each process."""
     (repository / "pipeline.py").write_text("def batches():\n    return []\n")
@@ -110,6 +123,7 @@ def test_loaders_without_batches_are_inconclusive(repository: Path) -> None:
         expect_same_data("HEAD", TARGET)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_open_check_is_inconclusive(repository: Path) -> None:
     """An epoch that does not end within the batches may have lost elements."""
     with pytest.raises(InconclusiveError, match="complete NOT_COMPARED: neither version ended"):
