@@ -114,11 +114,12 @@ def _order_lines(measurer: Measurer) -> Iterator[str]:
 
 
 def comparison_tables(gate: Gate) -> Iterator[Table]:
-    """Yield tables of the comparisons, in duets and with baselines, and of baseline changes."""
-    for against in dict.fromkeys(result.against for result in gate.results):
+    """Yield tables of what was judged, in duets and with baselines, and of baseline changes."""
+    judged = [each for each in gate.results if each.comparison.outcome not in UNJUDGED]
+    for against in dict.fromkeys(result.against for result in judged):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
         table = TerminalTable(f"against {against or 'the baseline'}", *headings)
-        for result, alike in _group_work(gate.results):
+        for result, alike in _group_work(judged):
             if result.against == against:
                 table.add_row(*_comparison_cells(result, alike))
         yield table
@@ -132,10 +133,10 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
     grouped: dict[tuple[object, ...], list[GateResult]] = {}
     for result in results:
         comparison = result.comparison
-        is_plain = result.quantity == WORK and comparison.outcome in (Outcome.PASS, *UNJUDGED)
+        is_plain = result.quantity == WORK and comparison.outcome is Outcome.PASS
         kind = "" if is_plain else comparison.metric
         key = (result.benchmark, result.against, result.quantity, kind, comparison.is_drift)
-        grouped.setdefault((*key, comparison.outcome, comparison.why_not), []).append(result)
+        grouped.setdefault((*key, comparison.outcome), []).append(result)
     yield from ((alike[0], len(alike)) for alike in grouped.values())
 
 
@@ -143,12 +144,16 @@ def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
     comparison = result.comparison
     change = comparison.shown_change
     change = change or format_worse_ratio(comparison.metric, comparison.worse_ratio)
-    yield result.benchmark.rpartition("::")[2]
+    yield _short_name(result)
     since = " since the oldest" if comparison.is_drift else ""
     metric = f"{comparison.metric or result.quantity}{since}"
     yield metric if alike == 1 else f"{alike} kinds of work"
-    yield change if alike == 1 or not change else "at most 1.01 x"
-    yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
+    yield change if alike == 1 else "at most 1.01 x"
+    yield result.outcome
+
+
+def _short_name(result: GateResult) -> str:
+    return result.benchmark.rpartition("::")[2]
 
 
 def _comparison_lines(gate: Gate) -> Iterator[str]:
@@ -158,13 +163,18 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
         yield _NOTHING_JUDGED if gate.results else _NOTHING_COMPARED
     elif against is not None and against.has_no_tests:
         yield _FIRST_TESTS.format(against.commit.label)
-    yield from dict.fromkeys(
-        f"{result.outcome}{';' if result.waiver else ':'} {result.comparison.reason}"
-        for result in gate.results
+    tests: dict[str, list[str]] = {}
+    for result in gate.results:
+        comparison = result.comparison
+        line = f"{result.outcome}{';' if result.waiver else ':'} {comparison.reason}"
+        is_unjudged, name = comparison.outcome in UNJUDGED, _short_name(result)
         # The reason for a count of work that passed may list omitted parts or a rise in CPU time.
-        if result.comparison.outcome is not Outcome.PASS
-        or (result.quantity == WORK and "; " in result.comparison.reason)
-    )
+        is_told = result.quantity == WORK and "; " in comparison.reason
+        if comparison.outcome is not Outcome.PASS or is_told:
+            # The table does not have what was not judged.
+            tests.setdefault(line, []).extend([name] * (is_unjudged and name not in line))
+    for line, names in tests.items():
+        yield line + f" ({', '.join(dict.fromkeys(names))})" * bool(names)
     if any(result.is_missing and not result.against for result in gate.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"
     latest_only = (

@@ -45,6 +45,7 @@ def test_a_rise_of_one_part_has_its_own_figure() -> None:
 
 def test_a_blank_line_separates_a_table_from_the_verdict(project: Project) -> None:
     """The first table needs none, as it follows the heading."""
+    project.record()
     lines = project.compare().outlines
     assert not lines[lines.index("against the baseline") - 1]
     assert "netpipe" in lines[lines.index("why training waits") - 1]
