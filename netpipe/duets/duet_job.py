@@ -6,9 +6,9 @@ from typing import Any, Final
 from netpipe.clock import MonotonicClock
 from netpipe.duets.block_timers import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
 from netpipe.duets.duet_request import BlockSize, DuetRequest
-from netpipe.duets.orders import open_channel, read_orders
 from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.orders import open_channel, read_orders
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
 from netpipe.measuring.footprint_log import FootprintLog

@@ -114,7 +114,7 @@ def _order_lines(measurer: Measurer) -> Iterator[str]:
 
 
 def comparison_tables(gate: Gate) -> Iterator[Table]:
-    """Yield tables of what was judged, in duets and with baselines, and of baseline changes."""
+    """Yield the tables of the judged comparisons and of baseline changes."""
     judged = [each for each in gate.results if each.comparison.outcome not in UNJUDGED]
     for against in dict.fromkeys(result.against for result in judged):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
@@ -167,12 +167,12 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     for result in gate.results:
         comparison = result.comparison
         line = f"{result.outcome}{';' if result.waiver else ':'} {comparison.reason}"
-        is_unjudged, name = comparison.outcome in UNJUDGED, _short_name(result)
+        is_unjudged = comparison.outcome in UNJUDGED
         # The reason for a count of work that passed may list omitted parts or a rise in CPU time.
         is_told = result.quantity == WORK and "; " in comparison.reason
         if comparison.outcome is not Outcome.PASS or is_told:
             # The table does not have what was not judged.
-            tests.setdefault(line, []).extend([name] * (is_unjudged and name not in line))
+            tests.setdefault(line, []).extend([_short_name(result)] * is_unjudged)
     for line, names in tests.items():
         yield line + f" ({', '.join(dict.fromkeys(names))})" * bool(names)
     if any(result.is_missing and not result.against for result in gate.results):

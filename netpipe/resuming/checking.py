@@ -8,7 +8,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Annotated, Any, Final
 
-from netpipe.errors import HarnessError
+from netpipe.errors import HarnessError, SessionError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
@@ -108,7 +108,7 @@ def check_resume(
 
     Raises:
         MisuseError: The loader has no state, or one that cannot be pickled.
-        SessionError: An uninterrupted run crashed, hung or ran out of time.
+        SessionError: An uninterrupted run crashed, hung, ran out of time or saved no state.
     """
     # Elsewhere, each process may need most of the accelerator's memory.
     may_overlap = is_on_cpu(request, environment)
@@ -168,7 +168,11 @@ def check_resume(
         if len(set(expected)) < 2 and not (ended and expected):
             why = "it gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
-        saves = saving["saves"]
+        if not (saves := saving["saves"]):
+            raise SessionError(
+                "the loader's netpipe is older than this one and saved no state; install this one "
+                "for both versions"
+            )
         restored = [restore(middle, pause_s=pause_s)]
         chain = zip(pairwise((0, low, low, high, request.batches)), _CHAINED_WORKERS, strict=True)
         for restores, ((offset, following), other) in enumerate(chain):

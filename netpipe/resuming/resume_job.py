@@ -1,11 +1,9 @@
 """The job of a session that runs a loader, from the start or from a restored state."""
 
-import os
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +11,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.errors import MisuseError, describe_error
 from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import takes_parameters
+from netpipe.jobs.orders import open_channel
 from netpipe.jobs.processes import ProcessTree
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
@@ -25,8 +24,7 @@ _QUIET_LIMIT_S: Final = 1.0
 
 def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     """Run a loader, save states and digest batches; raise a MisuseError if it has no state."""
-    os.set_inheritable(request.channel, False)
-    with Connection(request.channel) as channel:
+    with open_channel(request) as channel:
         request = replace(request, **channel.recv())
     factory: Callable[..., Any] = factories.loader
     takes_workers = takes_parameters(factory, "workers")

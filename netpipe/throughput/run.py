@@ -8,10 +8,10 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.duets.orders import read_orders
 from netpipe.errors import MisuseError
 from netpipe.jobs.footprint import bytes_read, read_between, read_memory
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
+from netpipe.jobs.orders import read_orders
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.token_counts import Counted, count_tokens

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.duets.orders import open_channel
 from netpipe.grain_access.loader_variants import choose_workers
+from netpipe.jobs.orders import open_channel
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
 from netpipe.throughput.run import run, run_in_turns

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from netpipe.duets.orders import read_orders
 from netpipe.jobs.heartbeat import Watch
+from netpipe.jobs.orders import read_orders
 
 
 class _Channel:

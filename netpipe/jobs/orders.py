@@ -1,4 +1,4 @@
-"""The pipe over which the parent of two sessions sends its orders to each of them."""
+"""The pipe over which a parent sends orders to a session that waits for its turn."""
 
 import os
 from collections.abc import Iterator
