@@ -1,25 +1,33 @@
 """Baselines of work, valid on any host with the same versions of the measured packages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from netpipe.files.text_files import read_json
 from netpipe.gate.baseline import RECORD_AGAIN, check_digest, list_all, refuse_moved, write_baseline
-from netpipe.gate.outcomes import Comparison
+from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
 from netpipe.results import documents
 from netpipe.results.fields import Text
-from netpipe.results.work_profile import WorkProfile, is_of_step, parse_work_profile
+from netpipe.results.work_profile import (
+    WorkProfile,
+    is_of_step,
+    keep_own,
+    parse_work_profile,
+)
 
 WORK_FOLDER: Final = "work"
 """The name of the folder for baselines of work, beside the devices' folders."""
 
 SCHEMA: Final = "netpipe.work-baseline/1"
 _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
+_PACKAGES: Final = {name.replace("-", "_") for name in _DO_THE_WORK} | {"jaxlib"}
+_OF_LIBRARIES: Final = ("sent_bytes", "read_bytes", "contents")
+"""The kinds without parts that the code of a package may change."""
 
 
 class ProfilesPart(TypedDict):
@@ -50,6 +58,11 @@ class WorkBaseline:
         """The key and file name, which identify the baseline."""
         return f"{WORK_FOLDER}/{self.path.parent.name}/{self.path.name}"
 
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The versions of Python and the packages, equal in all profiles."""
+        return next(iter(self.profiles.values())).versions
+
 
 def work_key(versions: Mapping[str, str]) -> str:
     """Return the folder's name for profiles of these versions: `python3.11.7-grain0.2.18-...`.
@@ -63,6 +76,30 @@ def work_key(versions: Mapping[str, str]) -> str:
 def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
     """Return the baselines in `<baselines>/work/<key>`, latest last; errors as in `load_all`."""
     return tuple(map(_load, list_all(folder, SCHEMA)))
+
+
+def load_nearest(folder: Path, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
+    """Return the baselines in `<baselines>/work` of these versions, or else of the most similar.
+
+    The minor version of Python is always the same: another one calls other functions.
+    """
+    wanted = set(work_key(versions).split("-"))
+
+    def similarity(keyed: Path) -> tuple[int, str]:
+        return len(wanted & {*keyed.name.split("-")}), keyed.name
+
+    python = "python" + versions["python"].rpartition(".")[0] + "."
+    folders = [keyed for keyed in folder.glob(f"{python}*/") if any(keyed.iterdir())]
+    return load_work_baselines(max(folders, key=similarity)) if folders else ()
+
+
+def describe_versions(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    """Return the versions that differ, such as "grain 0.2.18 instead of 0.2.17"; "" if none do."""
+    return ", ".join(
+        f"{name} {now.get(name, 'none')} instead of {then.get(name, 'none')}"
+        for name in _DO_THE_WORK
+        if now.get(name) != then.get(name)
+    )
 
 
 def _load(path: Path) -> WorkBaseline:
@@ -86,12 +123,28 @@ def compare_with_baselines(
     of_backend = [each for each in holders if each.profiles[test].step_backend == now.step_backend]
     compared: list[Comparison] = []
     for holder in holders[:1]:
-        compared += compare_work(now, holder.profiles[test], holder.name)
+        compared += _compare(now, holder.profiles[test], holder.name)
     for holder in of_backend[:1]:
-        found = compare_work(now, holder.profiles[test], holder.name)
+        found = _compare(now, holder.profiles[test], holder.name)
         of_step = {each.metric: each for each in found if is_of_step(each.metric)}
         compared = [of_step.pop(each.metric, each) for each in compared] + [*of_step.values()]
     return tuple(compared)
+
+
+def _compare(now: WorkProfile, then: WorkProfile, baseline: str) -> tuple[Comparison, ...]:
+    """Compare two profiles; with other versions, only what the user's code decides."""
+    differ = describe_versions(now.versions, then.versions)
+    if not differ:
+        return compare_work(now, then, baseline)
+    now, then = keep_own(now, _PACKAGES), keep_own(then, _PACKAGES)
+    return tuple(_excuse(found, differ) for found in compare_work(now, then, baseline))
+
+
+def _excuse(found: Comparison, differ: str) -> Comparison:
+    if found.metric not in _OF_LIBRARIES or found.outcome in (Outcome.PASS, *UNJUDGED):
+        return found
+    reason = f"{found.reason}; not judged because of other versions: {differ}"
+    return replace(found, outcome=Outcome.NOT_COMPARED, worse=None, reason=reason, why_not=differ)
 
 
 def save_work(folder: Path, name: str, root: Path, profiles: Mapping[str, WorkProfile]) -> Path:

@@ -1,6 +1,6 @@
 """The gate of a run: comparisons with baselines and another version, and missing benchmarks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,8 @@ from netpipe.gate.work_baselines import (
     WORK_FOLDER,
     WorkBaseline,
     compare_with_baselines,
-    load_work_baselines,
+    describe_versions,
+    load_nearest,
     work_key,
 )
 from netpipe.gate.work_comparison import compare_in_turns
@@ -133,9 +134,10 @@ class Gate:
             compared = compared or _without_baseline(f"{label} has no test {test}")
             against_ref = self._make_results(test, WORK, compared, None, label)
         if self.measurer.compares:
-            key = work_key(now.versions)
-            compared = compare_with_baselines(test, now, self._work_baselines_of(key))
-            compared = compared or _without_baseline(f"there is no baseline of work for {key}")
+            baselines = self._find_work_baselines(now.versions)
+            compared = compare_with_baselines(test, now, baselines)
+            missing = f"there is no baseline of work for {work_key(now.versions)}"
+            compared = compared or _without_baseline(missing)
             stored = self._make_results(test, WORK, compared, None)
         return self._keep_results(against_ref, stored)
 
@@ -241,10 +243,17 @@ class Gate:
                 self.notes.append(note)
         return holder
 
-    def _work_baselines_of(self, key: str) -> tuple[WorkBaseline, ...]:
+    def _find_work_baselines(self, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
+        """Return the baselines of work for these versions, and add a note if others must do."""
+        key = work_key(versions)
         if key not in self._work_baselines:
-            folder = self.acceptance.baselines / WORK_FOLDER / key
-            self._work_baselines[key] = load_work_baselines(folder)
+            found = load_nearest(self.acceptance.baselines / WORK_FOLDER, versions)
+            self._work_baselines[key] = found
+            if found and (differ := describe_versions(versions, found[-1].versions)):
+                self.notes.append(
+                    f"{found[-1].name} has other versions ({differ}): only work of your own code "
+                    "is compared. To compare all work, record a baseline: --netpipe-record NAME"
+                )
         return self._work_baselines[key]
 
     def _make_results(

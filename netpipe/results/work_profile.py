@@ -1,9 +1,10 @@
 """Work profiles: exact counts of the work that a loader and a step do for one batch. Pure."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from netpipe.results.fields import (
     Amount,
@@ -19,6 +20,7 @@ from netpipe.results.units import format_amount, format_number
 SCHEMA: Final = "netpipe.work/1"
 
 _SHOWN_PARTS: Final = 5
+_Part = TypeVar("_Part")
 
 WARM_UP_BATCHES: Final = 2
 """The number of batches that are pulled before counting begins."""
@@ -158,6 +160,35 @@ class WorkProfile(Document):
 def is_of_step(kind: str) -> bool:
     """Return whether a kind of work is done by a step, not by a loader."""
     return kind.startswith("step_")
+
+
+def keep_own(profile: WorkProfile, packages: Collection[str]) -> WorkProfile:
+    """Omit the functions that other releases of Python and of these packages may change.
+
+    A call is kept if its caller is neither in a package nor in Python's library, and its function
+    not in a package. An allocation is kept if its function is in none of them.
+    """
+    libraries = {*packages, *sys.stdlib_module_names, ""}
+
+    def is_in(function: str, modules: Collection[str]) -> bool:
+        return function.partition(".")[0] in modules
+
+    by_own = {
+        function: sum(count for caller, count in calls.items() if not is_in(caller, libraries))
+        for function, calls in profile.callers.items()
+        if not is_in(function, packages)
+    }
+
+    def own_parts(kind: str, parts: Mapping[str, _Part]) -> dict[str, _Part]:
+        kept = by_own.get if kind == "calls" else lambda part: not is_in(part, libraries)
+        is_of_functions = KINDS[kind].parts == "functions"
+        return {part: of for part, of in parts.items() if not is_of_functions or kept(part)}
+
+    counts = {kind: own_parts(kind, parts) for kind, parts in profile.counts.items()}
+    if "calls" in counts:
+        counts["calls"] = {function: by_own[function] for function in counts["calls"]}
+    dropped = {kind: own_parts(kind, parts) for kind, parts in profile.dropped.items()}
+    return replace(profile, counts=counts, dropped=dropped)
 
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:

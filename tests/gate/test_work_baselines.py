@@ -11,10 +11,12 @@ from netpipe.gate.history import device_folders
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.work_baselines import (
     compare_with_baselines,
+    load_nearest,
     load_work_baselines,
     save_work,
     work_key,
 )
+from netpipe.results.work_profile import WorkProfile
 from tests.work_profiles import PROFILE, VERSIONS, make_profile
 
 TEST = "perf_tests/test_work.py::test_work"
@@ -46,6 +48,73 @@ def test_a_baseline_is_read_back(tmp_path: Path, folder: Path) -> None:
 def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:
     """Versions without a recording have no baselines."""
     assert load_work_baselines(tmp_path / "key") == ()
+
+
+def with_versions(**versions: str) -> WorkProfile:
+    """Return the profile as other versions count it: with more calls and bytes of libraries."""
+    callers = {
+        "rows.batch": {"grain.next": 2.0},
+        "rows.encode": {"rows.batch": 128.0},
+        "grain.next": {"": 9.0},
+        "numpy.pad": {"rows.encode": 128.0},
+        "builtins.len": {"rows.encode": 256.0, "rows.batch": 2.0, "numpy.pad": 500.0},
+    }
+    return make_profile(
+        versions={**VERSIONS, **versions},
+        counts={
+            **PROFILE.counts,
+            "calls": {name: sum(calls.values()) for name, calls in callers.items()},
+            "allocated_bytes": {**PROFILE.counts["allocated_bytes"], "grain.next": 9e6},
+            "sent_bytes": {"": 270_000.0},
+        },
+        callers=callers,
+    )
+
+
+def test_the_most_similar_versions(tmp_path: Path) -> None:
+    """Without a recording of these versions, most others must be equal, and Python's minor one."""
+    for versions in (
+        {"grain": "0.2.17"}, {"grain": "0.2.17", "jax": "0.9.1"}, {"python": "3.12.1"},
+    ):  # fmt: skip
+        profile = make_profile(versions={**VERSIONS, **versions})
+        save_work(tmp_path / work_key(profile.versions), "first", tmp_path, {TEST: profile})
+    (tmp_path / KEY).mkdir()
+    (found,) = load_nearest(tmp_path, VERSIONS)
+    assert found.versions == {**VERSIONS, "grain": "0.2.17"}
+    assert load_nearest(tmp_path, {**VERSIONS, "python": "3.13.1"}) == ()
+    assert load_nearest(tmp_path / "none", VERSIONS) == ()
+    save_work(tmp_path / KEY, "first", tmp_path, {TEST: PROFILE})
+    (found,) = load_nearest(tmp_path, VERSIONS)
+    assert found.versions == VERSIONS
+
+
+def test_other_versions_of_libraries(folder: Path) -> None:
+    """More calls and allocations by libraries pass; what only they decide is not compared."""
+    save_work(folder, "first", folder, {TEST: PROFILE})
+    now = with_versions(grain="0.2.19")
+    compared = compare_with_baselines(TEST, now, load_work_baselines(folder))
+    assert {found.metric: found.outcome for found in compared} == {
+        **dict.fromkeys(("calls", "allocated_bytes", "batch_bytes"), Outcome.PASS),
+        "sent_bytes": Outcome.NOT_COMPARED,
+    }
+    (sent,) = (found for found in compared if found.metric == "sent_bytes")
+    assert sent.why_not == "grain 0.2.19 instead of 0.2.18"
+    assert sent.reason.endswith("because of other versions: grain 0.2.19 instead of 0.2.18")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "more"),
+    [("calls", "builtins.len", 300.0), ("allocated_bytes", "rows.encode", 9e6)],
+)
+def test_more_work_of_own_code(folder: Path, kind: str, part: str, more: float) -> None:
+    """More calls by the user's functions, and more of their allocations, regress nevertheless."""
+    save_work(folder, "first", folder, {TEST: PROFILE})
+    now = with_versions(grain="0.2.19")
+    if kind == "calls":
+        now.callers[part]["rows.encode"] += more  # type: ignore[index]
+    now.counts[kind][part] += more  # type: ignore[index]
+    compared = compare_with_baselines(TEST, now, load_work_baselines(folder))
+    assert [found.metric for found in compared if found.outcome is Outcome.REGRESSED] == [kind]
 
 
 @pytest.mark.parametrize(

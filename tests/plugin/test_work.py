@@ -13,7 +13,7 @@ from netpipe.reporting.tables import Table
 from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import recorded
 from tests.repository import commit_files
-from tests.work_profiles import PROFILE, make_profile, with_calls, with_count
+from tests.work_profiles import PROFILE, VERSIONS, make_profile, with_calls, with_count
 
 TEST = """
     from netpipe.testing import expect_no_more_work
@@ -106,6 +106,15 @@ def test_other_versions_have_no_baseline(
     result = working.compare(*arguments)
     result.assert_outcomes(**outcomes)
     line_with(result, "NO_BASELINE", "there is no baseline of work for python3.13.1")
+
+
+def test_the_nearest_versions_serve(working: Project) -> None:
+    """With another patch release, the own code is compared, and a line names the versions."""
+    working.profiles = [make_profile(versions={**VERSIONS, "grain": "0.2.19"})]
+    result = working.compare("--netpipe-missing", "fail")
+    result.assert_outcomes(passed=1)
+    line_with(result, "test_work", "4 kinds of work", "PASS")
+    line_with(result, "other versions (grain 0.2.19 instead of 0.2.18)", "--netpipe-record")
 
 
 def test_other_data_are_not_compared(working: Project) -> None:

@@ -71,21 +71,23 @@ def test_the_flags_reach_the_performance_tests(tmp_path: Path) -> None:
     stand_ins = {
         "python3": 'if [ "$2" = venv ]; then mkdir -p "$3/bin" && touch "$3/bin/activate"; fi',
         "pip": "",
+        "python": "",
     }
     for name, text in stand_ins.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     (tmp_path / "anywhere").mkdir()
     script = f"{ROOT}/.ci/run --netpipe-against='a b' --netpipe-missing=fail >/dev/null"
-    assert run_with("tox", script, tmp_path / "anywhere", {}) == [
-        [],
-        ["-e", "cpu", "--", "--netpipe-against=a b", "--netpipe-missing=fail"],
-        ["-e", "foreign"],
-    ]
-    assert run_with("tox", f"{ROOT}/.ci/run >/dev/null", tmp_path / "anywhere", {})[1] == [
-        "-e",
-        "cpu",
-    ]
+    lint, suite, foreign = run_with("tox", script, tmp_path / "anywhere", {})
+    assert (lint, foreign) == ([], ["-e", "foreign"])
+    assert _without_values(suite[:5]) == ["-e", "cpu", "--", "--netpipe-json", "--junit-xml"]
+    assert suite[5:] == ["--netpipe-against=a b", "--netpipe-missing=fail"]
+    _, suite, _ = run_with("tox", f"{ROOT}/.ci/run >/dev/null", tmp_path / "anywhere", {})
+    assert _without_values(suite) == ["-e", "cpu", "--", "--netpipe-json", "--junit-xml"]
+
+
+def _without_values(arguments: list[str]) -> list[str]:
+    return [argument.partition("=")[0] for argument in arguments]
 
 
 @pytest.fixture
