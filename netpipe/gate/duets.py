@@ -33,8 +33,8 @@ from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
 MAX_DUETS: Final = 5
-# With only one or two duets, a bad start may be chance.
-_MIN_DUETS_FOR_ALARM: Final = 3
+# Two duets may agree on a change by chance, such as beside a changing load.
+_MIN_DUETS_FOR_CHANGE: Final = 3
 
 # One-sided confidence levels: for the last look, and for every earlier one.
 _LAST_LEVEL: Final = 0.995
@@ -218,8 +218,9 @@ def _trimmed_mean(values: "np.ndarray") -> "np.ndarray":
 
 
 def _judge(change: Interval, bound: float, duets: int) -> Outcome:
+    is_sure = duets >= _MIN_DUETS_FOR_CHANGE
     if change.median > bound:
-        is_proven = change.low > 0 and duets >= _MIN_DUETS_FOR_ALARM
-        return Outcome.REGRESSED if is_proven else Outcome.INCONCLUSIVE
-    is_better = change.median < -bound and change.high < 0
-    return Outcome.IMPROVED if is_better else Outcome.PASS
+        return Outcome.REGRESSED if change.low > 0 and is_sure else Outcome.INCONCLUSIVE
+    if change.median < -bound and change.high < 0:
+        return Outcome.IMPROVED if is_sure else Outcome.INCONCLUSIVE
+    return Outcome.PASS

@@ -167,12 +167,12 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     for result in gate.results:
         comparison = result.comparison
         line = f"{result.outcome}{';' if result.waiver else ':'} {comparison.reason}"
-        is_unjudged = comparison.outcome in UNJUDGED
+        # The table does not have what was not judged, and most reasons do not name the test.
+        is_unnamed = comparison.outcome in UNJUDGED and not line.endswith(result.benchmark)
         # The reason for a count of work that passed may list omitted parts or a rise in CPU time.
         is_told = result.quantity == WORK and "; " in comparison.reason
         if comparison.outcome is not Outcome.PASS or is_told:
-            # The table does not have what was not judged.
-            tests.setdefault(line, []).extend([_short_name(result)] * is_unjudged)
+            tests.setdefault(line, []).extend([_short_name(result)] * is_unnamed)
     for line, names in tests.items():
         yield line + f" ({', '.join(dict.fromkeys(names))})" * bool(names)
     if any(result.is_missing and not result.against for result in gate.results):

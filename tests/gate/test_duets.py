@@ -67,10 +67,11 @@ def test_one_duet_never_decides() -> None:
     assert decided(1.5).is_open
 
 
-def test_two_duets_fail_no_run() -> None:
-    """Two duets may both have started badly, so a third one is measured."""
+def test_two_duets_prove_no_change() -> None:
+    """Two duets may agree on a change by chance, so a third one is measured."""
     assert outcome(1.0, 1.0) == (Outcome.PASS, False)
     assert outcome(1.5, 1.5) == (Outcome.INCONCLUSIVE, True)
+    assert outcome(0.7, 0.7) == (Outcome.INCONCLUSIVE, True)
 
 
 def test_a_suspicion_is_followed_up() -> None:
