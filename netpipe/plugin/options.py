@@ -1,5 +1,6 @@
 """The flags and ini keys of the plugin, read in one place."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from netpipe.printable import make_loggable
 
 BASELINE: Final = "baseline"
 """The ref that stands for the commit of the latest baseline."""
+
+LOCAL: Final = "local"
+"""The name of a recording for this machine only, which is kept outside git."""
 
 # name: (default, metavar, help)
 _FLAGS: Final = {
@@ -41,7 +45,8 @@ _FLAGS: Final = {
     "missing": ("warn", "POLICY", "warn or fail if there is no comparable baseline"),
     "inconclusive": ("warn", "POLICY",
         "warn or fail if a noisy machine leaves the outcome open"),
-    "record": ("", "NAME", "write a baseline of the benchmarks that passed with valid verdicts"),
+    "record": ("", "NAME",
+        "write a baseline of the tests that passed with valid verdicts; local: for this machine"),
     "sessions": ("10", "N", "fresh processes to record for a baseline"),
     "baselines": ("baselines", "DIR", "folder of the baselines, from the root folder"),
     "baselines_at": ("auto", "REF",
@@ -51,12 +56,17 @@ _FLAGS: Final = {
     "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
 }  # fmt: skip
 
+_LOCAL_FOLDER: Final = ".netpipe/baselines"
 _FAILS: Final = {"warn": False, "fail": True}
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a run, described in `_FLAGS`; `against` is empty in a recording."""
+    """The options of a run, described in `_FLAGS`; `against` is empty in a recording.
+
+    Attributes:
+        local_baselines: The folder for `LOCAL`; None in CI, which compares with no such baseline.
+    """
 
     device: str = ""
     against: str = ""
@@ -71,6 +81,7 @@ class Options:
     sessions: int = 10
     baselines: Path = Path("baselines")
     baselines_at: str = "auto"
+    local_baselines: Path | None = None
     json: Path | None = None
     report: Path | None = None
 
@@ -101,6 +112,7 @@ class Options:
             fail_when_inconclusive=_FAILS[values["inconclusive"]],
             sessions=int(sessions),
             baselines=config.rootpath / values["baselines"],
+            local_baselines=None if _is_in_ci() else config.rootpath / _LOCAL_FOLDER,
             json=Path(values["json"]) if values["json"] else None,
             report=Path(values["report"]) if values["report"] else None,
         )
@@ -157,7 +169,16 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
         if config.getoption("netpipe_against"):
             raise _usage("against", "be absent from a recording", values["against"])
         values["against"] = ""
+    if values["record"] == LOCAL:
+        if _is_in_ci():
+            raise _usage("record", "not be local in CI, which never reads it", LOCAL)
+        if config.getoption("netpipe_sessions") is None:
+            values["sessions"] = "1"
     return values
+
+
+def _is_in_ci() -> bool:
+    return bool(os.environ.get("CI"))
 
 
 def _make_requests(values: dict[str, str], root: Path) -> tuple[MeasureRequest, LintRequest]:

@@ -31,6 +31,7 @@ from netpipe.plugin import other_plugins
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.github import add_step_summary
+from netpipe.plugin.options import LOCAL
 from netpipe.plugin.run import Run
 from netpipe.results.fields import Must, Text
 from netpipe.results.measurement import Measurement
@@ -73,7 +74,10 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
 def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline per device key from the tests that passed with good verdicts."""
     obstacles = _find_obstacles(run, session)
-    root, name = run.options.baselines, run.options.record
+    root, name, local = run.options.baselines, run.options.record, run.options.local_baselines
+    after = "commit this unchanged"
+    if name == LOCAL and local is not None:
+        root, after = local, "compare on this machine, where no other baseline exists"
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
     for test, sessions in run.measurer.recorded.items():
@@ -102,9 +106,9 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     if not savers and not obstacles:
         refused.append("no baseline was recorded: no benchmark ran")
     refused += (f"not recorded: {test}: {why}" for test, why in obstacles.items())
-    run.gate.notes += (
-        f"{line}: look at the verdicts above, then commit this unchanged" for line in written
-    )
+    if root is local and written:
+        write_whole(root.parent / ".gitignore", "*\n", "--netpipe-record")
+    run.gate.notes += (f"{line}: look at the verdicts above, then {after}" for line in written)
     if refused:
         raise NetpipeError("\n".join(refused))
 

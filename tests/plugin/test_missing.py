@@ -96,6 +96,43 @@ def test_a_first_baseline_takes_one_command(project: Project) -> None:
     line_with(result, "recorded", "/baselines/a100-sxm-80gb-x1/0001_first.json", "commit")
 
 
+def test_a_local_baseline(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes one session and stays outside git; later runs on this machine compare with it."""
+    monkeypatch.delenv("CI", raising=False)
+    line_with(project.compare(), "for this machine only, with --netpipe-record local")
+    project.commands.clear()
+    result = project.run("--netpipe-record", "local")
+    assert result.ret == pytest.ExitCode.OK
+    assert len(project.commands) == 1
+    assert project.baselines == []
+    folder = project.pytester.path / ".netpipe"
+    assert (folder / "baselines/cpu-testing-4/0001_local.json").is_file()
+    assert (folder / ".gitignore").read_text() == "*\n"
+    line_with(result, "recorded", "compare on this machine")
+    result = project.compare()
+    line_with(result, "test_load_time", "load_s_per_batch", "PASS")
+    line_with(result, "cpu-testing-4/0001_local.json", "is a baseline of this machine only")
+    line_with(project.compare("--netpipe-missing", "fail"), "NO_BASELINE:", "cpu-testing-4")
+    monkeypatch.setenv("CI", "true")
+    line_with(project.compare(), "NO_BASELINE:", "cpu-testing-4")
+    result = project.run("--netpipe-record", "local")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--netpipe-record must not be local in CI*"])
+
+
+def test_a_committed_baseline_comes_first(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local baseline does not replace one that is in the repository."""
+    monkeypatch.delenv("CI", raising=False)
+    project.run("--netpipe-record", "local", "--netpipe-sessions", "3")
+    assert len(project.commands) == 3
+    project.record(costly())
+    result = project.compare()
+    line_with(result, "PASS")
+    assert "0001_local.json" not in result.stdout.str()
+
+
 @pytest.mark.parametrize(
     ("measured", "why_not"),
     [
