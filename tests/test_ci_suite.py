@@ -38,7 +38,7 @@ def test_a_stale_baseline_of_work(tmp_path: Path) -> None:
         (Outcome.IMPROVED, {"quantity": "load_s_per_batch"}),
     ],
 )
-def test_other_outcomes(tmp_path: Path, outcome: Outcome, of: dict[str, str]) -> None:
+def test_other_outcomes(tmp_path: Path, outcome: Outcome, of: dict[str, Any]) -> None:
     """Work as in the baseline, and improvements that need no new baseline, are in order."""
     check(*write_results(tmp_path, outcome, **of))
 

@@ -41,6 +41,7 @@ class Against:
     extras: str
     jobs: Jobs
     report_progress: Callable[[str], None]
+    draw_progress: Callable[[str], None]
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _missing: set[tuple[str, ...]] = field(default_factory=set)
@@ -113,7 +114,7 @@ class Against:
             return None
         self.report_progress(f"counting the work of {self.commit.label}")
         side = self._other_side(command, request)
-        progress = LongPhases(self.report_progress)
+        progress = LongPhases(self.report_progress, self.draw_progress)
         try:
             with name_failures(side.name):
                 return self.jobs.count_work(
@@ -121,12 +122,17 @@ class Against:
                 )
         except NoSuchTestError:
             return None
+        finally:
+            self.draw_progress("")
 
     def _run_duet(self, command: Sequence[str], request: DuetRequest) -> Duet:
         here = self.prepare().request_here(request)
-        progress = LongPhases(self.report_progress)
+        progress = LongPhases(self.report_progress, self.draw_progress)
         now = Side("this version", command, here, progress=progress)
-        return self.jobs.run_duet(self._other_side(command, request), now)
+        try:
+            return self.jobs.run_duet(self._other_side(command, request), now)
+        finally:
+            self.draw_progress("")
 
     def _other_side(self, command: Sequence[str], request: Request) -> Side[Request]:
         version, folder = self.prepare(), self.config.invocation_params.dir

@@ -40,6 +40,7 @@ class Measurer:
     compares: bool
     report_progress: Callable[[str], None]
     jobs: Jobs = field(default_factory=Jobs)
+    draw_progress: Callable[[str], None] = lambda _: None
     against: Against | None = None
     sessions: dict[Hashable, tuple[Measurement, ...]] = field(default_factory=dict)
     tests: dict[Hashable, str] = field(default_factory=dict)
@@ -153,7 +154,7 @@ class Measurer:
     def _follow(self, doing: str, job: Callable[..., _Result]) -> _Result:
         """Call a job, report its progress, and keep the seconds of its phases."""
         self.report_progress(doing)
-        phases = LongPhases(self.report_progress)
+        phases = LongPhases(self.report_progress, self.draw_progress)
         try:
             return job(progress=phases)
         finally:

@@ -112,7 +112,7 @@ class Options:
             fail_when_inconclusive=_FAILS[values["inconclusive"]],
             sessions=int(sessions),
             baselines=config.rootpath / values["baselines"],
-            local_baselines=None if _is_in_ci() else config.rootpath / _LOCAL_FOLDER,
+            local_baselines=None if is_in_ci() else config.rootpath / _LOCAL_FOLDER,
             json=Path(values["json"]) if values["json"] else None,
             report=Path(values["report"]) if values["report"] else None,
         )
@@ -170,14 +170,15 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
             raise _usage("against", "be absent from a recording", values["against"])
         values["against"] = ""
     if values["record"] == LOCAL:
-        if _is_in_ci():
+        if is_in_ci():
             raise _usage("record", "not be local in CI, which never reads it", LOCAL)
         if config.getoption("netpipe_sessions") is None:
             values["sessions"] = "1"
     return values
 
 
-def _is_in_ci() -> bool:
+def is_in_ci() -> bool:
+    """Return whether the run is part of continuous integration."""
     return bool(os.environ.get("CI"))
 
 

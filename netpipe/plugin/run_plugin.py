@@ -6,8 +6,9 @@ every measurement runs in a session, which is a fresh process.
 
 import os
 import shlex
-from collections.abc import Generator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import shutil
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,7 +25,7 @@ from netpipe.plugin.against import Against, recorded_commit
 from netpipe.plugin.fixtures import RUN, is_benchmark, is_compared, is_timed, requests
 from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.measurer import Measurer
-from netpipe.plugin.options import BASELINE, Options, as_usage_error
+from netpipe.plugin.options import BASELINE, Options, as_usage_error, is_in_ci
 from netpipe.plugin.outputs import write_outputs
 from netpipe.plugin.run import Run
 from netpipe.plugin.sessions import Jobs
@@ -54,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A recording becomes the baseline of later runs, so it is not compared itself.
     compares = bool(compare) and not options.record
     jobs = config.stash.get(JOBS, Jobs())
-    measurer = Measurer(options, compares, partial(_report_progress, config), jobs)
+    report, draw = partial(_report_progress, config), partial(_draw_progress, config)
+    measurer = Measurer(options, compares, report, jobs, draw)
     gate = Gate(measurer, Selection(partial(session_nodes.covers, config)))
     config.stash[RUN] = run = Run(options, measurer, gate)
     with as_usage_error():
@@ -84,16 +86,34 @@ def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
     typed = os.environ.get(TYPED_VARIABLE, "")
     commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
     extras, measurer = run.options.against_extras, run.measurer
-    measurer.against = Against(commit, config, extras, measurer.jobs, measurer.report_progress)
+    printers = measurer.report_progress, measurer.draw_progress
+    measurer.against = Against(commit, config, extras, measurer.jobs, *printers)
 
 
 def _report_progress(config: pytest.Config, text: str) -> None:
-    reporter = config.pluginmanager.getplugin("terminalreporter")
-    capture = config.pluginmanager.getplugin("capturemanager")
-    if reporter is not None:
-        with capture.global_and_fixture_disabled() if capture else nullcontext():
+    with _printing(config) as reporter:
+        if reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(make_loggable(f"  netpipe: {text}"))
+
+
+def _draw_progress(config: pytest.Config, text: str) -> None:
+    """Replace the last line of a terminal; an empty text removes it. In CI, do nothing."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or not reporter.isatty or is_in_ci():
+        return
+    with _printing(config):
+        shown = make_loggable(f"  netpipe: {text}")[: shutil.get_terminal_size().columns - 1]
+        reporter.rewrite(shown if text else "", erase=True)
+        reporter.rewrite("")
+
+
+@contextmanager
+def _printing(config: pytest.Config) -> Iterator[Any]:
+    """Yield pytest's terminal, while it does not capture what is printed; None without one."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        yield config.pluginmanager.getplugin("terminalreporter")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns about workers

@@ -14,7 +14,7 @@ from netpipe.jobs import parent
 from netpipe.jobs.progress import Progress
 from netpipe.jobs.request import OVERTIME_S, SessionRequest
 from netpipe.results.measurement import Device, Measurement
-from netpipe.results.units import format_seconds
+from netpipe.results.units import format_minutes, format_seconds
 from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming.checking import ResumeReport, check_resume
 from netpipe.work_counts.reproducible_counts import count_work
@@ -84,10 +84,19 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Reports a phase of unknown length in a session, if it takes long, and times every phase."""
+    """Reports a phase of unknown length in a session, if it takes long, and times every phase.
 
-    def __init__(self, report: Callable[[str], None], clock: Clock | None = None) -> None:
+    `draw` shows the phase and the time left in a line of its own, which the next call replaces.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str], None],
+        draw: Callable[[str], None],
+        clock: Clock | None = None,
+    ) -> None:
         self._report = report
+        self._draw = draw
         self._clock = clock or MonotonicClock()
         self._doing = ""
         self._since_s = self._next_s = self._called_s = 0.0
@@ -99,6 +108,9 @@ class LongPhases:
         if self._doing:
             self._phases_s[self._doing] += now_s - self._called_s
         self._called_s = now_s
+        left_s = progress.of_s - progress.done_s
+        left = f", {format_minutes(left_s)} left" if left_s > 0 else ""
+        self._draw(f"{progress.description}{left}")
         if progress.doing != self._doing:
             self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S
         elif not progress.of_s and now_s - self._since_s >= self._next_s:

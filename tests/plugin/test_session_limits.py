@@ -40,7 +40,8 @@ def test_each_session_has_what_is_left() -> None:
 def test_a_phase_that_takes_long_is_said_now_and_then() -> None:
     """A phase of unknown length is reported from time to time; the time of every one is kept."""
     clock, said = FakeClock(), list[str]()
-    hear = LongPhases(said.append, clock)
+    drawn = list[str]()
+    hear = LongPhases(said.append, drawn.append, clock)
     for second in range(40):
         hear(Progress("waiting for the first batch", detail=f"{second} s so far"))
         clock.sleep(1.0)
@@ -49,4 +50,7 @@ def test_a_phase_that_takes_long_is_said_now_and_then() -> None:
         clock.sleep(1.0)
     expected = [f"waiting for the first batch, {second} s so far" for second in (15, 30)]
     assert said == expected
+    assert drawn[39] == "waiting for the first batch, 39 s so far"
+    assert drawn[40:42] == ["rounds, 0:40 left"] * 2
     assert hear.describe() == "waiting for the first batch 40 s, rounds 40 s"
+    assert drawn[-1] == ""

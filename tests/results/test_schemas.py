@@ -163,7 +163,7 @@ def test_a_run_fits(tmp_path: Path) -> None:
         ("subject", "step_s"): [make_duet("step_s", MEASUREMENTS[0], MEASUREMENTS[1])]
     }
     commit = Commit(tmp_path, "main", "0123456789")
-    measurer.against = Against(commit, cast(Any, None), "", Jobs(), lambda _: None, duets)
+    measurer.against = Against(commit, cast(Any, None), "", Jobs(), print, print, duets)
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     assert not refuses(document, "run")
