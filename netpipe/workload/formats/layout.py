@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from netpipe.errors import InputError
 from netpipe.workload.formats.addresses import ADDRESS_BYTES, AddressTable
-from netpipe.workload.formats.parquet import MeasurementColumns, check_columns
+from netpipe.workload.formats.parquet import check_columns, check_measurements
 from netpipe.workload.formats.rows import MeasurementArray, ProbeRow, make_row
 
 LAYOUT_VERSION = 1
@@ -110,7 +110,7 @@ def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, A
         probes = pa.array(np.full(columns.num_rows, probe, np.int64))
         columns = columns.select(names).append_column("prb_id", probes)
         addresses = AddressTable()
-        history = MeasurementColumns(where, 0, columns).measurements(addresses)
+        history = check_measurements(where, columns, addresses)
         return history[np.argsort(history["time_us"], kind="stable")], addresses
 
 

@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG, filemode
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,100 +72,81 @@ _MERGED_PROBES = (
 )
 
 
-class InvalidValuesError(InputError):
-    """A column has null or out-of-range values; `good` marks the valid rows."""
+def check_measurements(
+    where: object,
+    columns: pa.RecordBatch,
+    addresses: AddressTable,
+    first_row: int = 0,
+    dropped: list[Dropped] | None = None,
+) -> MeasurementArray:
+    """Check every value and return the measurements; add their addresses to `addresses`.
 
-    column: str
-    good: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class MeasurementColumns:
-    """Rows of measurements in a file, starting at `first_row`.
-
-    Errors name `where`. `kept` holds the indices of the rows that remain after some were dropped,
-    int64 (rows,); None if all remain.
+    `where` names the file in errors, and its rows are numbered from `first_row`. An invalid value
+    raises an InputError. If `dropped` is given, the row is dropped instead, and counted there under
+    the first reason found.
     """
+    numbers = np.arange(first_row, first_row + columns.num_rows)
+    rows = _Rows(where, columns, dropped, {"row": numbers})
+    for name in columns.schema.names:
+        rows.require(name, "not be null", np.asarray(rows.columns[name].is_valid()))
+    version = rows.numbers("ip_version")
+    rows.require("ip_version", "be 4 or 6", (version == 4) | (version == 6))
+    finite = np.isfinite(rows.numbers("rtt"))
+    rows.require("rtt", "be finite (negative means failed)", finite)
+    for name in ("src_addr", "dst_addr"):
+        version = rows.numbers("ip_version")
+        rows.found[name] = addresses.number_column(rows.columns[name], version)
+        rows.require(name, "be an IP address, or empty", rows.found[name] != NO_ADDRESS)
+        rows.require(name, "be of the family in ip_version", rows.found[name] != OTHER_FAMILY)
+    out = np.empty(rows.columns.num_rows, MEASUREMENT)
+    time = rows.columns["event_time"]
+    out["time_us"] = time.cast(pa.int64()).to_numpy() // (1000 if time.type.unit == "ns" else 1)
+    out["rtt_code"] = encode_rtt(rows.numbers("rtt"))
+    out["source"], out["destination"] = rows.found["src_addr"], rows.found["dst_addr"]
+    if _OPTIONAL in columns.schema.names:
+        out["probe"] = rows.numbers(_OPTIONAL)
+    else:
+        out["probe"] = _hash_sources(rows.found["src_addr"], addresses)
+    return out
+
+
+@dataclass
+class _Rows:
+    """The rows of a record batch that are not dropped, and the numbers `found` for them."""
 
     where: object
-    first_row: int
     columns: pa.RecordBatch
-    kept: NDArray[np.int64] | None = None
+    dropped: list[Dropped] | None
+    found: dict[str, NDArray[Any]]
 
-    def measurements(
-        self, addresses: AddressTable, dropped: list[Dropped] | None = None
-    ) -> MeasurementArray:
-        """Check every value and return the measurements; add their addresses to `addresses`.
-
-        An invalid value raises an InputError. If `dropped` is given, the row is dropped instead,
-        and counted there under the first reason found.
-        """
-        rows = self
-        while True:
-            try:
-                return rows._measurements(addresses)
-            except InvalidValuesError as error:
-                if dropped is None:
-                    raise
-                good = error.good
-                count, row = int(np.count_nonzero(~good)), rows._row_in_file(good)
-                where, found = str(self.where), str(error.found)
-                dropped.append(Dropped(error.column, error.constraint, count, where, row, found))
-                kept = np.flatnonzero(good) if rows.kept is None else rows.kept[good]
-                rows = replace(rows, columns=rows.columns.filter(pa.array(good)), kept=kept)
-
-    def _measurements(self, addresses: AddressTable) -> MeasurementArray:
-        for name in self.columns.schema.names:
-            self._require(name, "not be null", np.asarray(self.columns[name].is_valid()))
-        version = self._numbers("ip_version")
-        self._require("ip_version", "be 4 or 6", (version == 4) | (version == 6))
-        rtt_ms = self._numbers("rtt").astype(np.float64)
-        self._require("rtt", "be finite (negative means failed)", np.isfinite(rtt_ms))
-        out = np.empty(self.columns.num_rows, MEASUREMENT)
-        time = self.columns["event_time"]
-        out["time_us"] = time.cast(pa.int64()).to_numpy() // (1000 if time.type.unit == "ns" else 1)
-        out["rtt_code"] = encode_rtt(rtt_ms)
-        out["source"] = self._addresses("src_addr", version, addresses)
-        out["destination"] = self._addresses("dst_addr", version, addresses)
-        out["probe"] = self._probes(out["source"], addresses)
-        return out
-
-    def _require(self, name: str, constraint: str, good: NDArray[np.bool_]) -> None:
-        if good.all():
-            return
-        found = shorten(repr(self.columns[name][int(np.argmin(good))].as_py()))
-        field = f"column {name}, row {self._row_in_file(good)},"
-        error = InvalidValuesError(self.where, field, constraint, found)
-        error.column, error.good = name, good
-        raise error
-
-    def _row_in_file(self, good: NDArray[np.bool_]) -> int:
-        """Return the number in the file of the first row that is not `good`."""
-        row = int(np.argmin(good))
-        return self.first_row + (row if self.kept is None else int(self.kept[row]))
-
-    def _numbers(self, name: str) -> NDArray[np.generic]:
+    def numbers(self, name: str) -> NDArray[Any]:
+        """Return a column of numbers without nulls."""
         return np.asarray(self.columns[name].to_numpy(zero_copy_only=False))
 
-    def _addresses(
-        self, name: str, version: NDArray[np.generic], addresses: AddressTable
-    ) -> NDArray[np.int32]:
-        numbers = addresses.number_column(self.columns[name], version)
-        self._require(name, "be an IP address, or empty", numbers != NO_ADDRESS)
-        self._require(name, "be of the family in ip_version", numbers != OTHER_FAMILY)
-        return numbers
+    def require(self, name: str, constraint: str, good: NDArray[np.bool_]) -> None:
+        """Drop the rows of a column that are not good, or raise an InputError for the first one."""
+        if good.all():
+            return
+        first = int(np.argmin(good))
+        row, value = int(self.found["row"][first]), self.columns[name][first].as_py()
+        shown = shorten(repr(value))
+        if self.dropped is None:
+            raise InputError(self.where, f"column {name}, row {row},", constraint, shown)
+        count = int(np.count_nonzero(~good))
+        self.dropped.append(Dropped(name, constraint, count, str(self.where), row, shown))
+        self.columns = self.columns.filter(pa.array(good))
+        self.found = {key: numbers[good] for key, numbers in self.found.items()}
 
-    def _probes(self, source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
-        if _OPTIONAL in self.columns.schema.names:
-            return self._numbers(_OPTIONAL).astype(np.int64)
-        distinct, which = number_values(source, len(addresses))
-        octets = addresses.octets(distinct)
-        if is_translated(octets).any():
-            warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)
-        # An address of 16 bytes does not fit in a probe number of 8 bytes, so its hash is used.
-        low, high = octets.view("<i8").T
-        keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
-        return keys[which].view(np.int64)
+
+def _hash_sources(source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
+    """Return a probe number of 8 bytes for each source: a hash of the 16 bytes of its address."""
+    distinct, which = number_values(source, len(addresses))
+    octets = addresses.octets(distinct)
+    if is_translated(octets).any():
+        warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)
+    low, high = octets.view("<i8").T
+    keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
+    return keys[which].view(np.int64)
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
@@ -240,7 +222,7 @@ def read_parquet(
 ) -> Iterator[MeasurementArray]:
     """Yield the measurements of a file, or of consecutive row groups, about 500,000 at a time.
 
-    See `MeasurementColumns.measurements` for `addresses` and `dropped`.
+    See `check_measurements` for `addresses` and `dropped`.
     """
     file = open_parquet(path)
     groups = list(row_groups or range(file.num_row_groups))
@@ -248,7 +230,7 @@ def read_parquet(
     first_row = sum(file.metadata.row_group(group).num_rows for group in range(groups[0]))
     try:
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
-            yield MeasurementColumns(path, first_row, batch).measurements(addresses, dropped)
+            yield check_measurements(path, batch, addresses, first_row, dropped)
             first_row += batch.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _not_parquet(path, error) from error
