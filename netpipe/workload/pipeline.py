@@ -15,9 +15,7 @@ from netpipe.workload.sampling.context_order import (
     BlockOrder,
     ContextBlock,
     Epochs,
-    FixedOrder,
     RowOrder,
-    contexts_per_row,
 )
 from netpipe.workload.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
 from netpipe.workload.sources.kept_rows import KeptRows
@@ -95,25 +93,25 @@ def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
     segmentation is 0, fills the last batches. `packing` and `epochs` are ignored.
     """
     source = open_rows(data, config)
-    order = FixedOrder(
-        contexts_per_row(source.row_measurements),
-        config.batch_size, config.shard_index, config.shard_count,
-    )  # fmt: skip
-    sequences = grain.MapDataset.source(order).map(
-        partial(_make_evaluated, source, seed=config.seed, sequence_length=config.sequence_length)
+    epoch = Epochs(source.row_measurements, seed=None)
+    contexts = epoch.contexts_per_epoch
+    batches = -(-contexts // (config.batch_size * config.shard_count))
+    order = BlockOrder(epoch, config.batch_size, batches * config.shard_count, contexts)
+    sequences = (
+        grain.MapDataset.source(order)
+        .slice(slice(config.shard_index, None, config.shard_count))
+        .map(partial(_make_evaluated, source, seed=config.seed, length=config.sequence_length))
     )
     return _load(sequences, config, partial(widen_padded, batch_size=config.batch_size))
 
 
-def _make_evaluated(
-    source: RowSource, block: ContextBlock, *, seed: int, sequence_length: int
-) -> Sequences:
+def _make_evaluated(source: RowSource, block: ContextBlock, *, seed: int, length: int) -> Sequences:
     """Make the sequences of an evaluation batch, which may have none."""
     if not len(block.row):
-        return no_sequences(sequence_length)
-    target = sequence_length // TOKENS_PER_MEASUREMENT
+        return no_sequences(length)
+    target = length // TOKENS_PER_MEASUREMENT
     contexts = sample(read_rows(source, block), seed=seed, target=target)
-    return fill(encode(contexts), sequence_length=sequence_length)
+    return fill(encode(contexts), sequence_length=length)
 
 
 def _load(
@@ -168,13 +166,20 @@ def _blocks_per_step(config: PipelineConfig, sequences: int) -> int:
 def _build_packed_blocks(
     source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig, sequences: int
 ) -> grain.MapDataset:
-    """Return blocks of full sequences; each row is in exactly one block of an epoch."""
+    """Return blocks of full sequences; each row is in exactly one block of an epoch.
+
+    An epoch is cut into a whole number of steps, in blocks with about equally many contexts.
+    """
     target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
     contexts_per_block = likely_contexts(
         source.row_measurements, target=target, sequences=sequences, sequence_length=length
     )
     blocks_per_step = _blocks_per_step(config, sequences)
-    order = _order_rows(epochs, data, config, contexts_per_block, blocks_per_step)
+    contexts = epochs.contexts_per_epoch
+    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
+    contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
+    per_epoch = blocks_per_step * max(1, contexts // contexts_per_step)
+    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     packing = partial(
         pack,
         seed=config.seed,
@@ -184,26 +189,10 @@ def _build_packed_blocks(
         at_first=contexts_per_block,
     )
     return (
-        grain.MapDataset.source(order)
+        grain.MapDataset.source(RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks))
         .map(partial(read_block, source))
         .map(packing)
     )  # fmt: skip
-
-
-def _order_rows(
-    epochs: Epochs,
-    data: Path,
-    config: PipelineConfig,
-    contexts_per_block: int,
-    blocks_per_step: int,
-) -> RowOrder:
-    """Cut each epoch into a whole number of steps, in blocks with about equally many contexts."""
-    contexts = epochs.contexts_per_epoch
-    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
-    contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
-    per_epoch = blocks_per_step * max(1, contexts // contexts_per_step)
-    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
-    return RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
 
 
 def _build_unpacked_blocks(
@@ -215,7 +204,7 @@ def _build_unpacked_blocks(
     contexts_per_step = config.batch_size * config.shard_count
     _require_contexts(data, config, contexts, at_least=contexts_per_step)
     blocks = contexts // contexts_per_step * contexts_per_step // sequences
-    order = BlockOrder(epochs, block_size=sequences, blocks=blocks)
+    order = BlockOrder(epochs, block_size=sequences, blocks=blocks, contexts=contexts)
     target = config.sequence_length // TOKENS_PER_MEASUREMENT
     return (
         grain.MapDataset.source(order)

@@ -17,13 +17,16 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class Epochs:
-    """The rows of every epoch: a `RowSource`'s row groups are shuffled, and the rows in each."""
+    """The rows of every epoch: a `RowSource`'s row groups are shuffled, and the rows in each.
+
+    Without a seed, the rows keep their order.
+    """
 
     def __init__(
         self,
         row_measurements: NDArray[np.int64],
         *,
-        seed: int,
+        seed: int | None,
         row_group: NDArray[np.int64] | None = None,
     ) -> None:
         self.contexts = contexts_per_row(row_measurements)
@@ -36,8 +39,10 @@ class Epochs:
         # Reader threads can replace the dictionary meanwhile, so it is not read twice.
         epoch = self._latest.get(number)
         if epoch is None:
-            row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
-            rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
+            rows = np.arange(len(self.contexts))
+            if self._seed is not None:
+                row_key = fold_key(self._seed, number, rows)
+                rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
             contexts = self.contexts[rows]
             ends = np.cumsum(contexts)
             epoch = _Epoch(rows, ends - contexts, ends)
@@ -75,50 +80,28 @@ class ContextBlock:
 class BlockOrder:
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
-    The endless sequence of contexts, epoch after epoch, is cut into blocks of `block_size`.
+    The first `contexts` of the endless sequence, epoch after epoch, are cut into blocks of
+    `block_size`. Blocks at the end may have fewer contexts, or none.
     """
 
     epochs: Epochs
     block_size: int
     blocks: int
+    contexts: int
 
     def __len__(self) -> int:
         return self.blocks
 
     def __getitem__(self, index: int) -> ContextBlock:
-        sequence = np.arange(index * self.block_size, (index + 1) * self.block_size)
+        first = index * self.block_size
+        sequence = np.arange(first, min(first + self.block_size, self.contexts))
         epoch, context = np.divmod(sequence, self.epochs.contexts_per_epoch)
         row, number = np.empty_like(context), np.empty_like(context)
-        for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
+        for epoch_number in np.unique(epoch).tolist():
             inside, order = epoch == epoch_number, self.epochs[epoch_number]
             slot = np.searchsorted(order.ends, context[inside], side="right")
             row[inside], number[inside] = order.rows[slot], context[inside] - order.starts[slot]
         return ContextBlock(epoch, row, number)
-
-
-@dataclass(frozen=True)
-class FixedOrder:
-    """A random-access source of one host's batches of contexts, in the order of the rows.
-
-    Its length is the same on every host; blocks at the end may have fewer contexts, or none.
-    `contexts` is the number of contexts of each row, int64 (rows,).
-    """
-
-    contexts: NDArray[np.int64]
-    batch_size: int
-    host: int
-    hosts: int
-
-    def __len__(self) -> int:
-        return int(-(-self.contexts.sum() // (self.batch_size * self.hosts)))
-
-    def __getitem__(self, index: int) -> ContextBlock:
-        ends = np.cumsum(self.contexts)
-        first = (index * self.hosts + self.host) * self.batch_size
-        context = np.arange(first, min(first + self.batch_size, ends[-1]))
-        row = np.searchsorted(ends, context, side="right")
-        number = context - (ends - self.contexts)[row]
-        return ContextBlock(np.zeros_like(row), row, number)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ CONTEXTS = [1, 1, 2, 3, 16, 15, 1, 7]
 
 
 def _order(seed: int = 0, block_size: int = 5, blocks: int = 100) -> BlockOrder:
-    return BlockOrder(Epochs(ROW_SIZES, seed=seed), block_size=block_size, blocks=blocks)
+    contexts = block_size * blocks
+    return BlockOrder(Epochs(ROW_SIZES, seed=seed), block_size, blocks, contexts)
 
 
 def _contexts(block: ContextBlock) -> list[tuple[int, int, int]]:
