@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import psutil
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.device.shared_storages import SHARED_STORAGES
-from netpipe.errors import HangError, OutOfTimeError, SessionError
+from netpipe.errors import OutOfTimeError, SessionError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.cleanup import end_child, list_started
 from netpipe.jobs.processes import describe_exit
@@ -37,10 +37,8 @@ CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.jobs.child")
 _POLL_S = 0.05
 _LISTING_S = 1.0  # each listing takes about a millisecond of CPU time during the measurement
 _STACK_LINES = 25
-
-_MAX_LOG_BYTES: Final = 1 << 20
-_MAX_KEPT_BYTES: Final = 1 << 14
-_LAST_LINES: Final = 25
+_LOG_LINES: Final = 25
+_MAX_SHOWN_BYTES: Final = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -61,31 +59,10 @@ class ProcessEnvironment:
 
 
 _SAME_ENVIRONMENT: Final = ProcessEnvironment()
+_LOG_NAME: Final = "log.txt"
 _DEVICES: Final = Path("/dev")
 _ACCELERATORS: Final = ("nvidiactl", "dxg", "kfd", "accel*", "vfio/[0-9]*")
 """The files of NVIDIA's driver, also in WSL, of AMD's driver and of TPUs."""
-
-
-class SessionLog:
-    """The end of a process's output, which goes to a file opened with "a+b"."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._file = stream.fileno()
-        self._end = b""
-
-    def cut(self) -> None:
-        """Empty the file if it is too long, but keep its end in memory."""
-        if os.fstat(self._file).st_size > _MAX_LOG_BYTES:
-            self._end = self._read_end()
-            os.ftruncate(self._file, 0)
-
-    def _read_end(self) -> bytes:
-        start = max(0, os.fstat(self._file).st_size - _MAX_KEPT_BYTES)
-        return (self._end + os.pread(self._file, _MAX_KEPT_BYTES, start))[-_MAX_KEPT_BYTES:]
-
-    def shown_lines(self) -> list[str]:
-        """Return the last lines of the output."""
-        return self._read_end().decode(errors="replace").splitlines()[-_LAST_LINES:]
 
 
 def run_measurement(
@@ -130,7 +107,7 @@ def open_session(
     """
     with temporary_folder("session") as folder:
         request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
-        with (folder / "log.txt").open("a+b") as stream:
+        with (folder / _LOG_NAME).open("wb") as stream:
             child = subprocess.Popen(
                 command,
                 cwd=environment.folder,
@@ -141,7 +118,7 @@ def open_session(
                 start_new_session=True,
                 pass_fds=inherited,
             )
-            session = Session(child, request, SessionLog(stream), progress)
+            session = Session(child, request, progress)
             try:
                 yield session
             finally:
@@ -179,16 +156,14 @@ class Session:
         self,
         child: "subprocess.Popen[bytes]",
         request: SessionRequest,
-        log: SessionLog,
         progress: OnProgress | None,
     ) -> None:
         self.started: set[psutil.Process] = set()
         self._child = child
         self._request = request
-        self._log = log
         on_progress = progress or (lambda _: None)
         self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())
-        self._has_written = self._was_stopped = False
+        self._has_written = False
         self._next_listing = 0.0
         self.restart_limit()
 
@@ -200,21 +175,13 @@ class Session:
         """Poll the process; return whether the session is over. Call this many times a second.
 
         It is over when the process ended or is out of time, or a few seconds after its result.
-
-        Raises:
-            HangError: A signal stopped the process, and with it the watchdog.
         """
-        self._log.cut()
         if self._child.poll() is not None:
             return True
         now_s = time.monotonic()
         if now_s >= self._next_listing:
             self._next_listing = now_s + _LISTING_S
             self.started |= list_started(self._child.pid)
-            is_stopped = psutil.Process(self._child.pid).status() == psutil.STATUS_STOPPED
-            if is_stopped and self._was_stopped:
-                raise HangError("the loader's process was stopped by a signal and does not go on")
-            self._was_stopped = is_stopped
         if not self._has_written and Path(self._request.result).exists():
             self._has_written = True
             self._deadline = now_s + FAREWELL_S
@@ -235,7 +202,7 @@ class Session:
         ending = f"ended {describe_exit(returncode) or 'with code 0'}"
         if returncode is None:
             ending = f"did not end within {request.limit_s:g} s and was killed"
-        lines = self._log.shown_lines()
+        lines = _read_last_lines(Path(request.result).with_name(_LOG_NAME))
         if (stacks := stacks_file(request)).exists():
             # The stack of the main thread comes last.
             text = stacks.read_text(encoding="utf-8", errors="replace")
@@ -244,3 +211,9 @@ class Session:
         error = OutOfTimeError if is_cut_short else SessionError
         shown = "\n".join(["; its last lines:", *lines] if lines else [])
         return error(f"the session {ending} without a result{shown}")
+
+
+def _read_last_lines(log: Path) -> list[str]:
+    with log.open("rb") as stream:
+        stream.seek(max(0, log.stat().st_size - _MAX_SHOWN_BYTES))
+        return stream.read().decode(errors="replace").splitlines()[-_LOG_LINES:]

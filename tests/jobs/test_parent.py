@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from netpipe.device.host import this_host
@@ -114,21 +113,13 @@ def test_the_error_has_the_ending_of_a_child_without_a_result(
     assert "last words" in str(caught.value)
 
 
-def test_a_stopped_child_hangs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child's watchdog is stopped with it, so the parent ends it."""
-    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
-    with pytest.raises(HangError, match="stopped by a signal"):
-        run_measurement(child(here, "os.kill(os.getpid(), signal.SIGSTOP)"), REQUEST)
-
-
-def test_a_child_that_was_stopped_for_a_moment_goes_on(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One look at a stopped child proves nothing: a scheduler may continue it after its parent."""
-    looks = iter([psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING] * 1000)
-    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
-    monkeypatch.setattr(psutil.Process, "status", lambda _: next(looks, psutil.STATUS_SLEEPING))
-    assert run_session(child(here, "time.sleep(0.3); answer(lint={})"), LINT) == {}
+def test_the_error_has_only_the_last_lines(here: Path) -> None:
+    """The last 25 of many lines are shown, with replacements for bytes that are not text."""
+    print_lines = "[print('line', n) for n in range(40)]; sys.stdout.flush()"
+    source = f"{print_lines}; sys.stdout.buffer.write(b'\\xff'); sys.exit(3)"
+    with pytest.raises(SessionError, match=r"lines:\nline 16\n") as caught:
+        run_measurement(child(here, source), REQUEST)
+    assert str(caught.value).endswith("line 39\n\N{REPLACEMENT CHARACTER}")
 
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
