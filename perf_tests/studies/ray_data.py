@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from netpipe.workload.formats.addresses import AddressTable, PackedAddresses
+from netpipe.workload.formats.addresses import ADDRESS, AddressTable
 from netpipe.workload.formats.layout import encode_row
 from netpipe.workload.formats.parquet import find_parquet, read_parquet
 from netpipe.workload.formats.places import Place
@@ -38,17 +38,16 @@ def read(batch: dict[str, NDArray[Any]]) -> Iterator[pa.Table]:
     [number], [path] = batch["number"].tolist(), batch["path"].tolist()
     addresses, place = AddressTable(), int(number) << 40
     for measurements in read_parquet(Place.local(Path(path)), addresses):
-        all_numbers = np.arange(len(addresses))
-        octets, families = addresses.octets(all_numbers), addresses.families(all_numbers)
+        known = addresses.take(np.arange(len(addresses)))
         for first in range(0, len(measurements), _BLOCK_ROWS):
             part = measurements[first : first + _BLOCK_ROWS]
             columns: dict[str, Any] = {name: np.ascontiguousarray(part[name]) for name in _COPIED}
             for name in ("source", "destination"):
-                packed = np.ascontiguousarray(octets[part[name]])
+                packed = np.ascontiguousarray(known["octets"][part[name]])
                 columns[name] = pa.Array.from_buffers(
                     pa.binary(16), len(part), [None, pa.py_buffer(packed)]
                 )
-            columns["family"] = families[part["source"]]
+            columns["family"] = known["family"][part["source"]]
             columns["bucket"] = find_buckets(columns["probe"], _BUCKETS)
             columns["place"] = place + np.arange(len(part))
             place += len(part)
@@ -64,11 +63,10 @@ def write(table: pa.Table, out: Path) -> pa.Table:
     joined = pa.chunked_array([*table["source"].chunks, *table["destination"].chunks])
     encoded = joined.combine_chunks().dictionary_encode()
     which, texts = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
-    family = np.zeros(len(texts), np.uint8)
-    family[which] = np.tile(table["family"].to_numpy(), 2)
+    addresses = np.empty(len(texts), ADDRESS)
+    addresses["octets"] = np.frombuffer(b"".join(texts), np.uint8).reshape(-1, 16)
+    addresses["family"][which] = np.tile(table["family"].to_numpy(), 2)
     measurements["source"], measurements["destination"] = np.split(which, 2)
-    packed = np.frombuffer(b"".join(texts), np.uint8).reshape(-1, 16)
-    addresses = PackedAddresses(packed, family)
     bucket = table["bucket"][0].as_py()
     with (out / f"{bucket:02d}.rows").open("wb") as stream:
         for history in split_sorted(sort_by_probe(measurements)):

@@ -1,7 +1,6 @@
 """Internet addresses: each distinct text is parsed once and gets a number."""
 
 import socket
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
@@ -10,6 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 ADDRESS_BYTES = 16
+ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])
+"""An address in network order, IPv4 in the first 4 bytes, and its IP version, 4 or 6."""
+
 EMPTY_IPV4 = 0
 EMPTY_IPV6 = 1
 NO_ADDRESS = -1
@@ -19,25 +21,6 @@ OTHER_FAMILY = -2
 _TRANSLATED = tuple(
     ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
-
-
-@dataclass(frozen=True)
-class PackedAddresses:
-    """Valid addresses, uint8 (n, 16), and their families, uint8 (n,)."""
-
-    packed: NDArray[np.uint8]
-    family: NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.packed)
-
-    def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return the IP version of each numbered address, 4 or 6, int8."""
-        return np.asarray(self.family[numbers], np.int8)
-
-    def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
-        """Return addresses in network order, uint8 (numbers, 16); IPv4 fills the first 4 bytes."""
-        return np.asarray(self.packed[numbers])
 
 
 class AddressTable:
@@ -70,18 +53,21 @@ class AddressTable:
         distinct = np.array([self._number(text) for text in texts], np.int32)
         numbers = distinct[which]
         numbers[(numbers == EMPTY_IPV4) & (ip_version == 6)] = EMPTY_IPV6
-        family = np.where(numbers == EMPTY_IPV6, 6, self.families(distinct)[which])
+        family = np.where(numbers == EMPTY_IPV6, 6, self._families(distinct)[which])
         return np.where((numbers >= 0) & (family != ip_version), OTHER_FAMILY, numbers)
 
-    def families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int8]:
-        """Return the IP version of each numbered address, int8; 4 if there is no address."""
-        lengths = [len(self._packed[max(number, 0)]) for number in numbers]
-        return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4).astype(np.int8)
-
-    def octets(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.uint8]:
-        """Return addresses in network order, uint8 (numbers, 16); IPv4 fills the first 4 bytes."""
+    def take(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.void]:
+        """Return the numbered addresses, (numbers,) of dtype `ADDRESS`."""
         padded = b"".join(self._packed[number].ljust(ADDRESS_BYTES, b"\0") for number in numbers)
-        return np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)
+        taken = np.empty(len(numbers), ADDRESS)
+        taken["octets"] = np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)
+        taken["family"] = self._families(numbers)
+        return taken
+
+    def _families(self, numbers: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
+        """Return the IP version of each numbered address; 4 for `NO_ADDRESS`."""
+        lengths = [len(self._packed[max(number, 0)]) for number in numbers]
+        return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4)
 
     def _number(self, text: str | None) -> int:
         if text is None:
@@ -96,8 +82,8 @@ class AddressTable:
         return self._number_of[text]
 
 
-Addresses = AddressTable | PackedAddresses
-"""Addresses that can be looked up by number."""
+Addresses = AddressTable | NDArray[np.void]
+"""Addresses of dtype `ADDRESS` that `take` returns by number."""
 
 
 def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -141,11 +141,11 @@ class _Rows:
 def _hash_sources(source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
     """Return a probe number of 8 bytes for each source: a hash of the 16 bytes of its address."""
     distinct, which = number_values(source, len(addresses))
-    octets = addresses.octets(distinct)
-    if is_translated(octets).any():
+    sources = addresses.take(distinct)
+    if is_translated(sources["octets"]).any():
         warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)
-    low, high = octets.view("<i8").T
-    keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
+    low, high = sources["octets"].view("<i8").T
+    keys = fold_key(sources["family"].astype(np.int64), low, high)
     return keys[which].view(np.int64)
 
 

@@ -188,7 +188,8 @@ def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:
     second = _seconds(history)
     source, source_slot = number_values(history["source"], len(addresses))
     destination, destination_slot = number_values(history["destination"], len(addresses))
-    is_ipv6 = addresses.families(destination) == 6
+    destinations = addresses.take(destination)
+    is_ipv6 = destinations["family"] == 6
     code = source_slot * len(destination) + destination_slot
     # The family is the most significant part of the number, so IPv4 pairs are sorted first.
     code += is_ipv6[destination_slot] * (len(source) * len(destination))
@@ -205,8 +206,8 @@ def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:
         rtt_code=np.ascontiguousarray(history["rtt_code"]),
         pair=pair.astype(number),
         pair_source=pair_source.astype(number),
-        pair_destination=addresses.octets(destination)[pair_destination],
-        source=addresses.octets(source),
+        pair_destination=destinations["octets"][pair_destination],
+        source=addresses.take(source)["octets"].copy(),
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from netpipe.workload.formats.addresses import ADDRESS_BYTES, AddressTable, PackedAddresses
+from netpipe.workload.formats.addresses import ADDRESS, AddressTable
 from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import (
     MEASUREMENT,
@@ -32,7 +32,6 @@ PIECE_MEASUREMENTS = 1 << 22
 """Approximate maximum number of a bucket's measurements in memory at once."""
 
 _SAMPLED_EVERY = 1 << 12
-_ADDRESS = np.dtype([("octets", "u1", ADDRESS_BYTES), ("family", "u1")])
 
 
 def find_buckets(probes: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
@@ -55,9 +54,7 @@ def write_run(
         used, slots = number_values(both, len(addresses))
         section["source"], section["destination"] = slots[: len(section)], slots[len(section) :]
         header[number] = len(section), len(used)
-        packed = np.empty(len(used), _ADDRESS)
-        packed["octets"], packed["family"] = addresses.octets(used), addresses.families(used)
-        content += [section, packed]
+        content += [section, addresses.take(used)]
     place.write(header, *content)
 
 
@@ -75,7 +72,7 @@ class Run:
 
     def section(self, bucket: int) -> "Section":
         """Return the section for a bucket."""
-        sizes = self._header @ np.array([MEASUREMENT.itemsize, _ADDRESS.itemsize])
+        sizes = self._header @ np.array([MEASUREMENT.itemsize, ADDRESS.itemsize])
         measurements, addresses = self._header[bucket].tolist()
         offset = self._header.nbytes + int(sizes[:bucket].sum())
         return Section(self, offset, measurements, addresses)
@@ -98,7 +95,7 @@ class Section:
     def read_addresses(self) -> NDArray[np.void]:
         """Return the addresses that the measurements refer to by number."""
         end = self.offset + self.measurements * MEASUREMENT.itemsize
-        return self._read(_ADDRESS, self.addresses, end)
+        return self._read(ADDRESS, self.addresses, end)
 
     def _read(self, dtype: np.dtype[np.void], count: int, offset: int) -> NDArray[np.void]:
         out = np.empty(count, dtype)
@@ -110,7 +107,7 @@ class Section:
 
 def read_bucket(
     runs: Sequence[Run], bucket: int, limit: int = PIECE_MEASUREMENTS
-) -> Iterator[tuple[MeasurementArray, PackedAddresses]]:
+) -> Iterator[tuple[MeasurementArray, NDArray[np.void]]]:
     """Yield the measurements of a bucket, sorted by probe and time, and their addresses.
 
     At equal times, those of an earlier run come first. There is one piece unless the bucket has
@@ -183,13 +180,12 @@ def _keys(section: Section) -> NDArray[np.int64]:
 
 def _join_addresses(
     tables: Sequence[NDArray[np.void]],
-) -> tuple[PackedAddresses, list[NDArray[np.int32]]]:
+) -> tuple[NDArray[np.void], list[NDArray[np.int32]]]:
     """Join tables without duplicate addresses; also return the new numbers of each table."""
     together = np.concatenate(tables)
-    kind = pa.binary(_ADDRESS.itemsize)
+    kind = pa.binary(ADDRESS.itemsize)
     stored = [None, pa.py_buffer(together)]
     encoded = pa.Array.from_buffers(kind, len(together), stored).dictionary_encode()
-    distinct = np.frombuffer(encoded.dictionary.buffers()[1], _ADDRESS, len(encoded.dictionary))
+    distinct = np.frombuffer(encoded.dictionary.buffers()[1], ADDRESS, len(encoded.dictionary))
     ends = np.cumsum([len(table) for table in tables])[:-1]
-    addresses = PackedAddresses(distinct["octets"], distinct["family"])
-    return addresses, np.split(encoded.indices.to_numpy(), ends)
+    return distinct, np.split(encoded.indices.to_numpy(), ends)

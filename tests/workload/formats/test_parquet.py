@@ -44,7 +44,7 @@ def test_values_come_through(tmp_path: Path) -> None:
     assert read["time_us"].tolist() == [ping.time_us for ping in pings]
     rtt_ms = np.array([ping.rtt_ms for ping in pings])
     np.testing.assert_array_equal(read["rtt_code"], encode_rtt(rtt_ms))
-    families = addresses.families(read["destination"]).tolist()
+    families = addresses.take(read["destination"])["family"].tolist()
     assert families == [ping.ip_version for ping in pings]
 
 
@@ -76,8 +76,9 @@ def test_empty_addresses_are_zeros(tmp_path: Path) -> None:
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "2001:db8::1", ""]))
     addresses = AddressTable()
     (read,) = read_parquet(_write(tmp_path, table), addresses)
-    assert addresses.families(read["source"]).tolist() == [4, 6, 4]
-    assert not addresses.octets(read["source"]).any()
+    sources = addresses.take(read["source"])
+    assert sources["family"].tolist() == [4, 6, 4]
+    assert not sources["octets"].any()
 
 
 def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:

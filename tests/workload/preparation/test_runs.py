@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from netpipe.workload.formats.addresses import AddressTable
+from netpipe.workload.formats.addresses import Addresses, AddressTable
 from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import MEASUREMENT, MeasurementArray
 from netpipe.workload.preparation.runs import Run, find_buckets, read_bucket, write_run
@@ -48,10 +48,15 @@ def read_all(runs: list[Run], limit: int = 1 << 22) -> tuple[list[Row], list[int
             sizes.append(len(piece))
             found += zip(
                 *(piece[name].tolist() for name in ("probe", "time_us", "rtt_code")),
-                *(map(bytes, addresses.octets(piece[name])) for name in ("source", "destination")),
+                *(take_octets(addresses, piece[name]) for name in ("source", "destination")),
                 strict=True,
             )
     return found, sizes
+
+
+def take_octets(addresses: Addresses, numbers: NDArray[np.int64]) -> list[bytes]:
+    """Return the 16 bytes of each address."""
+    return list(map(bytes, addresses.take(numbers)["octets"]))
 
 
 def sort_all(parts: list[Part]) -> list[Row]:
@@ -60,7 +65,7 @@ def sort_all(parts: list[Part]) -> list[Row]:
     for measurements, addresses in parts:
         buckets = find_buckets(measurements["probe"].copy(), BUCKETS).tolist()
         source, destination = (
-            map(bytes, addresses.octets(measurements[name])) for name in ("source", "destination")
+            take_octets(addresses, measurements[name]) for name in ("source", "destination")
         )
         columns = (measurements[name].tolist() for name in ("probe", "time_us", "rtt_code"))
         rows += zip(buckets, zip(*columns, source, destination, strict=True), strict=True)
@@ -112,5 +117,5 @@ def test_one_address_has_one_number(tmp_path: Path) -> None:
     """Runs that number addresses differently agree on them when they are read together."""
     runs = write_all(tmp_path, [make_part(np.zeros(300, np.int64), seed) for seed in range(2)])
     [(_, addresses)] = [each for bucket in range(BUCKETS) for each in read_bucket(runs, bucket)]
-    octets = addresses.octets(np.arange(len(addresses)))
-    assert len({bytes(each) for each in octets}) == len(octets)
+    octets = take_octets(addresses, np.arange(len(addresses)))
+    assert len(set(octets)) == len(octets)
