@@ -39,7 +39,7 @@ def inspect(path: Path) -> dict[str, Any]:
     """
     if path.is_dir():
         kind = find_format(path)
-        files = find_array_records(path) if kind == "arrayrecord" else find_parquet([path])
+        files = find_array_records(path) if kind == "arrayrecord" else find_parquet(path)
     else:
         kind, files = path.suffix.removeprefix("."), [path]
     if kind not in ("arrayrecord", "parquet") or not path.exists():

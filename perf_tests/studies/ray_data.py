@@ -88,7 +88,7 @@ def main(source: Path, out: Path, address: str) -> None:
     ray.init(address, log_to_driver=False)
     context = data.DataContext.get_current()
     context.enable_progress_bars = False
-    files = [{"number": n, "path": str(path)} for n, path in enumerate(find_parquet([source]))]
+    files = [{"number": n, "path": str(path)} for n, path in enumerate(find_parquet(source))]
     counts = (
         data.from_items(files, override_num_blocks=len(files))
         .map_batches(read, batch_size=1)

@@ -149,24 +149,20 @@ def _hash_sources(source: NDArray[np.int32], addresses: AddressTable) -> NDArray
     return keys[which].view(np.int64)
 
 
-def find_parquet(sources: Sequence[Path]) -> list[Path]:
-    """Return the parquet files among the sources and at any depth in folders, each once.
+def find_parquet(source: Path) -> list[Path]:
+    """Return a parquet file, or the parquet files at any depth in a folder, each once.
 
     Raises:
-        InputError: A source does not exist, or there is no parquet file.
+        InputError: The source does not exist, or the folder has no parquet file.
     """
-    found: list[Path] = []
-    for source in sources:
-        if not source.exists():
-            raise InputError(source, "source", "be a parquet file or a folder", "nothing there")
-        # The name of a folder can end in .parquet too.
-        files = sorted(path for path in source.rglob("*.parquet") if not path.is_dir())
-        inside = files if source.is_dir() else [source]
-        if not inside:
-            raise InputError(source, "folder", "hold *.parquet files", "none")
-        found += inside
+    if not source.exists():
+        raise InputError(source, "source", "be a parquet file or a folder", "nothing there")
+    if not source.is_dir():
+        return distinct_files([source])
+    # The name of a folder can end in .parquet too.
+    found = sorted(path for path in source.rglob("*.parquet") if not path.is_dir())
     if not found:
-        raise InputError("sources", "list", "name at least one parquet file", "none")
+        raise InputError(source, "folder", "hold *.parquet files", "none")
     return distinct_files(found)
 
 

@@ -72,10 +72,14 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
         InputError: A source does not exist or is not a parquet file, or file names contradict each
             other about the split.
     """
-    places = _find_files(sources)
+    given = list(map(find_place, sources))
+    places = _find_files(given)
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as executor:
         files = tuple(executor.map(_open, places))
-    folders = [_folder(source) for source in sources]
+    # The paths of a source's files may state a split below its folder.
+    folders = [
+        _named_path(each).parent if each.info().is_file else _named_path(each) for each in given
+    ]
     stated = find_eval_files(list(map(_named_path, places)), folders)
     splits = [""] * len(files)
     if stated is not None:
@@ -89,14 +93,12 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     return Plan(files, slices, max(_BUCKETS, many), key)
 
 
-def _find_files(sources: Sequence[Path | str]) -> list[Place]:
+def _find_files(sources: Sequence[Place]) -> list[Place]:
     """Return the parquet files: `find_parquet` finds local ones, their file system the others."""
     found: dict[str, Place] = {}
-    for source in sources or [""]:
-        place = find_place(source)
+    for place in sources:
         if place.is_local:
-            paths = find_parquet([Path(place.name)] if sources else [])
-            found |= {str(path): Place.local(path) for path in paths}
+            found |= {str(path): Place.local(path) for path in find_parquet(Path(place.name))}
             continue
         inside = [place]
         if not place.info().is_file:
@@ -107,13 +109,6 @@ def _find_files(sources: Sequence[Path | str]) -> list[Place]:
     # Two local paths can lead to the same file.
     once = distinct_files([Path(place.name) for place in found.values() if place.is_local])
     return [each for each in found.values() if not each.is_local or Path(each.name) in once]
-
-
-def _folder(source: Path | str) -> Path:
-    """Return the folder below which the paths of a source's files may state a split."""
-    place = find_place(source)
-    path = _named_path(place)
-    return path.parent if place.info().is_file else path
 
 
 def _named_path(place: Place) -> Path:

@@ -19,6 +19,7 @@ of the above, and it can neither resume nor run on a cluster.
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -118,10 +119,17 @@ def _prepare(
         )
         for part in plan.slices
     ]  # fmt: skip
-    advance = _count_progress(progress, 2 * plan.rows)
-    read: list[SliceResult] = run_all(reading, runner, advance("reading"))
+    total, done = 2 * plan.rows, 0
+
+    def advance(phase: str, measurements: int) -> None:
+        nonlocal done
+        done = min(done + measurements, total)
+        if progress:
+            progress(done, total, phase)
+
+    read: list[SliceResult] = run_all(reading, runner, partial(advance, "reading"))
     writing = _shard_tasks(plan, settings, work, read)
-    written: list[WrittenRows] = run_all(writing, runner, advance("writing"))
+    written: list[WrittenRows] = run_all(writing, runner, partial(advance, "writing"))
     if merged := next((each.merged for each in read if each.merged), ""):
         warnings.warn(merged, MergedProbesWarning, stacklevel=3)
     return save_rows(
@@ -165,20 +173,3 @@ def require_at_least(minimum: int, **settings: int) -> None:
     for name, value in settings.items():
         if value < minimum:
             raise InputError("prepare", name, f"be at least {minimum}", value)
-
-
-def _count_progress(
-    progress: Progress | None, total: int
-) -> Callable[[str], Callable[[int], None]]:
-    done = 0
-
-    def phase(doing: str) -> Callable[[int], None]:
-        def advance(measurements: int) -> None:
-            nonlocal done
-            done = min(done + measurements, total)
-            if progress:
-                progress(done, total, doing)
-
-        return advance
-
-    return phase

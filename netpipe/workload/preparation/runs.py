@@ -60,15 +60,14 @@ def write_run(
 
 @dataclass(frozen=True)
 class Run:
-    """A run in a file, and its number of buckets."""
+    """A run in a local file, and its number of buckets."""
 
     place: Place
     buckets: int
 
     @cached_property
     def _header(self) -> NDArray[np.int64]:
-        with self.place.open_input() as stream:
-            return np.frombuffer(stream.read(self.buckets * 16), "<i8").reshape(-1, 2)
+        return np.fromfile(self.place.path, "<i8", 2 * self.buckets).reshape(-1, 2)
 
     def section(self, bucket: int) -> "Section":
         """Return the section for a bucket."""
@@ -90,19 +89,13 @@ class Section:
     def read(self, first: int = 0, end: int | None = None) -> MeasurementArray:
         """Return the measurements from `first` up to `end`, by default all."""
         count = (self.measurements if end is None else end) - first
-        return self._read(MEASUREMENT, count, self.offset + first * MEASUREMENT.itemsize)
+        offset = self.offset + first * MEASUREMENT.itemsize
+        return np.fromfile(self.run.place.path, MEASUREMENT, count, offset=offset)
 
     def read_addresses(self) -> NDArray[np.void]:
         """Return the addresses that the measurements refer to by number."""
         end = self.offset + self.measurements * MEASUREMENT.itemsize
-        return self._read(ADDRESS, self.addresses, end)
-
-    def _read(self, dtype: np.dtype[np.void], count: int, offset: int) -> NDArray[np.void]:
-        out = np.empty(count, dtype)
-        with self.run.place.open_input() as stream:
-            stored = stream.read_at(out.nbytes, offset)
-        out[:] = np.frombuffer(stored, dtype)
-        return out
+        return np.fromfile(self.run.place.path, ADDRESS, self.addresses, offset=end)
 
 
 def read_bucket(

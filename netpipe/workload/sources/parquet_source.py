@@ -24,7 +24,7 @@ class ParquetSource:
     """
 
     def __init__(self, folder: Path, split: str) -> None:
-        files = find_parquet([folder])
+        files = find_parquet(folder)
         eval_files = find_eval_files(files, [folder])
         metadata = [open_parquet(file).metadata for file in files]
         self._files = files

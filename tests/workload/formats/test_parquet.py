@@ -15,8 +15,10 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.workload.formats.addresses import AddressTable
 from netpipe.workload.formats.parquet import MergedProbesWarning, find_parquet, read_parquet
+from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import MeasurementArray
 from netpipe.workload.formats.rtt import encode_rtt
+from netpipe.workload.preparation.plan import _find_files
 from tests.workload.factories import SCHEMA, as_table, make_pings
 
 
@@ -206,18 +208,16 @@ def test_finding_files(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/2.parquet", "1.parquet", "other.txt"):
         (tmp_path / name).touch()
-    assert find_parquet([tmp_path]) == [tmp_path / "1.parquet", tmp_path / "b/2.parquet"]
-    assert find_parquet([tmp_path / "other.txt"]) == [tmp_path / "other.txt"]
+    assert find_parquet(tmp_path) == [tmp_path / "1.parquet", tmp_path / "b/2.parquet"]
+    assert find_parquet(tmp_path / "other.txt") == [tmp_path / "other.txt"]
 
 
 def test_nothing_to_find(tmp_path: Path) -> None:
-    """No source, a source that is not there and a folder without parquet are refused."""
-    with pytest.raises(InputError, match="sources: "):
-        find_parquet([])
+    """A source that is not there and a folder without parquet are refused."""
     with pytest.raises(InputError, match=r"absent: .*nothing there"):
-        find_parquet([tmp_path / "absent"])
+        find_parquet(tmp_path / "absent")
     with pytest.raises(InputError, match=r"\*\.parquet.*found none"):
-        find_parquet([tmp_path])
+        find_parquet(tmp_path)
 
 
 def test_naive_time_is_utc(tmp_path: Path) -> None:
@@ -235,15 +235,15 @@ def test_a_file_is_found_once(tmp_path: Path) -> None:
     (folder / "3.parquet").hardlink_to(path)
     (tmp_path / "link").symlink_to(folder)
     sources = [path, folder / "deep.parquet" / ".." / "1.parquet", folder, tmp_path / "link"]
-    assert find_parquet(sources) == [path]
+    assert list(map(str, _find_files(list(map(Place.local, sources))))) == [str(path)]
 
 
 def test_only_files_are_found(tmp_path: Path) -> None:
     """A pipe, which would block, and a broken link are refused."""
     os.mkfifo(tmp_path / "1.parquet")
     with pytest.raises(InputError, match=r"1\.parquet: file must be a regular file; found p"):
-        find_parquet([tmp_path])
+        find_parquet(tmp_path)
     (tmp_path / "1.parquet").unlink()
     (tmp_path / "1.parquet").symlink_to("1.parquet")
     with pytest.raises(InputError, match=r"1\.parquet: file must be readable; found Too many"):
-        find_parquet([tmp_path])
+        find_parquet(tmp_path)
