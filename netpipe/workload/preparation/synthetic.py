@@ -1,10 +1,8 @@
 """Seeded synthetic measurements, distributed like real ones, and the default data set."""
 
 import fcntl
-import functools
 import os
 import shutil
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
@@ -87,18 +85,10 @@ def embedded_data(*caches: Path) -> Path:
         cache.mkdir(0o700, exist_ok=True)
         if cache.lstat().st_uid != os.geteuid():
             raise PermissionError(EPERM, "a folder of another user")
-        data = _embedded_in(cache)
+        return _embedded_in(cache)
     except OSError as error:
         way_out = "Set NETPIPE_DATA to prepared data, or XDG_CACHE_HOME to a folder"
         raise InputError(cache, "cache folder", "be writable", error.strerror, way_out) from error
-    _report(f"no other cache folder can be written to: the default data set is {data}")
-    return data
-
-
-@functools.cache
-def _report(message: str) -> None:
-    """Print a message once."""
-    sys.stderr.write(f"netpipe: {message}\n")
 
 
 def _embedded_in(cache: Path) -> Path:
