@@ -54,14 +54,14 @@ class EmulatedAccelerator:
         """
         if self.set_step_s is not None:
             return self.set_step_s, self.name
-        counted = flops() if callable(flops) else flops
+        counted = count_flops(flops)
         if counted is None:
             raise MisuseError(
                 f"{self.name} needs the FLOPs of a step; found none. Give --flops-per-step (under "
                 "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
                 "factory with an attribute flops_per_step, or a step time such as emulated:36ms"
             )
-        step_s = check_flops(counted) / (self.peak_flops * mfu)
+        step_s = counted / (self.peak_flops * mfu)
         if step_s >= _MAX_STEP_S:
             raise MisuseError(f"{self.name} must take less than 1e9 s a step; found {step_s:g} s")
         return step_s, f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
