@@ -24,7 +24,6 @@ from netpipe.workload.tokens.batches import (
     Batch,
     Sequences,
     concatenate,
-    no_sequences,
     take_part,
     widen,
     widen_padded,
@@ -102,13 +101,14 @@ def build_evaluation(data: Path, config: PipelineConfig) -> grain.IterDataset:
         .slice(slice(config.shard_index, None, config.shard_count))
         .map(partial(_make_evaluated, source, seed=config.seed, length=config.sequence_length))
     )
-    return _load(sequences, config, partial(widen_padded, batch_size=config.batch_size))
+    padded = partial(widen_padded, batch_size=config.batch_size, length=config.sequence_length)
+    return _load(sequences, config, padded)
 
 
 def _make_evaluated(source: RowSource, block: ContextBlock, *, seed: int, length: int) -> Sequences:
     """Make the sequences of an evaluation batch, which may have none."""
     if not len(block.row):
-        return no_sequences(length)
+        return {}
     target = length // TOKENS_PER_MEASUREMENT
     contexts = sample(read_rows(source, block), seed=seed, target=target)
     return fill(encode(contexts), sequence_length=length)

@@ -54,15 +54,6 @@ def concatenate(blocks: Sequence[Sequences]) -> Sequences:
     return {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
 
 
-def no_sequences(length: int) -> Sequences:
-    """Return the sequences of a batch that is all padding."""
-    return {
-        "tokens": np.zeros((0, length + 1), np.int16),
-        "segments": np.zeros(0, np.int32),
-        "segment_tokens": np.zeros(0, np.int32),
-    }
-
-
 def take_part(block: Sequences, *, part: int, sequences: int) -> Sequences:
     """Return one of the equal parts of a block, each with `sequences` sequences."""
     first, end = part * sequences, (part + 1) * sequences
@@ -92,14 +83,12 @@ def widen(sequences: Sequences) -> Batch:
     return batch
 
 
-def widen_padded(sequences: Sequences, *, batch_size: int) -> Batch:
-    """Make a batch of `batch_size` sequences; padding replaces missing ones."""
-    found, room = sequences["tokens"].shape
-    if found == batch_size:
-        return widen(sequences)
-    batch = {name: np.zeros((batch_size, room - 1), np.int32) for name in BATCH_ARRAYS}
-    for name, array in (widen(sequences) if found else {}).items():
-        batch[name][:found] = array
+def widen_padded(sequences: Sequences, *, batch_size: int, length: int) -> Batch:
+    """Make a batch of `batch_size` sequences; padding replaces missing ones. `{}` has none."""
+    batch = {name: np.zeros((batch_size, length), np.int32) for name in BATCH_ARRAYS}
+    if sequences:
+        for name, array in widen(sequences).items():
+            batch[name][: len(array)] = array
     return batch
 
 
