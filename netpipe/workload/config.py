@@ -8,8 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote, read_toml
-
-PRESETS = ("tiny", "latency-95m")
+from netpipe.workload.step.presets import PRESET_BY_NAME
 
 BATCH_ARRAYS = (
     "inputs", "targets", "inputs_segmentation", "targets_segmentation",
@@ -86,10 +85,9 @@ class StepConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise InputError(
-                "step", "preset", f"be one of {', '.join(PRESETS)}", quote(self.preset)
-            )
+        if self.preset not in PRESET_BY_NAME:
+            constraint = f"be one of {', '.join(PRESET_BY_NAME)}"
+            raise InputError("step", "preset", constraint, quote(self.preset))
         if not 0 < self.learning_rate <= float_info.max:
             found = quote(self.learning_rate)
             raise InputError("step", "learning_rate", "be above 0, and finite", found)
