@@ -66,12 +66,8 @@ class SliceTask(Task):
                 extremes.append(find_extremes(np.unique(measurements["probe"]), self.seed))
                 runs.append(f"{self.name}-{len(runs)}.run")
                 write_run(self.work / runs[-1], measurements, addresses, self.buckets)
-        merged = ""
-        for each in caught:
-            if each.category is MergedProbesWarning:
-                merged = str(each.message)
-            else:
-                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        found = (str(each.message) for each in caught if each.category is MergedProbesWarning)
+        merged = next(found, "")
         return SliceResult(tuple(runs), tuple(extremes), join_dropped(dropped or ()), merged)
 
     def _read(

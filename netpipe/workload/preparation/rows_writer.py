@@ -18,15 +18,14 @@ SPLITS = ("train", "eval")
 
 @dataclass(frozen=True)
 class WrittenRows:
-    """The shards of one writer, before they get their final names.
+    """The shards of one writer, by split, before they get their final names.
 
     `fingerprint` is a hash of the rows of both splits, in the order in which they were written.
     """
 
     fingerprint: str
     row_hashes: dict[str, str]
-    train: Split
-    eval: Split
+    splits: dict[str, Split]
 
 
 class RowsWriter:
@@ -51,8 +50,8 @@ class RowsWriter:
         """Close the files and return their shards; `probes` counts the probes written per split."""
         closed = {split: self._writers[split].close() for split in SPLITS}
         hashes = {split: row_hash for split, (row_hash, _) in closed.items()}
-        train, evaluation = (Split(probes[split], closed[split][1]) for split in SPLITS)
-        return WrittenRows(self._fingerprint.hexdigest(), hashes, train, evaluation)
+        splits = {split: Split(probes[split], shards) for split, (_, shards) in closed.items()}
+        return WrittenRows(self._fingerprint.hexdigest(), hashes, splits)
 
 
 def save_rows(
@@ -67,7 +66,7 @@ def save_rows(
     """
     splits = {}
     for name in SPLITS:
-        parts: list[Split] = [getattr(each, name) for each in written]
+        parts = [each.splits[name] for each in written]
         shards = [shard for part in parts for shard in part.shards]
         rows = _join_hashes([each.row_hashes[name] for each in written], 8)
         named = []

@@ -20,7 +20,6 @@ from netpipe.cli import main
 from netpipe.errors import InputError, NetpipeError
 from netpipe.files.temporary_folders import locked
 from netpipe.workload.formats.index import load_index
-from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.places import find_place
 from netpipe.workload.preparation import output_folder, phases, plan, runs, tasks
 from netpipe.workload.preparation.prepare import prepare
@@ -389,20 +388,6 @@ def test_invalid_values_leave_no_work_of_other_processes(measured: Path, tmp_pat
     with pytest.raises(InputError, match=found):
         prepare([source], tmp_path / "out", workers=2)
     assert not work_folders(tmp_path)
-
-
-def test_other_warnings_of_a_slice_are_shown(
-    measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the warning about merged probes is given once for all slices."""
-
-    def read(*arguments: Any, **named: Any) -> Any:
-        warnings.warn("of another kind", UserWarning, stacklevel=1)
-        return read_parquet(*arguments, **named)
-
-    monkeypatch.setattr(phases, "read_parquet", read)
-    with pytest.warns(UserWarning, match="of another kind"):
-        prepare([measured], tmp_path / "out")
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
