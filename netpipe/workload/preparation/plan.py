@@ -12,7 +12,7 @@ from netpipe.errors import InputError
 from netpipe.workload.formats.layout import LAYOUT_VERSION
 from netpipe.workload.formats.parquet import distinct_files, find_parquet, open_parquet
 from netpipe.workload.formats.places import Place, find_place
-from netpipe.workload.preparation.split import find_eval_files
+from netpipe.workload.preparation.split import find_splits
 
 SLICE_ROWS = 5 << 18
 """Approximate maximum number of rows in a slice; a smaller input is prepared in one process."""
@@ -80,10 +80,7 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     folders = [
         _named_path(each).parent if each.info().is_file else _named_path(each) for each in given
     ]
-    stated = find_eval_files(list(map(_named_path, places)), folders)
-    splits = [""] * len(files)
-    if stated is not None:
-        splits = ["eval" if is_eval else "train" for is_eval in stated]
+    splits = find_splits(list(map(_named_path, places)), folders)
     slices = tuple(_cut(files, splits))
     rows = sum(each.rows for each in slices)
     many = max(shards, -(-rows // _BUCKET_ROWS)) if rows > SLICE_ROWS else 0

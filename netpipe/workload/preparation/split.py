@@ -25,8 +25,8 @@ _EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
 _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
 
-def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[np.bool_] | None:
-    """Return whether each path states the eval split, bool (files,); None if no path states one.
+def find_splits(files: Sequence[Path], folders: Sequence[Path]) -> list[str]:
+    """Return the split that each path states, "train" or "eval"; "" for each if none states one.
 
     The words come from the names of files and of folders below the common parent of `folders`. The
     name of the parent itself counts if it is one of `folders` and a single word.
@@ -38,16 +38,14 @@ def find_eval_files(files: Sequence[Path], folders: Sequence[Path]) -> NDArray[n
     top = Path(os.path.commonpath(given))
     whole = top.name if top in given and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
     stated = [_stated_split(file.absolute(), top, whole) for file in files]
-    if not any(stated):
-        return None
-    if None in stated:
+    if any(stated) and "" in stated:
         other = files[next(number for number, split in enumerate(stated) if split)]
         constraint = f"state a split, as {other} does"
-        raise InputError(files[stated.index(None)], "path", constraint, "none", _RENAME)
-    return np.array([split == "eval" for split in stated])
+        raise InputError(files[stated.index("")], "path", constraint, "none", _RENAME)
+    return stated
 
 
-def _stated_split(file: Path, top: Path, whole: str) -> str | None:
+def _stated_split(file: Path, top: Path, whole: str) -> str:
     stated = set[str]()
     for part in (whole, *file.relative_to(top).parent.parts, file.stem):
         name = part.lower().removeprefix("split=")
@@ -57,28 +55,28 @@ def _stated_split(file: Path, top: Path, whole: str) -> str | None:
             stated.add("eval")
     if len(stated) > 1:
         raise InputError(file, "path", "state one split", "train and eval", _RENAME)
-    return next(iter(stated), None)
+    return next(iter(stated), "")
 
 
 def split_rows(
     probes: NDArray[np.int64],
     files: NDArray[np.int64],
     paths: Sequence[Path],
-    eval_files: NDArray[np.bool_] | None,
+    splits: Sequence[str],
     seed: int = 0,
 ) -> NDArray[np.bool_]:
     """Return whether each row is for evaluation, bool (rows,); a probe's rows are in one split.
 
     For each row, `probes` holds its probe, and `files` the index of its file in `paths`; both are
-    int64 (rows,). If `find_eval_files` returned None, an `EvalChoice` makes the split.
+    int64 (rows,). If the `splits` of the paths are "", an `EvalChoice` makes the split.
 
     Raises:
         InputError: A probe is in files of both splits, or there are fewer than two probes.
     """
-    if eval_files is None:
+    if not any(splits):
         extremes = [find_extremes(probes, seed)] if len(probes) else []
         return EvalChoice.among(extremes, seed, EVAL_FRACTION).is_eval(probes)
-    in_eval = eval_files[files]
+    in_eval: NDArray[np.bool_] = (np.array(splits) == "eval")[files]
     both = np.intersect1d(probes[in_eval], probes[~in_eval])
     if len(both):
         train, evaluation = (

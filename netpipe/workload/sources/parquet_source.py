@@ -10,7 +10,7 @@ from netpipe.workload.formats.addresses import AddressTable
 from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.workload.formats.rows import ROW_BYTES, ProbeRow, cut_rows, hash_rows, split_by_probe
 from netpipe.workload.formats.shards import SameFiles
-from netpipe.workload.preparation.split import find_eval_files, split_rows
+from netpipe.workload.preparation.split import find_splits, split_rows
 
 # A block can span two row groups.
 _CACHED_GROUPS = 2
@@ -25,7 +25,7 @@ class ParquetSource:
 
     def __init__(self, folder: Path, split: str) -> None:
         files = find_parquet(folder)
-        eval_files = find_eval_files(files, [folder])
+        splits = find_splits(files, [folder])
         metadata = [open_parquet(file).metadata for file in files]
         self._files = files
         self._same_files = SameFiles(files)
@@ -43,7 +43,7 @@ class ParquetSource:
             for index, row in enumerate(self._rows(number))
         ]
         counted = np.array(counts, np.int64)
-        in_eval = split_rows(counted[:, 3], counted[:, 0], files, eval_files)
+        in_eval = split_rows(counted[:, 3], counted[:, 0], files, splits)
         in_split = in_eval == (split == "eval")
         self._row_indices = counted[in_split, 1:3]
         self.fingerprint = hash_rows(counted[in_split])

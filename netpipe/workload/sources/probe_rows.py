@@ -13,7 +13,7 @@ from netpipe.workload.formats.layout import ARROW_STREAM_START, count_row_v0, de
 from netpipe.workload.formats.parquet import distinct_files
 from netpipe.workload.formats.rows import ProbeRow, hash_rows
 from netpipe.workload.formats.shards import ShardReader, count_records, require_records
-from netpipe.workload.preparation.split import find_eval_files, split_rows
+from netpipe.workload.preparation.split import find_splits, split_rows
 from netpipe.workload.sources.parquet_source import ParquetSource
 
 
@@ -84,7 +84,7 @@ class UnindexedSource:
 
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
         paths = find_array_records(folder)
-        eval_files = find_eval_files(paths, [folder])
+        splits = find_splits(paths, [folder])
         records = list(map(require_records, paths))
         self._shards = ShardReader(paths, records)
         counts = []
@@ -97,7 +97,7 @@ class UnindexedSource:
             counts.append(count_row_v0(record, where))
         counted = np.array(counts, np.int64).reshape(-1, 2)
         probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
-        in_split = split_rows(probes, files, paths, eval_files, seed) == (split == "eval")
+        in_split = split_rows(probes, files, paths, splits, seed) == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group: NDArray[np.int64] | None = None
