@@ -52,8 +52,6 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
             _sync_files(building)
             _put_into_place(building, out)
     except OSError as error:
-        if any(OWN_NAME.fullmatch(parent.name) for parent in out.parents):
-            raise  # The `whole_folder` around this one reports the path that the user named.
         found = error.strerror or error
         raise InputError(out, "output folder", "be writable", found) from error
     finally:

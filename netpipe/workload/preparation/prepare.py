@@ -45,14 +45,14 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class _Settings:
+class Settings:
     """The settings that the rows depend on."""
 
-    seed: int
-    shards: int
-    row_bytes: int
-    eval_fraction: float
-    drops_invalid: bool
+    seed: int = 0
+    shards: int = 8
+    row_bytes: int = ROW_BYTES
+    eval_fraction: float = EVAL_FRACTION
+    drops_invalid: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(0, seed=self.seed)
@@ -88,7 +88,7 @@ def prepare(
             unchanged.
         NetpipeError: A process of a runner was killed.
     """
-    settings = _Settings(seed, shards, row_bytes, eval_fraction, drops_invalid)
+    settings = Settings(seed, shards, row_bytes, eval_fraction, drops_invalid)
     plan = make_plan(sources, vars(settings), shards)
     if plan.is_small:
         runner = run_here
@@ -105,13 +105,14 @@ def prepare(
         work_folder(scratch, place, plan.key, is_kept=not plan.is_small) as work,
         folder as building,
     ):
-        return _prepare(plan, settings, work, building, runner, progress)
+        return prepare_plan(plan, settings, work, building, runner, progress)
 
 
-def _prepare(
-    plan: Plan, settings: _Settings, work: Place, building: Path, runner: Runner,
+def prepare_plan(
+    plan: Plan, settings: Settings, work: Place, building: Path, runner: Runner,
     progress: Progress | None,
 ) -> Index:  # fmt: skip
+    """Carry out a plan: make runs and shards in `work`, and the data set in `building`."""
     reading = [
         SliceTask(
             work, f"slice-{part.number:06d}", part.rows, part, plan.buckets, settings.seed,
@@ -140,7 +141,7 @@ def _prepare(
 
 
 def _shard_tasks(
-    plan: Plan, settings: _Settings, work: Place, read: Sequence[SliceResult]
+    plan: Plan, settings: Settings, work: Place, read: Sequence[SliceResult]
 ) -> list[ShardTask]:
     extremes = [each for result in read for each in result.extremes]
     if not extremes:

@@ -17,10 +17,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
+from netpipe.files.temporary_folders import temporary_folder
 from netpipe.workload.formats.index import Index, load_index, save_index
+from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.output_folder import whole_folder
-from netpipe.workload.preparation.prepare import Progress, prepare
+from netpipe.workload.preparation.plan import make_plan
+from netpipe.workload.preparation.prepare import Progress, Settings, prepare_plan
 from netpipe.workload.preparation.profiles import PROFILES, Profile
+from netpipe.workload.preparation.tasks import run_here
 
 _DAY_S = 86_400
 _START_S = 1_704_067_200  # 2024-01-01 UTC
@@ -49,7 +53,7 @@ def generate(
         raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
     if seed < 0:
         raise InputError("generate", "seed", "be at least 0", seed)
-    with whole_folder(out) as folder:
+    with whole_folder(out) as folder, temporary_folder("work", folder.parent) as work:
         parquet = folder / "parquet"
         parquet.mkdir()
         for number, first in enumerate(range(0, probes, _PROBES_PER_FILE)):
@@ -58,10 +62,9 @@ def generate(
             table = make_table(rng, in_file, profile)
             # Without the Arrow schema, readers get the addresses as plain strings.
             pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
-        index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
-        for file in (folder / "prepared").iterdir():
-            file.rename(folder / file.name)
-        (folder / "prepared").rmdir()
+        settings = Settings(seed=seed)
+        plan = make_plan([parquet], vars(settings), settings.shards)
+        index = prepare_plan(plan, settings, Place.local(work), folder, run_here, progress)
         # As with shards, the names contain a hash, so other data do not overwrite these files.
         rows = index.fingerprint[:16]
         for file in sorted(parquet.iterdir()):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.files.temporary_folders import OWN_NAME, locked
+from netpipe.files.temporary_folders import locked
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import is_invalid_input
 
@@ -72,8 +72,6 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
                 raise
             _remove(folder)
     except OSError as error:
-        if any(OWN_NAME.fullmatch(parent.name) for parent in folder.parents):
-            raise  # The `whole_folder` around this reports the path that the user named.
         reason = error.strerror or error
         raise InputError(out, f"work folder {folder}", "be writable", reason) from error
     finally:
