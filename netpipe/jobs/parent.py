@@ -129,11 +129,8 @@ def is_on_cpu(request: SessionRequest, environment: ProcessEnvironment = _SAME_E
     """Return whether a session's jax uses no accelerator, so that others may run beside it."""
     base = {**os.environ, **environment.variables}
     platforms = _variables(base, request).get("JAX_PLATFORMS")
-    return platforms == "cpu" or not (platforms or _has_accelerator())
-
-
-def _has_accelerator() -> bool:
-    return any(any(_DEVICES.glob(pattern)) for pattern in _ACCELERATORS)
+    has_accelerator = any(any(_DEVICES.glob(pattern)) for pattern in _ACCELERATORS)
+    return platforms == "cpu" or not (platforms or has_accelerator)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:

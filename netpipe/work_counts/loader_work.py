@@ -98,18 +98,13 @@ def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> Load
     Raises:
         MisuseError: The loader is not iterable, or yields no batch.
     """
-    settings = np.geterr()
-
-    def count() -> LoaderWork:
-        np.seterr(**settings)
-        return _count(loader, batches, watch)
-
     # The layout of a context depends on its variables' addresses, so setting one, as `np.errstate`
     # does, allocates more in some processes than in others. Begin with an empty context instead.
-    return Context().run(count)
+    return Context().run(_count, loader, batches, watch, np.geterr())
 
 
-def _count(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
+def _count(loader: LoaderFactory, batches: int, watch: Watch, settings: Any) -> LoaderWork:
+    np.seterr(**settings)
     watch.enter_phase("the first batches")
     made, graph = single_thread_variant(loader)
     work = _pull_without_instrument(made, batches, watch)
