@@ -22,18 +22,15 @@ def combinations(
 
     An empty sequence stands for the pipeline's own setting.
     """
+    subjects = []
+    length = pipeline.sequence_length
     choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
-    return [
-        _combination(data, replace(pipeline, batch_size=size, epochs=None), count)
-        for size, count in dict.fromkeys(choices)
-    ]
-
-
-def _combination(data: Path, pipeline: PipelineConfig, workers: int) -> Subject:
-    size, length = pipeline.batch_size, pipeline.sequence_length
-    worker_bytes = pipeline.worker_buffer_batches * SEQUENCE_BYTES_PER_TOKEN * size * length
-    target = Target(__name__, "load", (str(data), asdict(pipeline)))
-    return Subject(target, workers, data, size, length, worker_bytes)
+    for size, count in dict.fromkeys(choices):
+        endless = asdict(replace(pipeline, batch_size=size, epochs=None))
+        worker_bytes = pipeline.worker_buffer_batches * SEQUENCE_BYTES_PER_TOKEN * size * length
+        target = Target(__name__, "load", (str(data), endless))
+        subjects.append(Subject(target, count, data, size, length, worker_bytes))
+    return subjects
 
 
 def load(data: str, pipeline: Mapping[str, Any], workers: int) -> "grain.IterDataset":
