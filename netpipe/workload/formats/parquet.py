@@ -223,13 +223,17 @@ def read_parquet(
     file = open_parquet(path)
     groups = list(row_groups or range(file.num_row_groups))
     columns = check_columns(path, file.schema_arrow)
-    first_row = sum(file.metadata.row_group(group).num_rows for group in range(groups[0]))
+    counts = [file.metadata.row_group(group).num_rows for group in range(groups[-1] + 1)]
+    first_row, end = sum(counts[: groups[0]]), sum(counts)
     try:
         for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
             yield check_measurements(path, batch, addresses, first_row, dropped)
             first_row += batch.num_rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _not_parquet(path, error) from error
+    # Arrow ends early, without an error, if some headers of pages are damaged.
+    if first_row != end:
+        raise InputError(path, "file", "be a whole parquet file", f"no row {first_row} of {end}")
 
 
 def _not_parquet(path: Path | Place, error: Exception) -> InputError:
