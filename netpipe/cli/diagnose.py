@@ -62,7 +62,7 @@ def _print(found: "Diagnosis") -> None:
     from netpipe.reporting.diagnosis_tables import closing, tables
 
     output.print(f"{found.sentence}\n", style="bold", soft_wrap=True)
-    for table in tables(found):
+    for table in tables(found.findings):
         output.print(table.for_terminal())
     output.print(closing(found.findings, found.measurement), soft_wrap=True)
     for finding in found.lint["findings"]:

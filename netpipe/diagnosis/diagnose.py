@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import astuple, replace
 from typing import Any, Final
 
-from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, findings_from
 from netpipe.diagnosis.experiments.turns import max_duration_s
 from netpipe.diagnosis.summary import summarize
 from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
@@ -21,7 +20,6 @@ from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import own_step_s
-from netpipe.verdict.worker_sizing import enough_workers
 
 # Fraction of the budget for measuring the loader with its step, if it has one.
 _STEP_BUDGET_FRACTION: Final = 1 / 3
@@ -54,31 +52,27 @@ def run_diagnosis(
         measured = replace(request, budget_s=step_budget_s)
         measurement = run_measurement(CHILD_COMMAND, measured, progress=progress)
     budget_s = request.budget_s - step_budget_s
+    targets = {"loader": request.targets["loader"]}
     lint_request = replace(
-        linting, targets={"loader": request.targets["loader"]},
+        linting, targets=targets,
         accelerator=request.accelerator, start_limit_s=request.start_limit_s,
     )  # fmt: skip
     lint = run_session(CHILD_COMMAND, lint_request, progress=progress)
     investigation_request = InvestigationRequest(
-        accelerator=request.accelerator, start_limit_s=request.start_limit_s,
-        budget_s=max_duration_s(budget_s), batch_limit_s=request.batch_limit_s,
-        targets={role: named for role, named in request.targets.items() if role != "loop"},
-        wanted_s=budget_s,
+        targets=targets, accelerator=request.accelerator, start_limit_s=request.start_limit_s,
+        budget_s=max_duration_s(budget_s), batch_limit_s=request.batch_limit_s, wanted_s=budget_s,
         step_s=None if measurement is None else measurement.step_s.median,
         load_s=None if measurement is None else astuple(measurement.load_s_per_batch),
     )  # fmt: skip
     answer = run_session(CHILD_COMMAND, investigation_request, progress=progress)
-    return compose_diagnosis(answer, measurement, lint, request)
+    return compose_diagnosis(answer, measurement, lint)
 
 
 def compose_diagnosis(
-    answer: Mapping[str, Any],
-    measurement: Measurement | None,
-    lint: Mapping[str, Any],
-    request: MeasureRequest,
+    found: Mapping[str, Any], measurement: Measurement | None, lint: Mapping[str, Any]
 ) -> Diagnosis:
     """Combine the answers of all sessions into a diagnosis."""
-    findings = findings_from(answer["findings"])
+    findings = findings_from(found)
     verdict = None if measurement is None else judge(measurement)
     if measurement and measurement.loader_processes and not findings.workers:
         # The loader starts workers of its own, whose number was not varied.
@@ -89,11 +83,9 @@ def compose_diagnosis(
         fraction = 1 - min(1.0, own_step_s(measurement) / transfer_s.median)
         bottleneck = Bottleneck(None, "device-transfer", fraction, verdict.message)
         findings = replace(findings, bottleneck=bottleneck)
-    flops = request.flops_per_step or answer["flops_per_step"]
     return Diagnosis(
         sentence=summarize(findings, measurement, verdict),
         findings=findings,
-        needs=list_needs(findings, flops, request.mfu),
         measurement=measurement,
         lint=_silence_local_rules(lint) if findings.reads else lint,
         host=this_host(),
@@ -108,26 +100,3 @@ def _silence_local_rules(lint: Mapping[str, Any]) -> Mapping[str, Any]:
     reason = "reading was measured to wait"
     silenced = [*lint["silenced"], *({**finding, "reason": reason} for finding in needless)]
     return {**lint, "findings": kept, "silenced": silenced}
-
-
-def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return the needs of each accelerator with known peak FLOPs, the slowest first."""
-    if flops_per_step is None:
-        return ()
-    # A batch occupies a worker for the stages that run in workers; without workers, for all stages.
-    stages = [stage for stage in findings.stages if stage.section == "workers"] or findings.stages
-    load_s = findings.load_s_per_batch.median
-    occupied_s = max(sum(stage.s_per_batch for stage in stages), findings.workers * load_s)
-    peaks = {name: peak_flops_of_name(name) for name in names_with_peak()}
-    steps_s = {name: flops_per_step / (peak * mfu) for name, peak in peaks.items() if peak}
-    return tuple(
-        Need(
-            accelerator=name,
-            step_s=step_s,
-            batches_per_s=1 / step_s,
-            workers=enough_workers(occupied_s, step_s),
-            cores=findings.load_cpu_s_per_batch.median / step_s,
-            headroom=step_s / load_s,
-        )
-        for name, step_s in sorted(steps_s.items(), key=lambda item: -item[1])
-    )

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.device.emulated_names import count_flops
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.experiments.start_up import observe_start
@@ -17,7 +16,7 @@ from netpipe.jobs.watchdog import Watchdog
 def investigate(
     request: InvestigationRequest, factories: Factories, _: ExitStack
 ) -> dict[str, Any]:
-    """Investigate a loader; return its findings and the FLOPs of a step as JSON values."""
+    """Investigate a loader; return its findings as JSON values."""
     # The watchdog treats the whole session as start-up; the investigation keeps its own budget.
     with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
         start_up = observe_start(factories, watch)
@@ -27,5 +26,4 @@ def investigate(
         cores, clock = this_host().cores, MonotonicClock()
         investigation = Investigation(factories.loader, request, cores, clock, watch)
         findings = replace(investigation.run(), start_up=start_up).to_document()
-    flops = count_flops(factories.flops)
-    return {request.kind: {"findings": findings, "flops_per_step": flops}}
+    return {request.kind: findings}

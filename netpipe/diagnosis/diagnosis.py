@@ -14,7 +14,6 @@ from netpipe.results.fields import (
     Interval,
     MayBeAbsent,
     Must,
-    PositiveAmount,
     PositiveCount,
     Text,
     converter,
@@ -149,18 +148,6 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Need:
-    """The needs of an accelerator fed by this host; the step time is derived from its peak."""
-
-    accelerator: Text
-    step_s: PositiveAmount
-    batches_per_s: PositiveAmount
-    workers: PositiveCount
-    cores: Amount
-    headroom: Amount  #: Headroom of the unmodified loader.
-
-
-@dataclass(frozen=True)
 class Verification:
     """The measured effect of a change."""
 
@@ -263,9 +250,6 @@ class Diagnosis(Document):
 
     sentence: Text  #: The summary of the diagnosis.
     findings: Inlined[Findings]
-    #: The needs of each accelerator with a known peak; empty if the FLOPs of a step are not
-    #: known.
-    needs: tuple[Need, ...]
     measurement: Measurement | None  #: The loader with its step; None without a step.
     lint: Annotated[Mapping[str, Any], LintReport]
     host: Host
@@ -278,7 +262,6 @@ class Diagnosis(Document):
             "schema": SCHEMA,
             "sentence": self.sentence,
             **self.findings.to_document(),
-            "needs": plain.unstructure(self.needs),
             "measurement": measured and measurement_document(measured, judge(measured)),
             "lint": self.lint,
             "host": plain.unstructure(self.host),

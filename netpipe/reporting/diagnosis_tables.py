@@ -5,10 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from netpipe.diagnosis.diagnosis import (
-    Diagnosis,
     Findings,
     Intervention,
-    Need,
     Prediction,
     Reads,
 )
@@ -19,7 +17,6 @@ from netpipe.reporting.tables import (
     Table,
     format_ratio,
     interval_figure,
-    rate_headroom,
 )
 from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
@@ -29,9 +26,8 @@ from netpipe.verdict.decision import find_remarks, judge
 _MAX_STAGES: Final = 8
 
 
-def tables(diagnosis: Diagnosis) -> Iterator[Table]:
+def tables(findings: Findings) -> Iterator[Table]:
     """Yield the tables of a diagnosis that have rows, in reading order."""
-    findings = diagnosis.findings
     if findings.stages:
         stages = build_stage_table(findings)
         yield replace(stages, rows=stages.rows[:_MAX_STAGES])
@@ -41,8 +37,6 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
         yield build_read_table(findings.reads)
     if findings.what_if:
         yield build_prediction_table(findings.what_if)
-    if diagnosis.needs:
-        yield build_need_table(diagnosis.needs)
     if findings.start_up:
         yield build_start_up_table(findings.start_up)
 
@@ -104,23 +98,6 @@ def build_prediction_table(predictions: Sequence[Prediction]) -> Table:
     """Return a table of the changes that may help."""
     rows = [{"with": Cell(guess.change), "expected": Cell(guess.expected)} for guess in predictions]
     return Table("What if", "Load time with a change, by a model of the loader.", rows)
-
-
-def build_need_table(needs: Sequence[Need]) -> Table:
-    """Return a table of the workers and cores that keep each accelerator fed."""
-    rows = [
-        {
-            "accelerator": Cell(need.accelerator),
-            "step": Figure(format_seconds(need.step_s)),
-            "batches/s": Figure(format_number(need.batches_per_s)),
-            "workers": Figure(str(need.workers)),
-            "cores": Figure(format_number(need.cores, 2)),
-            "headroom now": Figure(format_ratio(need.headroom), tone=rate_headroom(need.headroom)),
-        }
-        for need in needs
-    ]
-    caption = "Step times are derived from the FLOPs of a step and the peak of each accelerator."
-    return Table("Needs of each accelerator", caption, rows)
 
 
 def build_start_up_table(start: StartUp) -> Table:

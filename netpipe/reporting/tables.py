@@ -109,16 +109,7 @@ def format_ratio(value: float) -> str:
 
 
 def interval_figure(
-    interval: Interval | None,
-    write: Callable[[float], str] = format_seconds,
-    rate: Callable[[float], Tone] = lambda _: Tone.PLAIN,
+    interval: Interval | None, write: Callable[[float], str] = format_seconds
 ) -> Figure:
-    """Return the cell of an interval, with a tone for its median; empty for None."""
-    if interval is None:
-        return Figure("")
-    return Figure(*describe_interval(interval, write), rate(interval.median))
-
-
-def rate_headroom(headroom: float) -> Tone:
-    """Return the tone of a headroom: GOOD if the loader keeps up, else BAD."""
-    return Tone.GOOD if headroom >= 1 else Tone.BAD
+    """Return the cell of an interval; empty for None."""
+    return Figure(*describe_interval(interval, write)) if interval else Figure("")

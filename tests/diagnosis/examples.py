@@ -11,7 +11,6 @@ from netpipe.diagnosis.diagnosis import (
     Diagnosis,
     Findings,
     Intervention,
-    Need,
     Prediction,
     Stage,
     Verification,
@@ -165,7 +164,7 @@ def findings(**more: Any) -> Findings:
     return Findings(**given)
 
 
-def diagnosis(needs: Sequence[Need] = (), **more: Any) -> Diagnosis:
+def diagnosis(**more: Any) -> Diagnosis:
     """Return the diagnosis of such a loader without a step."""
     given: dict[str, Any] = {
         "sentence": "Loads 50 batches/s.",
@@ -176,7 +175,7 @@ def diagnosis(needs: Sequence[Need] = (), **more: Any) -> Diagnosis:
         "versions": {"grain": "0.2.18"},
         **more,
     }
-    return Diagnosis(needs=tuple(needs), **given)
+    return Diagnosis(**given)
 
 
 def investigation_request(

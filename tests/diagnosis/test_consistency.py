@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from math import log
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from netpipe.diagnosis.experiments.pulling_threads import Block
 from netpipe.diagnosis.experiments.turns import SideBlocks
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.jobs.heartbeat import UNWATCHED
-from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.reporting.diagnosis_tables import closing
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
@@ -66,8 +64,7 @@ def diagnose(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> 
     load_s = measurement.load_s_per_batch if measurement else None
     request = investigation_request(step_s=0.02, load_s=load_s)
     made = Investigation(loaders.plain, request, 2, MonotonicClock(), UNWATCHED)
-    answer: dict[str, Any] = {"findings": made.run().to_document(), "flops_per_step": 1e12}
-    return compose_diagnosis(answer, measurement, LINT, MeasureRequest())
+    return compose_diagnosis(made.run().to_document(), measurement, LINT)
 
 
 def is_clear(ratio: Interval | None) -> bool:

@@ -19,7 +19,7 @@ from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
 
 REQUEST = MeasureRequest(accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)
-FOUND: dict[str, Any] = {"findings": findings().to_document(), "flops_per_step": None}
+FOUND = findings().to_document()
 
 
 class Sessions:
@@ -92,13 +92,13 @@ def test_a_step_has_a_third_of_the_budget(
     assert sent["step_s"] == 0.03
     assert sent["wanted_s"] == pytest.approx(40.0)
     assert typical_s(asked) == 60.0 + 3 * 12.0
-    assert set(request.targets) == {"loader", "step"} & set(targets)
+    assert set(request.targets) == {"loader"}
 
 
 def test_the_loaders_own_bottleneck_limits() -> None:
     """The resource of the loader limits, with and without a step."""
     for measurement in (None, make_measurement()):
-        made = compose_diagnosis(FOUND, measurement, LINT, REQUEST)
+        made = compose_diagnosis(FOUND, measurement, LINT)
         assert made.findings.bottleneck == BOTTLENECK
         assert made.lint == LINT
         assert made.findings.stages == findings().stages
@@ -107,8 +107,7 @@ def test_the_loaders_own_bottleneck_limits() -> None:
 def test_workers_that_the_loader_starts_itself_are_not_called_none() -> None:
     """A torch loader has no number of workers to vary, but the measurement counted them."""
     alone = findings(workers=0, enough_workers=0).to_document()
-    answer, measurement = {**FOUND, "findings": alone}, make_measurement(loader_processes=3)
-    made = compose_diagnosis(answer, measurement, LINT, REQUEST)
+    made = compose_diagnosis(alone, make_measurement(loader_processes=3), LINT)
     assert (made.findings.workers, made.findings.enough_workers) == (3, None)
     assert "feed the step: unknown (has 3)" in made.sentence
 
@@ -117,8 +116,8 @@ def test_workers_that_the_loader_starts_itself_are_not_called_none() -> None:
 def test_lint_does_not_warn_about_threads_if_reads_wait(reads: Reads | None) -> None:
     """The diagnosis has measured what lint does not know."""
     threads, order = {"rule": "threads-in-workers"}, {"rule": "shuffle-after-batch"}
-    found = {**FOUND, "findings": findings(reads=reads).to_document()}
-    lint = compose_diagnosis(found, None, {**LINT, "findings": [threads, order]}, REQUEST).lint
+    found = findings(reads=reads).to_document()
+    lint = compose_diagnosis(found, None, {**LINT, "findings": [threads, order]}).lint
     if reads is None:
         assert (lint["findings"], lint["silenced"]) == ([threads, order], [])
     else:
@@ -129,17 +128,7 @@ def test_lint_does_not_warn_about_threads_if_reads_wait(reads: Reads | None) -> 
 def test_copies_to_the_device_limit() -> None:
     """No stage of the loader is to blame for a transfer-bound step."""
     measurement = make_measurement(train_s=0.0330, transfer_s=0.0316)
-    found = compose_diagnosis(FOUND, measurement, LINT, REQUEST).findings.bottleneck
+    found = compose_diagnosis(FOUND, measurement, LINT).findings.bottleneck
     assert (found.stage, found.resource) == (None, "device-transfer")
     assert found.fraction == pytest.approx(1 - 0.030 / 0.0316)
     assert found.why.startswith("transfer-bound")
-
-
-def test_flops_are_given_or_those_of_the_step() -> None:
-    """Given FLOPs come before those of the step; without any, there are no needs."""
-    of_step = {**FOUND, "flops_per_step": 4e12}
-    asked = replace(REQUEST, flops_per_step=8e12)
-    (slowest, *_) = compose_diagnosis(of_step, None, LINT, REQUEST).needs
-    (twice, *_) = compose_diagnosis(of_step, None, LINT, asked).needs
-    assert twice.step_s == pytest.approx(2 * slowest.step_s)
-    assert compose_diagnosis(FOUND, None, LINT, REQUEST).needs == ()

@@ -9,7 +9,6 @@ import pytest
 from netpipe.diagnosis.diagnosis import (
     RESOURCES,
     Bottleneck,
-    Need,
     Reads,
     ReadsInFlight,
     findings_from,
@@ -20,7 +19,6 @@ from netpipe.results.start_up import StartUp
 from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
 from tests.measurements import make_measurement
 
-NEED = Need("h200", 0.0101, 98.9, 5, 4.2, 0.51)
 READS = Reads(4, (ReadsInFlight(4, 0.040, 100.0), ReadsInFlight(16, 0.040, 400.0)), 2e4, "")
 FULL = findings(
     verified=VERIFIED, unverified="", stages=(stage(without_s_per_batch=interval(0.01)),),
@@ -43,16 +41,15 @@ def test_findings_are_read_back(found: Any) -> None:
 
 
 def test_a_document_is_valid() -> None:
-    """A document may have a step, needs and a prediction that was tried."""
+    """A document may have a step and a prediction that was tried."""
     for found in (
         diagnosis(),
-        diagnosis([NEED], findings=FULL, measurement=make_measurement()),
+        diagnosis(findings=FULL, measurement=make_measurement()),
     ):
         document = through_json(found.to_document())
         assert document["schema"] == "netpipe.diagnosis/1"
         assert document["sentence"] == found.sentence
     assert document["measurement"]["schema"] == "netpipe.measurement/1"
-    assert document["needs"][0]["accelerator"] == "h200"
     assert document["reads"]["levels"][1]["reads_per_s"] == 400.0
     assert document["reads"]["limit"] == ""
     assert document["start_up"]["shipping_s"] == 4.0

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from netpipe.diagnosis.conclusions import describe_reads
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, Prediction, Untried
+from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction, Untried
 from netpipe.diagnosis.experiments.read_scaling import Read
 from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.diagnosis.summary import summarize
@@ -21,7 +21,6 @@ from tests.diagnosis.examples import (
     NAME,
     THREE_WORKERS,
     VERIFIED,
-    diagnosis,
     findings,
     interval,
     stage,
@@ -29,7 +28,6 @@ from tests.diagnosis.examples import (
 from tests.diagnosis.made_reads import SLOW_READS, made_read, made_scaling
 from tests.measurements import make_measurement
 
-NEED = Need("h200", 0.0101, 98.9, 5, 4.15, 0.51)
 H100 = Device("h100-sxm-80gb-x1", "emulated:h100", "emulated")
 LOADER_BOUND = make_measurement(load_s=0.040, train_s=0.040, device=H100)
 
@@ -202,21 +200,16 @@ def test_the_summary_has_the_fewest_workers_for_a_step(enough: int | None, text:
     assert "Fewest" not in summary(found)
 
 
-def print_tables(found: Diagnosis, width: int = 118) -> list[str]:
-    """Return each table as one text without repeated spaces."""
+def print_findings(*, width: int = 118, **given: Any) -> list[str]:
+    """Return each table of some findings as one text without repeated spaces."""
     texts = []
-    for table in tables(found):
+    for table in tables(findings(**given)):
         # netpipe.cli.console prints names literally, too.
         console = Console(width=width, markup=False, emoji=False, highlight=False)
         with console.capture() as capture:
             console.print(table.for_terminal())
         texts.append(" ".join(capture.get().split()))
     return texts
-
-
-def print_findings(*, width: int = 118, **given: Any) -> list[str]:
-    """Return the tables of some findings."""
-    return print_tables(diagnosis(findings=findings(**given)), width)
 
 
 def test_stages_have_all_their_figures() -> None:
@@ -253,10 +246,9 @@ def test_changes_have_their_direction() -> None:
 
 
 def test_empty_tables_are_left_out() -> None:
-    """Needs, stages, reads and predictions may be missing."""
+    """Stages, reads and predictions may be missing."""
     assert len(print_findings(stages=(), what_if=())) == 1
     assert len(print_findings()) == 3
-    assert "h200 10.1 ms 98.9 5 4.2 0.51" in print_tables(diagnosis([NEED]))[3]
 
 
 def test_a_start_has_its_parts() -> None:

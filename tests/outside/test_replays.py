@@ -105,7 +105,7 @@ def test_a_document_keeps_its_page(name: str) -> None:
 
 
 def test_a_diagnosis_keeps_its_conclusions() -> None:
-    """Measured blocks give the same stages, bottleneck, needs, tables and predictions."""
+    """Measured blocks give the same stages, bottleneck, tables and predictions."""
     check_lines("diagnosis", doors.describe_diagnoses())
 
 

@@ -9,7 +9,6 @@ from netpipe.diagnosis.diagnosis import (
     Diagnosis,
     Findings,
     Intervention,
-    Need,
     Prediction,
     Reads,
     ReadsInFlight,
@@ -117,11 +116,7 @@ def empty_lint() -> Document:
 
 def diagnosis(name: str = "tokenize") -> Document:
     """A loader whose stage holds Python's lock, with a change that was tried."""
-    needs = (
-        Need("h100-sxm", 0.036, 27.8, 3, 2.2, 0.9),
-        Need("v100-sxm", 0.28, 3.5, 1, 0.3, 7.0),
-    )
-    return _diagnosis(findings(name), needs, lint(name)) | {"measurement": measurement(name)}
+    return _diagnosis(findings(name), lint(name)) | {"measurement": measurement(name)}
 
 
 def plain_diagnosis() -> Document:
@@ -131,7 +126,7 @@ def plain_diagnosis() -> Document:
         Bottleneck(None, "unknown", 0.0, "nothing could be changed"), (), (), None,
         "the loader takes no workers", 3.0,
     )  # fmt: skip
-    return _diagnosis(found, (), empty_lint())
+    return _diagnosis(found, empty_lint())
 
 
 def findings(name: str) -> Findings:
@@ -254,9 +249,9 @@ def _judged(measured: Measurement) -> Document:
     return measurement_document(measured, judge(measured))
 
 
-def _diagnosis(found: Findings, needs: tuple[Need, ...], linted: Document) -> Document:
+def _diagnosis(found: Findings, linted: Document) -> Document:
     said = "Loader-bound: needs 27.8 batches/s, sustains 24.6."
-    made = Diagnosis(said, found, needs, None, linted, HOST, {"grain": "0.2.18"})
+    made = Diagnosis(said, found, None, linted, HOST, {"grain": "0.2.18"})
     plain: Document = json.loads(json.dumps(made.to_document()))
     return plain
 

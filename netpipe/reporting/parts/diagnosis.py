@@ -10,14 +10,12 @@ from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Findings,
     Intervention,
-    Need,
     Verification,
     findings_from,
 )
 from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.diagnosis_tables import (
     build_intervention_table,
-    build_need_table,
     build_prediction_table,
     build_read_table,
     build_stage_table,
@@ -29,7 +27,6 @@ from netpipe.reporting.parts.measurement import (
     build_environment_cards,
     build_measurement_part,
     build_step_cards,
-    draw_headrooms,
 )
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.reporting.plots.rows import (
@@ -114,12 +111,6 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
         yield build_prediction_table(findings.what_if)
     if findings.interventions:
         yield _build_interventions(findings.interventions)
-    if needs := converter().structure(document["needs"], tuple[Need, ...]):
-        headrooms = {
-            need.accelerator: Interval(need.headroom, need.headroom, need.headroom, 1)
-            for need in needs
-        }
-        yield draw_headrooms(headrooms, build_need_table(needs))
     if findings.start_up:
         yield build_start_up_table(findings.start_up)
     yield from build_environment_cards(document)

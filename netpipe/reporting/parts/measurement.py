@@ -49,17 +49,24 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
     pairs = list(zip(parts, documents, strict=True))
     verdicts = "; ".join(f"{part.title}: {document['verdict']['kind']}" for part, document in pairs)
     headline = Headline(pick_worst(tones), f"{fed} of {len(parts)} fed", f"{verdicts}.")
-    headrooms = {
-        part.title: converter().structure(document["headroom"], Interval)
+    headrooms = [
+        rate_factor(part.title, converter().structure(document["headroom"], Interval))
         for part, document in pairs
-    }
+    ]
     table = Table(
         "One loader, several accelerators",
         "Medians. A step time and an MFU marked derived come from FLOPs and a peak, not from a "
         "run; the times in a storage come from a stand-in.",
         list(map(_build_accelerator_row, parts)),
     )
-    return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
+    drawing = Drawing(
+        "Headroom of each accelerator",
+        draw_factors(headrooms, "keeps up"),
+        "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
+        "the accelerator waits.",
+        table,
+    )
+    return Part("Side by side", headline, cards=[drawing])
 
 
 def _build_accelerator_row(part: Part) -> dict[str, Cell]:
@@ -72,17 +79,6 @@ def _build_accelerator_row(part: Part) -> dict[str, Cell]:
             "workers needed",
         )},
     }  # fmt: skip
-
-
-def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
-    """Return a drawing of the headrooms of one or more accelerators, beside a table."""
-    return Drawing(
-        "Headroom of each accelerator",
-        draw_factors([rate_factor(*each) for each in headrooms.items()], "keeps up"),
-        "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
-        "the accelerator waits.",
-        table,
-    )
 
 
 def build_measurement_part(document: Mapping[str, Any]) -> Part:

@@ -18,7 +18,6 @@ DOCUMENT = {
     "sentence": answer().sentence,
     **answer().findings.to_document(),
     "measurement": None,
-    "needs": [],
 }
 
 
