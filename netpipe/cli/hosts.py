@@ -3,7 +3,6 @@
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,12 +18,10 @@ from netpipe.cli.console import (
 )
 from netpipe.errors import InputError
 from netpipe.reporting.measurement_table import verdict_table
-from netpipe.verdict.document import parse_printed, subject_label
+from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.verdict.document import subject_label
 from netpipe.verdict.hosts import HostsReport, HostsVerdict, judge_hosts
 from netpipe.verdict.kinds import VerdictKind
-
-if TYPE_CHECKING:
-    from netpipe.results.measurement import Measurement
 
 
 @click.command(epilog="\b\nExample:\n  netpipe hosts host-0.json host-1.json")
@@ -45,7 +42,7 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
     for path in results:
         document = read_document(path)
         for printed in document.get("measurements") or [document]:
-            measurement = parse_printed(printed, path)
+            measurement = parse_measurement(printed, path)
             subject = f"{measurement.device.key} {printed.get('test', '')}".strip()
             by_subject[subject][str(path)].append(measurement)
     for subject, measured in by_subject.items():

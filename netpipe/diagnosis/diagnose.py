@@ -7,7 +7,7 @@ from typing import Any, Final
 from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, findings_from
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings
 from netpipe.diagnosis.experiments.turns import max_duration_s
 from netpipe.diagnosis.summary import summarize
 from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
@@ -16,6 +16,7 @@ from netpipe.jobs.request import TYPICAL_START_S
 from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.rules import LOCAL_ONLY
 from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.fields import converter
 from netpipe.results.measurement import Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
@@ -72,7 +73,7 @@ def compose_diagnosis(
     found: Mapping[str, Any], measurement: Measurement | None, lint: Mapping[str, Any]
 ) -> Diagnosis:
     """Combine the answers of all sessions into a diagnosis."""
-    findings = findings_from(found)
+    findings = converter().structure(found, Findings)
     verdict = None if measurement is None else judge(measurement)
     if measurement and measurement.loader_processes and not findings.workers:
         # The loader starts workers of its own, whose number was not varied.

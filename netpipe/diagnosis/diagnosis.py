@@ -1,7 +1,7 @@
 """The results of a diagnosis: frozen dataclasses that are passed between processes as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from netpipe.linting.linter import LintReport
@@ -234,12 +234,6 @@ class Findings:
         """Return the findings as plain JSON values."""
         document: dict[str, Any] = converter().unstructure(self)
         return document
-
-
-def findings_from(document: Mapping[str, Any]) -> Findings:
-    """Return the findings in a document, which may have further fields."""
-    names = (field.name for field in fields(Findings) if field.name in document)
-    return converter().structure({name: document[name] for name in names}, Findings)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -37,10 +37,8 @@ class LintReport(Document):
 
     def to_document(self) -> dict[str, object]:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
-        document = {"schema": SCHEMA, **asdict(self)}
-        document["graph"] = document["graph"]["nodes"]
-        plain: dict[str, object] = json.loads(json.dumps(document))
-        return plain
+        document = super().to_document()
+        return {**document, "graph": document["graph"]["nodes"]}
 
 
 GraphReport = Annotated[LintReport, Must(isGraph=True)]

@@ -70,7 +70,11 @@ class Document:
 
 
 def parse(document: Mapping[str, Any], kind: type[T], where: object) -> T:
-    """Build a dataclass from JSON values; an InputError names the file of the values, `where`."""
+    """Build a dataclass from JSON values; other keys are ignored.
+
+    Raises:
+        InputError: A field is missing or has another type; `where` names the file of the values.
+    """
     from cattrs import BaseValidationError, transform_error
 
     try:
@@ -86,7 +90,7 @@ def converter() -> "Converter":
     # Every command imports this module, so importing cattrs at the top would delay `--help`.
     from cattrs import Converter
 
-    converter = Converter(forbid_extra_keys=True)
+    converter = Converter()
     converter.register_unstructure_hook(
         Interval,
         lambda interval: {

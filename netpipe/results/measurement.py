@@ -282,8 +282,7 @@ class Measurement(Document):
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
-    """Build a Measurement from a document; an InputError names the document's file, `where`."""
+    """Build a Measurement from its document; arguments and errors as for `parse`."""
     if document.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
-    values = {name: value for name, value in document.items() if name != "schema"}
-    return parse(values, Measurement, where)
+    return parse(document, Measurement, where)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
@@ -193,8 +193,7 @@ def keep_own(profile: WorkProfile, packages: Collection[str]) -> WorkProfile:
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
     """Build a profile from a document that `to_document` returned."""
-    names = {field.name for field in fields(WorkProfile)} & document.keys()
-    return parse({name: document[name] for name in names}, WorkProfile, "work")
+    return parse(document, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:

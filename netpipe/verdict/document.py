@@ -1,11 +1,10 @@
 """The printed document of a measurement, and its label in text."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Annotated, Any, TypedDict
 
 from netpipe.results.fields import Amount, Must, PositiveCount, Text
-from netpipe.results.measurement import Device, Measurement, parse_measurement
+from netpipe.results.measurement import Device, Measurement
 from netpipe.verdict.decision import find_remarks
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
@@ -40,16 +39,6 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
         "workers_needed": workers_needed(measurement) if is_decided else None,
         "cores_needed": cores_needed(measurement) if is_decided else None,
     }
-
-
-def parse_printed(document: Mapping[str, Any], where: object) -> Measurement:
-    """Return the measurement of a printed document; raise an InputError if it is invalid."""
-    known = [field.name for field in fields(Measurement) if field.name in document]
-    values = {name: document[name] for name in ("schema", *known) if name in document}
-    if "device" in values:
-        device = {name: value for name, value in values["device"].items() if name != "emulated"}
-        values["device"] = device
-    return parse_measurement(values, where)
 
 
 def subject_label(measurement: Measurement) -> str:

@@ -9,11 +9,12 @@ import pytest
 from netpipe.diagnosis.diagnosis import (
     RESOURCES,
     Bottleneck,
+    Findings,
     Reads,
     ReadsInFlight,
-    findings_from,
 )
 from netpipe.errors import InputError
+from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval
 from netpipe.results.start_up import StartUp
 from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
@@ -37,7 +38,7 @@ UNBOUNDED = findings(load_s_per_batch=Interval(0.02, 0.0, inf, 1))
 @pytest.mark.parametrize("found", [findings(), FULL, UNBOUNDED], ids=["bare", "full", "unbounded"])
 def test_findings_are_read_back(found: Any) -> None:
     """All digits arrive, and an infinity, which JSON does not have."""
-    assert findings_from(through_json(found.to_document())) == found
+    assert converter().structure(through_json(found.to_document()), Findings) == found
 
 
 def test_a_document_is_valid() -> None:

@@ -15,10 +15,9 @@ from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
 from netpipe.jobs import parent
 from netpipe.reporting.rendering import read_document
-from netpipe.results.measurement import Interval
+from netpipe.results.measurement import Interval, parse_measurement
 from netpipe.results.work_profile import parse_work_profile
 from netpipe.resuming import checking
-from netpipe.verdict.document import parse_printed
 from netpipe.work_counts import reproducible_counts
 from tests.diagnosis import examples
 from tests.diagnosis.examples import block, in_rounds, stage_time, turns
@@ -34,7 +33,7 @@ def schemas() -> dict[str, Any]:
 
 def replay_sessions(monkeypatch: pytest.MonkeyPatch, recorded: Path) -> None:
     """Make every command replay a recorded measurement or a made-up result."""
-    measured = parse_printed(read_document(recorded), recorded)
+    measured = parse_measurement(read_document(recorded), recorded)
     diagnosed = examples.diagnosis(measurement=measured)
     resumed = checking.ResumeReport(32, ended=False, undecided="unstable")
     monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: measured)

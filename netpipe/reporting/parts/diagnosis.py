@@ -11,7 +11,6 @@ from netpipe.diagnosis.diagnosis import (
     Findings,
     Intervention,
     Verification,
-    findings_from,
 )
 from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.diagnosis_tables import (
@@ -52,7 +51,7 @@ _MIN_DRAWN_FRACTION: Final = 0.005
 
 def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.diagnosis/1` document: diagnosis, measurement, lint."""
-    findings = findings_from(document)
+    findings = converter().structure(document, Findings)
     measured = order = None
     if measurement := document["measurement"]:
         # The diagnosis part shows the steps itself.

@@ -12,7 +12,7 @@ from netpipe.reporting.plots.timeline import build_timeline, draw_distributions,
 from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
 from netpipe.reporting.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.fields import converter
-from netpipe.results.measurement import BlockingLine, Interval, Measurement
+from netpipe.results.measurement import BlockingLine, Interval, Measurement, parse_measurement
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import (
     describe_interval,
@@ -21,7 +21,7 @@ from netpipe.results.units import (
     format_percent,
     format_seconds,
 )
-from netpipe.verdict.document import parse_printed, subject_label
+from netpipe.verdict.document import subject_label
 from netpipe.verdict.kinds import Verdict, VerdictKind
 
 _DRAWN_TIMES: Final = (
@@ -83,7 +83,7 @@ def _build_accelerator_row(part: Part) -> dict[str, Cell]:
 
 def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
-    measurement = parse_printed(document, "measurement")
+    measurement = parse_measurement(document, "measurement")
     return Part(
         title=f"{subject_label(measurement)} {document.get('test', '')}".strip(),
         headline=_build_headline(document, measurement),

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from cattrs.errors import BaseValidationError
 
-from netpipe.diagnosis.diagnosis import Findings, findings_from
+from netpipe.diagnosis.diagnosis import Findings
+from netpipe.results.fields import converter
 from perf_tests.studies.children import ChildError, run_for_json
 
 # Time beyond the budget for starting, tracing a step and ending.
@@ -64,6 +65,6 @@ def parse_answer(document: Mapping[str, Any]) -> Answer:
         ChildError: It is another document.
     """
     try:
-        return Answer(document["sentence"], findings_from(document))
+        return Answer(document["sentence"], converter().structure(document, Findings))
     except (KeyError, BaseValidationError) as error:
         raise ChildError(f"printed no netpipe.diagnosis/1: {error!r}") from error
