@@ -47,8 +47,6 @@ RESOURCES: Final = {
 
 NO_CAUSES: Final = ("none", "unknown")
 
-_COULD_NOT_BE_TRIED: Final = " could not be tried: "
-
 
 Bounded = Annotated[
     Interval,
@@ -184,17 +182,6 @@ class Reads:
 
 
 @dataclass(frozen=True)
-class Untried:
-    """Why no change was tried, and the change that was chosen, if there was one."""
-
-    why: str
-    change: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.change}{_COULD_NOT_BE_TRIED}{self.why}" if self.change else self.why
-
-
-@dataclass(frozen=True)
 class Findings:
     """The findings of an investigation session."""
 
@@ -224,11 +211,6 @@ class Findings:
     storage: MayBeAbsent[str] = ""
     #: Seconds of each part of the first start and of the import.
     start_up: MayBeAbsent[Annotated[StartUp | None, JsonStartUp | None]] = None
-
-    @property
-    def why_untried(self) -> str:
-        """Why no change was tried, without the name of the change that was chosen."""
-        return self.unverified.rpartition(_COULD_NOT_BE_TRIED)[2]
 
     def to_document(self) -> dict[str, Any]:
         """Return the findings as plain JSON values."""

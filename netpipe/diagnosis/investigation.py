@@ -19,7 +19,7 @@ from netpipe.diagnosis.conclusions import (
 )
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
-from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
+from netpipe.diagnosis.diagnosis import Findings, Intervention, Verification
 from netpipe.diagnosis.experiments.pulling_threads import (
     Block,
     FirstLook,
@@ -107,7 +107,7 @@ class Investigation:
         changes = list(list_changes(loader, one_worker, evidence.times, step_s, alone_s))
         outcome = self._try_change(changes, evidence)
         interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
-        self._note_skipped(interventions, outcome)
+        self._note_skipped(interventions)
         return Findings(
             load_s_per_batch=evidence.load_s,
             load_cpu_s_per_batch=variants.cpu_interval(Side.UNMODIFIED),
@@ -121,8 +121,8 @@ class Investigation:
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
             what_if=tuple(change.predict(evidence.load_s.median) for change in changes),
-            verified=None if isinstance(outcome, Untried) else outcome,
-            unverified=str(outcome) if isinstance(outcome, Untried) else "",
+            verified=None if isinstance(outcome, str) else outcome,
+            unverified=outcome if isinstance(outcome, str) else "",
             elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
             reads=describe_reads(loader.model),
@@ -191,22 +191,25 @@ class Investigation:
         turns = self._measure_in_turns(variants, slot, "the unmodified loader")
         return require_side(Side.UNMODIFIED, turns)
 
-    def _try_change(self, changes: Sequence[Change], evidence: Evidence) -> Verification | Untried:
+    def _try_change(self, changes: Sequence[Change], evidence: Evidence) -> Verification | str:
+        """Return the measured effect of the change that is chosen, or why none was tried."""
         if not evidence.is_rebuilt:
-            return Untried("only a Grain pipeline rebuilt to run in one thread can be changed")
+            return "only a Grain pipeline rebuilt to run in one thread can be changed"
         load_s, ablated = evidence.load_s, self._build_ablated(evidence.times)
         change = choose_change(changes, load_s.median, self.request.step_s, ablated)
         if change is None:
-            return Untried("no change that can be tried is predicted to help")
-        slot = self._schedule.slot(_TRIAL_BUDGET_FRACTION)
+            return "no change that can be tried is predicted to help"
+        slot, turns = self._schedule.slot(_TRIAL_BUDGET_FRACTION), SideBlocks()
         cost_s = self._estimate_cost_s(self._choose_block_s(slot, sides=2))
-        if 2 * MIN_ROUNDS * cost_s > slot.remaining_s():
-            return Untried(NO_TIME, change.name)
-        changed = {change.name: self._build_changed(change, ablated)}
-        turns = self._measure_in_turns(changed, slot, f"trying {change.name}")
-        if not turns.has(change.name, Side.UNMODIFIED):
-            return Untried(turns.why_missing(change.name, Side.UNMODIFIED), change.name)
-        return verify(change, turns, load_s)
+        if 2 * MIN_ROUNDS * cost_s <= slot.remaining_s():
+            changed = {change.name: self._build_changed(change, ablated)}
+            turns = self._measure_in_turns(changed, slot, f"trying {change.name}")
+        if turns.has(change.name, Side.UNMODIFIED):
+            return verify(change, turns, load_s)
+        why = turns.why_missing(change.name, Side.UNMODIFIED)
+        advice = "; give a larger --budget" if why == NO_TIME else ""
+        self._remarks.append(f"{change.name} could not be tried: {why}{advice}")
+        return why
 
     def _build_changed(self, change: Change, ablated: Mapping[int, LoaderFactory]) -> LoaderFactory:
         if change.stage is not None:
@@ -262,13 +265,9 @@ class Investigation:
         """Return the seconds of a block, including start and warm-up."""
         return self._look.start_s + _WARM_UP_FACTOR * block_s
 
-    def _note_skipped(
-        self, interventions: Sequence[Intervention], outcome: Verification | Untried
-    ) -> None:
-        """Add a remark about interventions and changes that were skipped for lack of time."""
+    def _note_skipped(self, interventions: Sequence[Intervention]) -> None:
+        """Add a remark about interventions that were skipped for lack of time."""
         skipped = [effect.what for effect in interventions if effect.says == NOT_MADE + NO_TIME]
-        if isinstance(outcome, Untried) and outcome.why == NO_TIME:
-            skipped.append(outcome.change)
         if skipped:
             names = ", ".join(skipped)
             self._remarks.append(f"not tried for lack of time: {names}; give a larger --budget")

@@ -92,4 +92,4 @@ def _describe_help(findings: Findings, measurement: Measurement | None) -> Itera
         # The name of a stage keeps its case.
         if best.kind != WITHOUT_STAGE:
             change = change[0].upper() + change[1:]
-        yield f"{change} should be faster (not tried: {findings.why_untried})."
+        yield f"{change} should be faster (not tried: {findings.unverified})."

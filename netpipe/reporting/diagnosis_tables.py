@@ -10,7 +10,6 @@ from netpipe.diagnosis.diagnosis import (
     Prediction,
     Reads,
 )
-from netpipe.diagnosis.experiments.turns import NO_TIME
 from netpipe.reporting.tables import (
     Cell,
     Figure,
@@ -126,6 +125,6 @@ def closing(findings: Findings, measurement: Measurement | None = None) -> str:
     lines += [f"remark: {remark}" for remark in findings.remarks]
     if findings.verified:
         lines.append(f"tried: {findings.verified.says}")
-    elif not (findings.remarks and findings.why_untried == NO_TIME):
+    else:
         lines.append(f"nothing was tried: {findings.unverified}")
     return "\n".join(lines)

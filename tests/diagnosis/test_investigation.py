@@ -7,7 +7,6 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import investigation
-from netpipe.diagnosis.diagnosis import Untried
 from netpipe.diagnosis.experiments import single_thread_run
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook
 from netpipe.diagnosis.experiments.turns import (
@@ -62,9 +61,8 @@ def test_variants_fit_the_loader(
 def test_without_a_promising_change_none_is_tried(is_rebuilt: bool) -> None:
     """The reason is that no change helps, or that the pipeline cannot be changed."""
     found = investigation_of(loaders.plain)._try_change([], evidence(is_rebuilt=is_rebuilt))
-    assert isinstance(found, Untried)
-    assert ("predicted to help" if is_rebuilt else "only a Grain pipeline") in found.why
-    assert found.change == ""
+    assert isinstance(found, str)
+    assert ("predicted to help" if is_rebuilt else "only a Grain pipeline") in found
 
 
 TWO_WORKERS = Change("2 workers", "workers", 0.020, workers=2)
@@ -79,7 +77,10 @@ def test_a_change_that_does_not_fit_is_not_begun(
     monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: failed)
     slow = investigation_of(loaders.plain, start_s=start_s)
     found = slow._try_change([TWO_WORKERS], evidence())
-    assert found == Untried("out of memory" if tries else NO_TIME, "2 workers")
+    assert found == ("out of memory" if tries else NO_TIME)
+    (remark,) = slow._remarks
+    assert remark.startswith(f"2 workers could not be tried: {found}")
+    assert ("--budget" in remark) is not tries
 
 
 def test_a_failure_of_the_unmodified_loader_ends_the_session() -> None:

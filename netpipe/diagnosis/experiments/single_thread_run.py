@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import psutil
 
@@ -74,12 +74,8 @@ _SYSTEM_FOLDERS: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
 _CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 
 
-class Measured(NamedTuple):
-    """The stages of a single-thread run (the largest first), reads if they wait, and scaling."""
-
-    times: tuple[StageTime, ...]
-    reads: ReadScaling | None
-    scaling: SideBlocks
+Measured = tuple[tuple[StageTime, ...], ReadScaling | None, SideBlocks]
+"""The stages of a single-thread run (the largest first), reads if they wait, and scaling."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class SingleThreadRun:
             SessionError: The run failed.
         """
         times = self.stage_times()
-        return Measured(times, self.measure_reads(times), self.measure_scaling(times))
+        return times, self.measure_reads(times), self.measure_scaling(times)
 
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
