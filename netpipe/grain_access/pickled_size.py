@@ -11,10 +11,9 @@ from cloudpickle import CloudPickler
 _CONTAINERS: Final = (list, tuple, dict, set, frozenset)
 _MAX_ELEMENTS: Final = 2_000
 _SAMPLED_ELEMENTS: Final = 200
-# Limits the time for small objects to a few tenths of a second. The pickler writes an object larger
-# than a frame, such as an array, without copying it, which takes no time.
-_MAX_OBJECTS: Final = 20_000
-_MAX_SMALL_BYTES: Final = 1 << 21
+# Limits the time for small objects to less than a second. The pickler writes an object larger than
+# a frame, such as an array, without copying it, which takes no time.
+_MAX_SMALL_BYTES: Final = 1 << 20
 _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 
 
@@ -22,7 +21,7 @@ class PickledSize(NamedTuple):
     """The size of an object's pickle, or the reason why it cannot be pickled, in one line.
 
     The size of a container of more than 2,000 elements is estimated from a sample. With more than
-    20,000 objects or 2 MiB of small values outside such containers, the size is a lower bound.
+    1 MiB of small values outside such containers, the size is a lower bound.
     """
 
     bytes: int | None
@@ -43,7 +42,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
     def __init__(self) -> None:
         super().__init__(self, pickle.HIGHEST_PROTOCOL)
         self._excluded: frozenset[int] = frozenset()
-        self._bytes = self._small_bytes = self._objects = 0
+        self._bytes = self._small_bytes = 0
         # Keeps the values too: an id is only unique while its object lives.
         self._estimated: dict[int, object] = {}
 
@@ -62,7 +61,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
     def count(self, value: object, excluded: frozenset[int]) -> int:
         """Return the bytes of everything that is not yet in the memo."""
         self._excluded = excluded
-        self._bytes = self._small_bytes = self._objects = 0
+        self._bytes = self._small_bytes = 0
         with suppress(_EnoughError):
             self.dump(value)
         return self._bytes
@@ -85,13 +84,6 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
             self._bytes += self._estimate(obj)  # type: ignore[arg-type]
             return True
         return None
-
-    def reducer_override(self, obj: object) -> Any:
-        """Limit the number of objects that define their own pickling, the slowest part."""
-        self._objects += 1
-        if self._objects > _MAX_OBJECTS:
-            raise _EnoughError
-        return super().reducer_override(obj)
 
     def _estimate(self, container: Collection[object]) -> int:
         """Estimate the size of a container's pickle from a sample and from half of that sample.
