@@ -30,7 +30,7 @@ from netpipe.gate import baseline, waivers
 from netpipe.gate.baseline_changes import FigureChange
 from netpipe.gate.work_baselines import WorkBaselineDocument
 from netpipe.judge.judgement import Judgement
-from netpipe.linting.experiments.trials import PrintedTrials, TrialRatio
+from netpipe.linting.experiments.trials import PrintedTrials
 from netpipe.linting.linter import GraphReport, LintReport
 from netpipe.plugin import outputs
 from netpipe.results import measurement
@@ -68,7 +68,7 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
 """The types of each document, which has the fields of all; the first describes it."""
 
 OPEN: Final = {
-    *(Measurement, Interval, Verdict, LintReport, TrialRatio),
+    *(Measurement, Interval, Verdict, LintReport),
     *(measurement.Device, measurement.Host, measurement.Waits, measurement.Rounds),
     *(measurement.Finding, measurement.BlockingLine, measurement.GpuHealth),
     *(measurement.CalibrationTurns, Measurements, index.Index, index.Split, index.Shard, Dropped),

@@ -6,7 +6,7 @@ from functools import partial, reduce
 from math import isfinite
 from operator import attrgetter, or_
 from statistics import median
-from typing import Annotated, Final, NotRequired, TypedDict
+from typing import Final, TypedDict
 
 from netpipe.clock import Clock
 from netpipe.grain_access.dataset_variants import Variant
@@ -20,21 +20,12 @@ from netpipe.linting.experiments.variant_comparison import (
     measure_block,
 )
 from netpipe.linting.linter import LintReport
-from netpipe.results.fields import Amount, Count, Interval, PositiveAmount
+from netpipe.results.fields import Amount, Interval, PositiveAmount
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 
 ALL: Final = "all"
 """Stands in for the rule in a trial of all fixes that were not measured to be slower."""
-
-
-class TrialRatio(TypedDict):
-    """A ratio of a trial as JSON."""
-
-    median: float
-    low: float | None
-    high: float | None
-    n: NotRequired[Count]
 
 
 @dataclass(frozen=True)
@@ -52,7 +43,7 @@ class Trial:
     after_cpu_s_per_batch: Amount | None = None  #: The same with the fix.
     #: Before divided by after, over the rounds; above 1 is faster. None if there were too few
     #: rounds for an interval.
-    ratio: Annotated[Interval | None, TrialRatio | None] = None
+    ratio: Interval | None = None
 
     @property
     def is_slower(self) -> bool:
