@@ -34,22 +34,9 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
-        if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
-            message = (
-                "mp_prefetch with num_workers=0 does nothing: workers come before it already, and"
-                " it cannot have any of its own after them"
-            )
-            yield Problem("info", [node], message, "Remove this .mp_prefetch(...)")
-        else:
+        # After workers, an mp_prefetch could not start any of its own.
+        if all(below.kind != "ProcessPrefetch" for below in graph.below(node)):
             yield _report_no_workers(pipeline, node)
-    for node in graph.of_kind("Interleave"):
-        if not node.parents and (node.integer("cycle_length") or 0) < 0:
-            message = (
-                f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
-                " workers: it fails when the first batch is requested, and all calls before it are"
-                " lost"
-            )
-            yield Problem("error", [node], message, write_workers(graph, 1))
     if graph.data_loader is not None and not process_pools(graph):
         message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
