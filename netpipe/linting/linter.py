@@ -120,7 +120,7 @@ def _apply_rules(pipeline: Pipeline) -> Iterator[LintFinding]:
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are merged into one finding with all nodes.
         merged: dict[LintFinding, dict[int, None]] = {}
-        for severity, nodes, message, fix in rule.find(pipeline):
+        for severity, nodes, message, fix in rule(pipeline):
             finding = LintFinding(name, severity, (), message, fix, costs.get(name, ""))
             merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())

@@ -4,52 +4,43 @@ Each rule is a generator function in the file of its topic: it takes a `Pipeline
 `Problem`s (`finding.py`). To add a rule, write such a function and add it to the table.
 """
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from netpipe.linting.rules import batch_contents, buffers, placement, shuffling, workers
 from netpipe.linting.rules.finding import Rule
 
-
-class RegisteredRule(NamedTuple):
-    """An entry of the table; a `local_only` rule does not hold where reading waits."""
-
-    find: Rule
-    local_only: bool = False
-
-
-_TABLE: Final = (
+_TABLE: Final[Sequence[Rule]] = (
     # Pipelines that fail, or that yield data other than intended
-    RegisteredRule(placement.nested_mp_prefetch),
-    RegisteredRule(workers.cannot_be_pickled),
-    RegisteredRule(workers.unparsed_flags),
-    RegisteredRule(placement.device_put_before_mp_prefetch),
-    RegisteredRule(batch_contents.batch_in_workers_loses_data),
-    RegisteredRule(shuffling.shuffle_after_batch),
-    RegisteredRule(shuffling.shuffle_after_repeat),
-    RegisteredRule(shuffling.sequential_slice_with_shuffle),
-    RegisteredRule(batch_contents.worker_count_changes_order),
+    placement.nested_mp_prefetch,
+    workers.cannot_be_pickled,
+    workers.unparsed_flags,
+    placement.device_put_before_mp_prefetch,
+    batch_contents.batch_in_workers_loses_data,
+    shuffling.shuffle_after_batch,
+    shuffling.shuffle_after_repeat,
+    shuffling.sequential_slice_with_shuffle,
+    batch_contents.worker_count_changes_order,
     # Pipelines that are slower than they could be
-    RegisteredRule(placement.batch_after_mp_prefetch),
-    RegisteredRule(placement.map_after_mp_prefetch),
-    RegisteredRule(buffers.threads_in_training_process, local_only=True),
-    RegisteredRule(buffers.too_few_reads_in_flight),
-    RegisteredRule(workers.no_workers),
-    RegisteredRule(buffers.no_prefetch),
-    RegisteredRule(buffers.threads_in_workers, local_only=True),
-    RegisteredRule(workers.too_many_workers, local_only=True),
+    placement.batch_after_mp_prefetch,
+    placement.map_after_mp_prefetch,
+    buffers.threads_in_training_process,
+    buffers.too_few_reads_in_flight,
+    workers.no_workers,
+    buffers.no_prefetch,
+    buffers.threads_in_workers,
+    workers.too_many_workers,
     # Pipelines that take more memory than they need
-    RegisteredRule(workers.jax_in_worker),
-    RegisteredRule(workers.large_capture),
-    RegisteredRule(buffers.oversized_read_buffer),
-    RegisteredRule(buffers.buffers_exceed_memory),
+    workers.jax_in_worker,
+    workers.large_capture,
+    buffers.oversized_read_buffer,
+    buffers.buffers_exceed_memory,
 )
-RULES: Final[Mapping[str, RegisteredRule]] = {
-    rule.find.__name__.replace("_", "-"): rule for rule in _TABLE
-}
+RULES: Final = {rule.__name__.replace("_", "-"): rule for rule in _TABLE}
 """Every rule by its name, most severe first: findings are reported in this order."""
 
-LOCAL_ONLY: Final = tuple(name for name, rule in RULES.items() if rule.local_only)
+LOCAL_ONLY: Final = ("threads-in-training-process", "threads-in-workers", "too-many-workers")
+"""The rules that do not hold where reading waits."""
 
 NO_GRAIN_GRAPH: Final = "no-grain-graph"
 """Reported by the linter itself for a loader that is not a Grain dataset."""
