@@ -1,13 +1,10 @@
-"""Formatting of figures on a page."""
+"""Formatting of figures and text on a page."""
 
 from math import inf
 
 import pytest
 
-from netpipe.reporting.formatting import (
-    format_size,
-    strip_modules,
-)
+from netpipe.reporting.formatting import strip_modules
 from netpipe.reporting.tables import format_ratio
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_bounds
@@ -44,10 +41,5 @@ def test_where_a_function_comes_from_is_left_out(name: str, short: str) -> None:
 
 
 def test_no_figure_has_an_exponent() -> None:
-    """A figure rounded up to the next unit has that unit; others have all their digits."""
+    """Ratios have all their digits."""
     assert [format_ratio(999.9), format_ratio(1234.0)] == ["1000", "1230"]
-    assert [format_size(1000), format_size(1_047_000), format_size(2**20)] == [
-        "1000 bytes",
-        "1020 KiB",
-        "1 MiB",
-    ]

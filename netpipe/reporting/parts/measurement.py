@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from netpipe.reporting.content import Card, Drawing, Fact, Facts, Headline, Note, Notes, Part
-from netpipe.reporting.formatting import capitalize, format_size
+from netpipe.reporting.formatting import capitalize
 from netpipe.reporting.measurement_table import describe_rates
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.reporting.plots.rows import Row, draw_amounts, draw_factors, rate_factor
@@ -17,6 +17,7 @@ from netpipe.results.step_times import StepTimes
 from netpipe.results.units import (
     describe_interval,
     format_bounds,
+    format_bytes,
     format_number,
     format_percent,
     format_seconds,
@@ -207,10 +208,10 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
     yield Fact("steps in flight", str(measurement.dispatch_depth), "at most")
     if measurement.buffered_batches is not None:
         yield Fact("batches in the buffers", format_number(measurement.buffered_batches))
-    yield Fact("batch", format_size(measurement.batch_bytes))
+    yield Fact("batch", format_bytes(measurement.batch_bytes))
     yield Fact("first batch after", format_seconds(measurement.first_batch_s))
     if (peak := measurement.peak_pss_bytes) is not None:
-        yield Fact("memory of all processes", format_size(peak), "shared pages counted once")
+        yield Fact("memory of all processes", format_bytes(peak), "shared pages counted once")
     cpu = f"{format_ratio(measurement.load_cpu_ratio.median)} x"
     yield Fact("CPU of a batch", cpu, "that of the reference loader")
     yield Fact("compilations", str(measurement.compilations))
@@ -236,7 +237,7 @@ def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     facts += [
         Fact("processor", host["cpu"], "in a container" if host["container"] else ""),
         Fact("cores it may use", str(host["cores"])),
-        Fact("memory", format_size(host["memory_bytes"])),
+        Fact("memory", format_bytes(host["memory_bytes"])),
     ]
     yield Facts("Where", facts)
     if versions := document["versions"]:

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from netpipe.reporting.content import Drawing, Fact, Headline, Part
-from netpipe.reporting.formatting import format_size
 from netpipe.reporting.parts.measurement import build_environment_cards
 from netpipe.reporting.plots.rows import Row, draw_amounts
 from netpipe.reporting.tables import Cell, Figure, Table
 from netpipe.reporting.tones import Tone
 from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_amount, format_bounds, format_number
+from netpipe.results.units import format_amount, format_bounds, format_bytes, format_number
 
 _FIGURES: Final = (
     ("tokens/s", "tokens_per_s", format_amount),
@@ -19,7 +18,7 @@ _FIGURES: Final = (
     ("batches/s", "batches_per_s", format_amount),
     ("padding", "padding_fraction", "{:.0%}".format),
     ("bytes/token", "bytes_read_per_token", format_number),
-    ("memory", "peak_pss_bytes", format_size),
+    ("memory", "peak_pss_bytes", format_bytes),
 )
 
 
