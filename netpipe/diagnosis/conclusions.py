@@ -42,13 +42,11 @@ def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Int
     `disk` is None if the loader has no data file open.
     """
     largest = evidence.times[0].name if evidence.times else "no stage"
-    half = max(1, evidence.cores // 2)
     descriptions = {
         Side.TWO_THREADS: "two single-thread runs as threads of one process",
         Side.TWO_PROCESSES: "two single-thread runs, each in its own process",
         Side.WITHOUT_STAGE: f"the single-thread run in which {largest} returns its earlier results",
         Side.TINY_PAYLOAD: "workers that make every batch and send nothing",
-        Side.HALF_THE_CORES: f"the loader on {half} of {evidence.cores} cores",
     }
     in_turns = (
         (evidence.scaling, Side.SINGLE_THREAD, None),

@@ -85,10 +85,7 @@ class Intervention:
 
     name: Annotated[
         str,
-        Literal[
-            *("cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload"),
-            "half-the-cores",
-        ],
+        Literal["cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload"],
     ]
     what: Text
     before_s_per_batch: Bounded | None

@@ -54,7 +54,6 @@ from netpipe.grain_access.loader_variants import (
     count_read_buffer,
     count_threads,
     count_workers,
-    on_half_the_cores,
     single_thread_variant,
     with_read_threads,
     with_tiny_payload,
@@ -179,14 +178,12 @@ class Investigation:
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
-        # If reads wait, cores and workers are not the limit: save the time for trying other reads.
+        # If reads wait, workers are not the limit: save the time for trying other reads.
         if not self._reads_wait:
             if self._graph.nodes and count_workers(self._graph):
                 variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
             elif can_add_workers and not count_workers(self._graph):
                 variants[Side.ONE_WORKER] = self._with_workers(1)
-            if self.cores > 1:
-                variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
         slot = self._schedule.slot(_VARIANTS_BUDGET_FRACTION, _VARIANTS_END_FRACTION)
         turns = self._measure_in_turns(variants, slot, "the unmodified loader")
         return require_side(Side.UNMODIFIED, turns)

@@ -5,7 +5,6 @@ apply to any loader, and also replace code.
 """
 
 import operator
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -199,21 +198,6 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     def make() -> Any:
         with replaced_method(grain.IterDataset, "mp_prefetch", send_nothing):
             return loader()
-
-    return make
-
-
-def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
-    """Return a factory of the same loader, whose threads and processes have half of the cores.
-
-    Call the factory and start the loader in a dedicated thread: threads and processes inherit the
-    cores of the thread that starts them.
-    """
-
-    def make() -> Any:
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[: max(1, len(cores) // 2)])
-        return loader()
 
     return make
 

@@ -145,19 +145,19 @@ def test_an_unclear_effect_names_no_resource() -> None:
     seconds = [0.040 / speedup for speedup in (1.1, 2.12, 9.0)]
     scaling = in_rounds(single_thread=[0.04] * 3, two_threads=[0.04] * 3, two_processes=seconds)
     assert scaling.speedup("two-processes", "single-thread").low < 1
-    cores = Intervention("half-the-cores", "2 cores", interval(0.1), interval(0.04), FASTER, "")
-    found = find(scaling=scaling, interventions=(cores,))
+    tiny = Intervention("tiny-payload", "sent less", interval(0.1), interval(0.04), FASTER, "")
+    found = find(scaling=scaling, interventions=(tiny,))
     assert found.resource == "unknown"
-    assert cores.effect in found.why
+    assert tiny.effect in found.why
 
 
 def test_the_page_cache_only_matters_to_a_loader_that_waits_for_the_disk() -> None:
     """Reads from a cold disk do not explain times measured with the files in memory."""
     cache = Intervention("cached-bytes", "cached", interval(0.1), interval(0.04), FASTER, "")
-    cores = Intervention("half-the-cores", "2 cores", interval(0.1), interval(0.05), FASTER, "")
-    assert find_clearest((cache, cores)) is cores
-    assert find_clearest((cache, cores), "gil") is cores
-    assert find_clearest((cache, cores), "disk") is cache
+    tiny = Intervention("tiny-payload", "sent less", interval(0.1), interval(0.05), FASTER, "")
+    assert find_clearest((cache, tiny)) is tiny
+    assert find_clearest((cache, tiny), "gil") is tiny
+    assert find_clearest((cache, tiny), "disk") is cache
     assert find_clearest((cache,)) is None
 
 

@@ -23,7 +23,7 @@ from tests.diagnosis.examples import LINT, block, investigation_request, stage_t
 from tests.measurements import make_measurement
 
 OF_ONE_THREAD = ("single-thread", "two-threads", "two-processes", "without-stage")
-OF_THE_LOADER = ("tiny-payload", "half-the-cores")
+OF_THE_LOADER = ("tiny-payload",)
 SEEDS = range(60)
 
 

@@ -25,26 +25,26 @@ from tests.diagnosis.examples import block, evidence, in_rounds, investigation_r
 from tests.fakes import FakeClock
 
 
-def investigation_of(loader: Any, cores: int = 2, start_s: float = 0.0) -> Investigation:
+def investigation_of(loader: Any, start_s: float = 0.0) -> Investigation:
     """Return an investigation after its first look."""
-    made = Investigation(loader, investigation_request(), cores, MonotonicClock(), UNWATCHED)
+    made = Investigation(loader, investigation_request(), 2, MonotonicClock(), UNWATCHED)
     made._look = FirstLook(start_s, 0.01)
     made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED, MonotonicClock()())
     return made
 
 
 @pytest.mark.parametrize(
-    ("loader", "cores", "sides"),
+    ("loader", "sides"),
     [
-        (loaders.plain, 2, {"unmodified", "one-worker", "half-the-cores"}),
-        (loaders.with_worker, 2, {"unmodified", "tiny-payload", "half-the-cores"}),
-        (loaders.raising_late, 1, {"unmodified"}),
+        (loaders.plain, {"unmodified", "one-worker"}),
+        (loaders.with_worker, {"unmodified", "tiny-payload"}),
+        (loaders.raising_late, {"unmodified"}),
     ],
 )
 def test_variants_fit_the_loader(
-    monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int, sides: set[str]
+    monkeypatch: pytest.MonkeyPatch, loader: Any, sides: set[str]
 ) -> None:
-    """One worker is added only if there is none, and one core has no half."""
+    """One worker is added only if there is none."""
     asked: list[str] = []
 
     def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
@@ -52,7 +52,7 @@ def test_variants_fit_the_loader(
         return turns(unmodified=0.01)
 
     monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
-    made = investigation_of(loader, cores)
+    made = investigation_of(loader)
     made._measure_variants(can_add_workers=made._single_thread is not loader)
     assert set(asked) == sides
 
@@ -148,7 +148,7 @@ def test_skipped_parts_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that takes 20 s to start leaves no time for all parts; a quick one does."""
     found, _ = on_a_fake_clock(monkeypatch, 20.0, 0.1, 5.0)
     (remark,) = (text for text in found.remarks if "--budget" in text)
-    assert "1 of 2 cores" in remark
+    assert "two single-thread runs" in remark
     assert on_a_fake_clock(monkeypatch, 0.1, 0.01, 10.0)[0].remarks == ()
 
 

@@ -129,13 +129,13 @@ class Session:
 def test_a_waiting_loader_is_not_changed_in_other_ways(
     monkeypatch: pytest.MonkeyPatch, loader: Any
 ) -> None:
-    """Cores, workers and the payload do not limit it."""
+    """Workers and the payload do not limit it."""
     waiting = Session(monkeypatch, loader, reads_wait=True)
     waiting.made._measure_variants(can_add_workers=True)
     assert waiting.sides == [{"unmodified"}]
     other = Session(monkeypatch, loader, reads_wait=False)
     other.made._measure_variants(can_add_workers=True)
-    assert len(other.sides[0]) == 3
+    assert len(other.sides[0]) == 2
 
 
 @pytest.mark.parametrize(("reads_wait", "threads"), [(True, 2), (False, 0)])

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import grain
@@ -16,7 +16,6 @@ from netpipe.grain_access.loader_variants import (
     choose_workers,
     count_read_buffer,
     count_threads,
-    on_half_the_cores,
     single_thread_variant,
     with_read_threads,
     with_tiny_payload,
@@ -196,34 +195,6 @@ def test_a_tiny_payload_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="no"):
         with_tiny_payload(loaders.raising, Graph(()))()
     assert vars(grain.IterDataset)["mp_prefetch"] is mp_prefetch
-
-
-@pytest.mark.parametrize(("cores", "left"), [({0, 1, 2, 3}, {0, 1}), ({3}, {3}), ({2, 5, 7}, {2})])
-def test_half_of_the_cores_are_the_first_ones(
-    monkeypatch: pytest.MonkeyPatch, cores: set[int], left: set[int]
-) -> None:
-    """The first half of the cores stays, at least one."""
-    given: list[tuple[int, set[int]]] = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: given.append((pid, set(to))))
-    assert on_half_the_cores(list)() == []
-    assert given == [(0, left)]
-
-
-def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
-    """The thread that calls the factory keeps all of its cores."""
-    before = os.sched_getaffinity(0)
-    seen: list[set[int]] = []
-
-    def loader() -> Iterator[int]:
-        seen.append(os.sched_getaffinity(0))
-        return iter([1])
-
-    thread = threading.Thread(target=on_half_the_cores(loader))
-    thread.start()
-    thread.join()
-    assert len(seen[0]) == max(1, len(before) // 2)
-    assert os.sched_getaffinity(0) == before
 
 
 @pytest.mark.parametrize(

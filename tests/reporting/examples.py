@@ -139,7 +139,7 @@ def findings(name: str) -> Findings:
     changed = (
         _intervention("without-stage", 0.022),
         _intervention("two-threads", 0.078),
-        _intervention("half-the-cores", 0.150),
+        _intervention("two-processes", 0.150),
         Intervention("cached-bytes", "Bytes.", None, None, None, f"{name} reads no files"),
     )
     foretold = (

@@ -41,7 +41,6 @@ class Side(StrEnum):
     UNMODIFIED = "unmodified"
     ONE_WORKER = "one-worker"
     TINY_PAYLOAD = "tiny-payload"
-    HALF_THE_CORES = "half-the-cores"
 
 
 def max_duration_s(budget_s: float) -> float:
