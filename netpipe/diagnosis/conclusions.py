@@ -14,7 +14,7 @@ from netpipe.diagnosis.diagnosis import (
     Verification,
     clear_factor,
 )
-from netpipe.diagnosis.experiments.read_scaling import LATENCY, ReadScaling
+from netpipe.diagnosis.experiments.read_scaling import LATENCY, THROTTLING, ReadScaling
 from netpipe.diagnosis.experiments.turns import Side, SideBlocks, divide, log_interval
 from netpipe.diagnosis.what_if import Change, MeasuredLoader
 from netpipe.grain_access.loader_variants import section_of
@@ -205,6 +205,8 @@ def _name_read_limit(scaling: ReadScaling, reads: Reads, computing: str) -> tupl
     if not reads.limit:
         alike = "a bandwidth or a limit on requests; records of about one size cannot tell which"
         return "waiting", f"{why}: {alike}"
+    if reads.limit == THROTTLING:
+        why = f"{why}; larger records need fewer requests"
     return reads.limit, why
 
 

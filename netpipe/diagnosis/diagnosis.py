@@ -134,10 +134,7 @@ class Prediction:
     """Whether a change would help, according to a model of the loader."""
 
     change: Text  #: In words that can follow "with": "3 workers".
-    kind: Annotated[
-        str,
-        Literal["no-threads", "reads-in-flight", "larger-records", "workers", "without-stage"],
-    ]
+    kind: Annotated[str, Literal["no-threads", "reads-in-flight", "workers", "without-stage"]]
     #: The load time after the change; unclear: the model predicts a change below 5%.
     expected: Annotated[str, Literal["faster", "slower", "unclear"]]
 

@@ -18,14 +18,12 @@ WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"
 NO_THREADS: Final = "no-threads"
 READS: Final = "reads-in-flight"
-LARGER_RECORDS: Final = "larger-records"
 FASTER: Final = "faster"
 
 # A change counts as faster if the ratio of the load times is below this.
 _FASTER_BELOW: Final = 0.95
 # The fewest reads in flight within this factor of the best load time are enough.
 _NEAR_BEST: Final = 1.1
-_LARGER_RECORDS: Final = 8
 _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
 _MAX_STAGES: Final = 2
@@ -134,7 +132,7 @@ def list_changes(
 
 
 def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
-    """Yield changes to the number of reads in flight and to the size of records."""
+    """Yield changes to the number of reads in flight."""
     model = loader.model
     if model.reads is None:
         return
@@ -145,10 +143,6 @@ def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
         if threads != model.threads:
             changed_s = loader.load_s(replace(model, threads=threads))
             yield Change(name, READS, changed_s, threads=threads)
-    if factor := model.reads.larger_records_factor(_LARGER_RECORDS):
-        stages = tuple((cost.with_waiting(factor), in_worker) for cost, in_worker in model.stages)
-        name = f"records of {_LARGER_RECORDS} times the size"
-        yield Change(name, LARGER_RECORDS, loader.load_s(replace(model, stages=stages)))
 
 
 def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Iterator[Change]:

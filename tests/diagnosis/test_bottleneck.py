@@ -244,6 +244,7 @@ def test_a_limit_binds_only_loaders_that_reach_it(limit: str) -> None:
     found = find_slow_reads(reads, threads=16)
     assert found.resource == limit
     assert "64 take 160 ms" in found.why
+    assert ("larger records" in found.why) is (limit == THROTTLING)
 
 
 def test_one_read_can_take_the_whole_bandwidth() -> None:

@@ -8,7 +8,6 @@ from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Prediction
 from netpipe.diagnosis.experiments.read_scaling import BANDWIDTH, ReadScaling
 from netpipe.diagnosis.what_if import (
-    LARGER_RECORDS,
     READS,
     WITHOUT_STAGE,
     WORKERS,
@@ -239,29 +238,25 @@ def test_other_reads_in_flight_are_listed(workers: int, threads: int, listed: li
 
 
 def test_reads_that_wait_for_latency_divide_the_time() -> None:
-    """Four times the reads take a quarter; larger records wait less often."""
+    """Four times the reads take a quarter."""
     to_16, to_64 = changes_of(slow_reads(), READS)
     assert to_16.load_s == pytest.approx(0.100 / 4, rel=0.02)
     assert to_64.load_s == pytest.approx(0.100 / 16, rel=0.02)
-    (larger,) = changes_of(slow_reads(), LARGER_RECORDS)
-    assert larger.name == "records of 8 times the size"
-    assert larger.load_s == pytest.approx(0.100 / 8, rel=0.02)
 
 
 def test_a_saturated_bandwidth_gives_nothing_to_more_reads() -> None:
-    """Neither threads, workers nor larger records help, so none is tried."""
+    """Neither threads nor workers help, so none is tried."""
     loader = slow_reads(reads=made_scaling((1.0, 4.0, 16.0), limit=BANDWIDTH))
     every = list(list_changes(loader, None, TIMES[:1], None))
     for change in every:
         if change.kind in (READS, "workers"):
             assert change.load_s == pytest.approx(0.100, rel=0.02)
     assert choose_change(every, 0.100, None, ()) is None
-    assert not changes_of(loader, LARGER_RECORDS)
 
 
 def test_unmeasured_reads_are_not_changed() -> None:
-    """No number of reads in flight and no size of records is predicted."""
-    assert find(READS) is find(LARGER_RECORDS) is None
+    """No number of reads in flight is predicted."""
+    assert find(READS) is None
 
 
 @pytest.mark.parametrize(

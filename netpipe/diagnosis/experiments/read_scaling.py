@@ -44,8 +44,6 @@ _MAX_QUICK_RATIO: Final = 0.7
 _CACHED_SPEEDUP: Final = 3.0
 # If reads take a smaller fraction of an element's time, the source is not the cause of the wait.
 _MIN_SOURCE_FRACTION: Final = 0.5
-_MAX_SMALL_BYTES: Final = 1 << 20
-_MAX_TRANSFER_FRACTION: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -111,29 +109,6 @@ class ReadScaling:
         if source_s < _MIN_SOURCE_FRACTION * element_s:
             return 0.0, 0.0, 0.0
         return source_s / number, size / number, number / len(reads)
-
-    def larger_records_factor(self, times: int) -> float | None:
-        """Return the factor by which waiting would change if records were `times` as large.
-
-        Fewer reads then wait for the latency: the part of a read's time that does not grow with its
-        size (by the Theil-Sen slope). None if larger records do not help.
-        """
-        if self.limit not in (LATENCY, THROTTLING):
-            return None
-        from scipy.stats import theilslopes
-
-        read_s, read_bytes, _ = self.count_source_reads()
-        if not 0 < read_bytes < _MAX_SMALL_BYTES:
-            return None
-        pairs = [
-            (read.source_bytes / read.source_reads, read.source_s / read.source_reads)
-            for read in self.levels[LEVELS[0]]
-            if read.source_reads
-        ]
-        sizes, seconds = zip(*pairs, strict=True)
-        slope = theilslopes(seconds, sizes).slope if len(set(sizes)) > 1 else 0.0
-        transfer = min(1.0, max(0.0, slope * read_bytes / read_s))
-        return transfer + (1 - transfer) / times if transfer < _MAX_TRANSFER_FRACTION else None
 
 
 def measure_read_scaling(dataset: Any, times: Iterable[StageTime], slot: TimeSlot) -> ReadScaling:

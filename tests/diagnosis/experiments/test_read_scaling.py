@@ -1,14 +1,12 @@
 """The growth of reads that wait, and what limits them, from made-up times."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from netpipe.diagnosis.experiments.read_scaling import (
     BANDWIDTH,
-    LATENCY,
     LEVELS,
     THROTTLING,
     Read,
@@ -167,7 +165,7 @@ def test_elements_are_split_by_their_size() -> None:
     assert (set(smaller), set(larger)) == ({1, 3}, {2, 0})
 
 
-# --- reads of the source, and larger records
+# --- reads of the source
 
 
 def test_the_reads_of_an_element_are_those_of_its_source() -> None:
@@ -181,45 +179,3 @@ def test_a_map_that_waits_has_no_reads_of_the_source(source: tuple[float, int, i
     """A source that takes less than half of the time is not what waits."""
     scaling = made_scaling(reads=[Read(0, READ_S, *source)] * 3)
     assert scaling.count_source_reads() == (0.0, 0.0, 0.0)
-    assert scaling.larger_records_factor(8) is None
-
-
-def sized(slope_s: float, sizes: Any = SIZES) -> list[Read]:
-    """Return reads that take 30 ms, and `slope_s` for each byte."""
-    return [made_read(0.030 + slope_s * size, size) for size in sizes]
-
-
-FOUR_READS = [
-    Read(0, 4 * read.element_s, 4 * read.source_s, 4, 4 * read.source_bytes) for read in sized(1e-6)
-]
-
-
-@pytest.mark.parametrize(
-    ("reads", "factor"),
-    [
-        ([made_read()] * 20, 1 / 8),
-        (sized(0.0), 1 / 8),
-        # The transfer of 20 kB takes 20 ms of 50 ms, which larger records do not save.
-        (sized(1e-6), 0.4 + 0.6 / 8),
-        (FOUR_READS, 0.4 + 0.6 / 8),
-        # Another source of a mix may make some of the elements.
-        ([*sized(1e-6), Read(0, 0.0)], 0.4 + 0.6 / 8),
-        # The transfer takes at least half of the time.
-        (sized(2e-6), None),
-        (sized(0.0, [size * 100 for size in SIZES]), None),
-    ],
-)
-def test_larger_records_take_the_latency_less_often(
-    reads: list[Read], factor: float | None
-) -> None:
-    """An eighth of the reads has an eighth of the latency, and transfers the same bytes."""
-    found = made_scaling(reads=reads).larger_records_factor(8)
-    assert found == (None if factor is None else pytest.approx(factor))
-
-
-@pytest.mark.parametrize(
-    ("limit", "helps"), [(LATENCY, True), (THROTTLING, True), (BANDWIDTH, False), ("", False)]
-)
-def test_larger_records_help_if_requests_limit(limit: str, helps: bool) -> None:
-    """A bandwidth passes the same bytes in larger pieces, and an unclear limit predicts nothing."""
-    assert (made_scaling(limit=limit).larger_records_factor(8) is not None) is helps
