@@ -36,11 +36,8 @@ NOT_MADE: Final = "not made: "
 """Prefix of the reason why an intervention was not made."""
 
 
-def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Intervention, ...]:
-    """Return the effect of each intervention on the loader, the clearest first.
-
-    `disk` is None if the loader has no data file open.
-    """
+def list_interventions(evidence: Evidence) -> tuple[Intervention, ...]:
+    """Return the effect of each intervention on the loader, the clearest first."""
     largest = evidence.times[0].name if evidence.times else "no stage"
     descriptions = {
         Side.TWO_THREADS: "two single-thread runs as threads of one process",
@@ -58,21 +55,7 @@ def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Int
         for side, what in descriptions.items()
         if turns.has(side) or side in turns.failures
     ]
-    effects.append(_compare_with_cache(disk))
     return tuple(sorted(effects, key=lambda effect: (-effect.clear_factor, effect.speedup is None)))
-
-
-def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
-    what, why = "the same batches from the page cache instead of the disk", ""
-    if disk is None:
-        why = "no file of data is open"
-    elif disk.has(Side.FROM_DISK, Side.CACHED) and not any(
-        block.read_bytes_per_batch for block in disk.blocks[Side.FROM_DISK]
-    ):
-        why = "nothing is read from a disk, even with a cold page cache"
-    if disk is None or why:
-        return Intervention(Side.CACHED, what, None, None, None, f"{NOT_MADE}{why}")
-    return _compare(disk, Side.CACHED, Side.FROM_DISK, what)
 
 
 def _compare(
@@ -154,14 +137,9 @@ def find_bottleneck(
     return Bottleneck(stage.name, resource, fraction, why)
 
 
-def find_clearest(interventions: Sequence[Intervention], resource: str = "") -> Intervention | None:
-    """Return the intervention with the clearest effect; None if none is clear.
-
-    The page cache only counts if the disk is the limiting resource: reads from a cold disk say
-    nothing about times measured with the files in memory.
-    """
-    made = (each for each in interventions if each.name != Side.CACHED or resource == "disk")
-    return next((each for each in made if each.clear_factor), None)
+def find_clearest(interventions: Sequence[Intervention]) -> Intervention | None:
+    """Return the intervention with the clearest effect; None if none is clear."""
+    return next((each for each in interventions if each.clear_factor), None)
 
 
 def _find_sending_fraction(variants: SideBlocks) -> float:

@@ -83,10 +83,7 @@ class Stage:
 class Intervention:
     """A change to the loader, measured in turns with the run that it changes."""
 
-    name: Annotated[
-        str,
-        Literal["cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload"],
-    ]
+    name: Annotated[str, Literal["without-stage", "two-threads", "two-processes", "tiny-payload"]]
     what: Text
     before_s_per_batch: Bounded | None
     after_s_per_batch: Bounded | None

@@ -98,19 +98,19 @@ class Investigation:
         Raises:
             SessionError: The loader failed.
         """
-        single_run, evidence = self._measure()
+        evidence = self._measure()
         scaling, variants, loader = evidence.scaling, evidence.variants, model_loader(evidence)
         has_one = variants.has(Side.ONE_WORKER)
         one_worker = model_loader(evidence, Side.ONE_WORKER) if has_one else None
         alone_s, step_s = find_faster_alone(evidence), self.request.step_s
         changes = list(list_changes(loader, one_worker, evidence.times, step_s, alone_s))
         outcome = self._try_change(changes, evidence)
-        interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
+        interventions = list_interventions(evidence)
         self._note_skipped(interventions)
         return Findings(
             load_s_per_batch=evidence.load_s,
             load_cpu_s_per_batch=variants.cpu_interval(Side.UNMODIFIED),
-            lane="rebuilt" if single_run.is_rebuilt else "as-it-is",
+            lane="rebuilt" if evidence.is_rebuilt else "as-it-is",
             lane_s_per_batch=scaling.interval(Side.SINGLE_THREAD),
             lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
             workers=count_workers(self._graph),
@@ -128,7 +128,7 @@ class Investigation:
             storage=" and ".join(list_shared_storages()),
         )
 
-    def _measure(self) -> tuple[SingleThreadRun, Evidence]:
+    def _measure(self) -> Evidence:
         # No variant has run yet, so a failure here is the loader's own.
         look = take_first_look(self.loader, self.clock, self.watch, inf)
         # Variants may have workers even if the unmodified loader has none.
@@ -142,7 +142,7 @@ class Investigation:
         load_s = variants.interval(Side.UNMODIFIED)
         if self.request.load_s is not None:
             load_s = Interval(*self.request.load_s)
-        return run, Evidence(
+        return Evidence(
             self._graph, self.cores, run.is_rebuilt, times, scaling, variants, load_s, reads
         )
 

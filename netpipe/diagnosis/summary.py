@@ -28,7 +28,7 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
         sentences.append(_describe_bottleneck(bottleneck, is_healthy=is_healthy))
         # For an unknown resource, `bottleneck.why` already names the clearest effect. If reads
         # wait, the clearest effect is always that of leaving out the stage that reads.
-        clearest = find_clearest(findings.interventions, bottleneck.resource)
+        clearest = find_clearest(findings.interventions)
         is_news = bottleneck.resource != "unknown" and findings.reads is None
         if clearest and is_news:
             sentences.append(f"Clearest effect: {clearest.effect}.")

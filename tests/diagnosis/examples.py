@@ -153,7 +153,9 @@ def findings(**more: Any) -> Findings:
                 interval(1.9),
                 "1.90 times as fast",
             ),
-            Intervention("cached-bytes", "from the cache", None, None, None, "not made: no file"),
+            Intervention(
+                "tiny-payload", "nothing is sent", None, None, None, "not made: no memory"
+            ),
         ),
         "what_if": (THREE_WORKERS,),
         "verified": None,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from netpipe.diagnosis.conclusions import find_bottleneck, find_clearest
+from netpipe.diagnosis.conclusions import find_bottleneck
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
 from netpipe.diagnosis.experiments.pulling_threads import Block
@@ -149,16 +149,6 @@ def test_an_unclear_effect_names_no_resource() -> None:
     found = find(scaling=scaling, interventions=(tiny,))
     assert found.resource == "unknown"
     assert tiny.effect in found.why
-
-
-def test_the_page_cache_only_matters_to_a_loader_that_waits_for_the_disk() -> None:
-    """Reads from a cold disk do not explain times measured with the files in memory."""
-    cache = Intervention("cached-bytes", "cached", interval(0.1), interval(0.04), FASTER, "")
-    tiny = Intervention("tiny-payload", "sent less", interval(0.1), interval(0.05), FASTER, "")
-    assert find_clearest((cache, tiny)) is tiny
-    assert find_clearest((cache, tiny), "gil") is tiny
-    assert find_clearest((cache, tiny), "disk") is cache
-    assert find_clearest((cache,)) is None
 
 
 SAME, HALF = (0.040,) * 3, (0.020,) * 3

@@ -48,15 +48,11 @@ def diagnose(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> 
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
-    for name, sides in (
-        ("compare_disk_with_cache", ("from-disk", "cached-bytes")),
-        ("measure_scaling", OF_ONE_THREAD),
-    ):
-        monkeypatch.setattr(
-            single_thread_run.SingleThreadRun,
-            name,
-            lambda *_, sides=sides: draw_blocks(generator, sides, working),
-        )
+    monkeypatch.setattr(
+        single_thread_run.SingleThreadRun,
+        "measure_scaling",
+        lambda *_: draw_blocks(generator, OF_ONE_THREAD, working),
+    )
     monkeypatch.setattr(
         investigation, "measure_in_turns", lambda sides, *_: draw_blocks(generator, sides, working)
     )
@@ -118,10 +114,7 @@ def check_resource(found: Diagnosis) -> None:
 
 
 def check_order(found: Diagnosis) -> None:
-    """Check that the clearest effect leads the table and is in the sentence, if it is clear.
-
-    The effect of the page cache is in the sentence only if the loader waits for the disk.
-    """
+    """Check that the clearest effect leads the table and is in the sentence, if it is clear."""
     factors = []
     for change in found.findings.interventions:
         clear = change.speedup is not None and is_clear(change.speedup)
@@ -132,9 +125,8 @@ def check_order(found: Diagnosis) -> None:
             nearest = min(abs(log(change.speedup.low)), abs(log(change.speedup.high)))
             assert log(change.clear_factor) == pytest.approx(nearest)
     assert factors == sorted(factors, reverse=True)
-    first, resource = found.findings.interventions[0], found.findings.bottleneck.resource
-    if first.name != "cached-bytes" or resource == "disk":
-        assert (first.effect in found.sentence) is (first.clear_factor > 0)
+    first = found.findings.interventions[0]
+    assert (first.effect in found.sentence) is (first.clear_factor > 0)
 
 
 def test_a_diagnosis_agrees_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
     assert found.what_if
 
 
-@pytest.mark.parametrize("name", ["without_stage", "measure_stage_times", "open_files"])
+@pytest.mark.parametrize("name", ["without_stage", "measure_stage_times"])
 def test_an_intervention_that_cannot_be_prepared_is_dropped(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -169,7 +169,6 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
     run, times = single_thread_run.SingleThreadRun, (stage_time("Map", 0.01),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(run, "measure_scaling", lambda *_: made_turns(single_thread=0.01))
-    monkeypatch.setattr(run, "compare_disk_with_cache", lambda *_: None)
     monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"

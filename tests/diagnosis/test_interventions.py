@@ -9,7 +9,7 @@ from netpipe.diagnosis.diagnosis import Intervention
 from netpipe.diagnosis.experiments.single_thread_run import drop_costly_ablation
 from netpipe.diagnosis.experiments.turns import NO_TIME, SideBlocks
 from netpipe.diagnosis.what_if import Change
-from tests.diagnosis.examples import block, evidence, in_rounds, interval, stage_time, turns
+from tests.diagnosis.examples import evidence, in_rounds, interval, stage_time, turns
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
 
@@ -17,7 +17,6 @@ SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, wit
 def show(
     scaling: SideBlocks = SCALING,
     variants: SideBlocks | None = None,
-    disk: SideBlocks | None = None,
     cores: int = 4,
     stage: str = "Map of f",
 ) -> dict[str, Intervention]:
@@ -29,7 +28,7 @@ def show(
         load_s=interval(0.010),
         cores=cores,
     )
-    return {made.name: made for made in list_interventions(measured, disk)}
+    return {made.name: made for made in list_interventions(measured)}
 
 
 def test_a_change_has_its_times_and_its_speedup() -> None:
@@ -80,7 +79,7 @@ def test_costly_copies_hide_a_stage() -> None:
 def test_changes_that_do_not_apply_are_missing() -> None:
     """A stage that cannot be left out, and a payload that nothing sends, are not listed."""
     scaling = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
-    assert set(show(scaling)) == {"two-threads", "two-processes", "cached-bytes"}
+    assert set(show(scaling)) == {"two-threads", "two-processes"}
 
 
 def test_a_failed_change_has_its_reason_and_no_figures() -> None:
@@ -89,28 +88,10 @@ def test_a_failed_change_has_its_reason_and_no_figures() -> None:
     found = show(variants=failed)["tiny-payload"]
     assert (found.before_s_per_batch, found.after_s_per_batch, found.speedup) == (None, None, None)
     assert "no shared memory" in found.says
-    cold = replace(turns(cached_bytes=0.01), failures={"from-disk": "it broke"})
-    assert "it broke" in show(disk=cold)["cached-bytes"].says
-    unmeasured = show(disk=turns(from_disk=0.01))["cached-bytes"]
+    broken = replace(turns(tiny_payload=0.01), failures={"unmodified": "it broke"})
+    assert "it broke" in show(variants=broken)["tiny-payload"].says
+    unmeasured = show(variants=turns(tiny_payload=0.01))["tiny-payload"]
     assert unmeasured.says == NOT_MADE + NO_TIME
-
-
-READS = block(0.010, read_bytes_per_batch=1e6)
-
-
-@pytest.mark.parametrize(
-    ("disk", "says"),
-    [
-        (turns(from_disk=READS, cached_bytes=0.005), "2.00 times as fast"),
-        (turns(from_disk=0.010, cached_bytes=0.005), f"{NOT_MADE}nothing is read"),
-        (None, f"{NOT_MADE}no file"),
-    ],
-)
-def test_the_disk_is_compared_with_the_cache(disk: SideBlocks | None, says: str) -> None:
-    """The comparison needs an open file and bytes from a disk; otherwise it is listed last."""
-    *_, last = show(disk=disk).values()
-    assert show(disk=disk)["cached-bytes"].says.startswith(says)
-    assert (last.name == "cached-bytes") is (last.speedup is None)
 
 
 TWO_WORKERS = Change("2 workers", "workers", 0.020)

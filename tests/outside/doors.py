@@ -106,7 +106,7 @@ def describe_diagnoses() -> Iterator[str]:
         known = {"variants": in_rounds(unmodified=unmodified), "load_s": examples.interval(0.020)}
         evidence = examples.evidence(graph=graph, **{**known, **given})
         loader = model_loader(evidence)
-        effects = conclusions.list_interventions(evidence, None)
+        effects = conclusions.list_interventions(evidence)
         cause = conclusions.find_bottleneck(loader, evidence, effects)
         yield f"{name}: {cause.resource} of {cause.stage}, {cause.fraction:.6g}"
         for stage in conclusions.list_stages(evidence, loader, effects):

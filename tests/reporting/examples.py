@@ -140,7 +140,7 @@ def findings(name: str) -> Findings:
         _intervention("without-stage", 0.022),
         _intervention("two-threads", 0.078),
         _intervention("two-processes", 0.150),
-        Intervention("cached-bytes", "Bytes.", None, None, None, f"{name} reads no files"),
+        Intervention("tiny-payload", "Bytes.", None, None, None, f"{name} sends nothing"),
     )
     foretold = (
         Prediction("3 workers", "workers", "faster"),

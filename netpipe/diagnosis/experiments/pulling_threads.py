@@ -138,12 +138,10 @@ def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
     return measure_cold_block(threads, enough_s)
 
 
-def measure_cold_block(
-    threads: Sequence[PullingThread], enough_s: float, least: int = _MIN_BATCHES
-) -> Block:
+def measure_cold_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
     """Return the cost while all threads pull at the same time, without a warm-up."""
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
-    running = [thread.start_pulling(enough_s, least) for thread in threads]
+    running = [thread.start_pulling(enough_s) for thread in threads]
     costs = [finish() for finish in running]
     own_s, read = time.process_time() - own_s, _read_bytes() - read
     own_s -= sum(cost.copying_s for cost in costs)

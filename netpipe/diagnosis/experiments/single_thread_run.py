@@ -1,21 +1,14 @@
-"""Measures a loader in one thread: its stages, its scaling to a second thread or process, its disk.
+"""Measures a loader in one thread: its stages, and its scaling to a second thread or process.
 
 The scaling is measured in turns with the plain single-thread run. Times exclude waiting for a core
 that another program used.
 """
 
-import os
-import site
-import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final, cast
-
-import psutil
 
 from netpipe.diagnosis.diagnosis import clear_factor
 from netpipe.diagnosis.experiments.pulling_threads import (
@@ -35,7 +28,6 @@ from netpipe.diagnosis.experiments.turns import (
     Side,
     SideBlocks,
     TimeSlot,
-    describe_error,
     measure_in_turns,
     note_failure,
     require_side,
@@ -52,26 +44,12 @@ END_FRACTION: Final = 0.6
 
 _STAGES_FRACTION: Final = 0.08
 _SCALING_FRACTION: Final = 0.25
-_DISK_FRACTION: Final = 0.10
 _READS_FRACTION: Final = 0.20
 _MIN_WAITING_FRACTION: Final = 0.5
 _ROUNDS: Final = 5
 _MIN_BLOCK_S: Final = 0.2
 _MIN_BATCHES: Final = 4
 _WITH_WARM_UP: Final = 1.25
-
-_DISK_ROUNDS: Final = 4
-_MIN_DISK_BATCHES: Final = 3
-_MAX_DISK_BATCHES: Final = 500
-# Assumed ratio of a batch's time from the disk to that from the page cache.
-_COLD_SLOWDOWN: Final = 1.5
-_PYTHON_FOLDERS: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
-_CODE: Final = tuple(
-    {os.path.realpath(path) + os.sep for path in (*_PYTHON_FOLDERS, *site.getsitepackages())}
-)
-# /usr/lib holds the locale files, which every process maps.
-_SYSTEM_FOLDERS: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
-_CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 
 
 Measured = tuple[tuple[StageTime, ...], ReadScaling | None, SideBlocks]
@@ -156,35 +134,6 @@ class SingleThreadRun:
                 return call_within(measure, slot.remaining_s())
         return None
 
-    def compare_disk_with_cache(self) -> SideBlocks | None:
-        """Return blocks of the first batches, pulled from the disk and the page cache in turns.
-
-        Only files that the loader has open are dropped from the page cache; None if there are none.
-        """
-        try:
-            slot, batch_s = self.schedule.slot(_DISK_FRACTION), self.look.batch_s
-            slot.require(2 * MIN_ROUNDS * (self.look.start_s + batch_s))
-            count = round(slot.budget_s / (2 * _DISK_ROUNDS * _COLD_SLOWDOWN * batch_s))
-            count = min(_MAX_DISK_BATCHES, max(_MIN_DISK_BATCHES, count))
-
-            def pull(dropped: Iterable[str]) -> Block:
-                drop_from_page_cache(dropped)
-                # Start the loader again, so that it reads the same files from the beginning.
-                with self._start(self.loader, slot) as puller:
-                    return measure_cold_block([puller], 0.0, least=count)
-
-            with self._start(self.loader, slot):
-                files = open_files()
-            if not files:
-                return None
-            sides: dict[str, MeasureSide] = {
-                Side.FROM_DISK: lambda: pull(files),
-                Side.CACHED: lambda: pull(()),
-            }
-            return measure_in_turns(sides, slot, self.schedule.progress("disk"), count * batch_s)
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            return SideBlocks({}, {Side.CACHED: describe_error(error)})
-
     def _start(self, loader: LoaderFactory, slot: TimeSlot) -> closing[PullingThread]:
         thread = PullingThread(loader, slot.clock, self.watch, slot.until_s, undelayed=True)
         return closing(thread)
@@ -251,28 +200,3 @@ def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> B
     own, other = measure_block([puller], min_s), wait()
     rate = 1 / own.s_per_batch + other.batches / other.wall_s
     return replace(own, s_per_batch=1 / rate)
-
-
-def open_files() -> list[str]:
-    """Return the data files that this process has open or mapped."""
-    this = psutil.Process()
-    # Skip files that are open only for writing, such as the session's log.
-    paths = {file.path for file in this.open_files() if file.mode not in ("w", "a")}
-    with suppress(psutil.Error, OSError):
-        paths.update(mapped.path for mapped in this.memory_maps())
-    return sorted(filter(_is_data, paths))
-
-
-def _is_data(path: str) -> bool:
-    is_code = path.startswith(_CODE) or path.endswith(_CODE_SUFFIXES) or ".so." in path
-    with suppress(OSError):
-        if not is_code and not path.startswith(_SYSTEM_FOLDERS):
-            return Path(path).is_file() and Path(path).stat().st_size > 0
-    return False
-
-
-def drop_from_page_cache(files: Iterable[str]) -> None:
-    """Ask the kernel to drop files from the page cache, so that the next read is from the disk."""
-    for file in files:
-        with suppress(OSError), Path(file).open("rb") as opened:
-            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -36,8 +36,6 @@ class Side(StrEnum):
     TWO_THREADS = "two-threads"
     TWO_PROCESSES = "two-processes"
     WITHOUT_STAGE = "without-stage"
-    FROM_DISK = "from-disk"
-    CACHED = "cached-bytes"
     UNMODIFIED = "unmodified"
     ONE_WORKER = "one-worker"
     TINY_PAYLOAD = "tiny-payload"

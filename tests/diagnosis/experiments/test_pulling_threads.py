@@ -128,7 +128,7 @@ def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_cold_block([thread], 0.0, least=9)
+    found = measure_cold_block([thread], 8.5)
     thread.close()
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
@@ -147,7 +147,7 @@ def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pulling_threads, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_cold_block([thread], 0.0, least=3)
+    found = measure_cold_block([thread], 2.5)
     thread.close()
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
