@@ -49,13 +49,12 @@ from netpipe.diagnosis.what_if import (
     list_changes,
     model_loader,
 )
-from netpipe.grain_access.dataset_variants import READ_AHEAD
+from netpipe.grain_access.dataset_variants import READ_AHEAD, Variant, build_variant
 from netpipe.grain_access.loader_variants import (
     count_read_buffer,
     count_threads,
     count_workers,
     single_thread_variant,
-    with_read_threads,
     with_tiny_payload,
     with_workers,
     without_stage,
@@ -216,8 +215,9 @@ class Investigation:
         if change.workers is not None:
             return self._with_workers(change.workers)
         threads = change.threads or 0
-        buffer = max(count_read_buffer(self._graph), READ_AHEAD * threads)
-        return with_read_threads(self.loader, threads, buffer if threads else None)
+        buffer = max(count_read_buffer(self._graph), READ_AHEAD * threads) if threads else None
+        variant = Variant(read_threads=threads, read_buffer=buffer)
+        return lambda: build_variant(self.loader, variant)
 
     def _with_workers(self, workers: int) -> LoaderFactory:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)

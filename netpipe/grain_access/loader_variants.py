@@ -167,13 +167,6 @@ def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFa
     return loader if has_none and not workers else with_workers(loader, graph, workers)
 
 
-def with_read_threads(
-    loader: LoaderFactory, threads: int, buffer: int | None = None
-) -> LoaderFactory:
-    """Return a factory of the same pipeline with other reader threads in each process."""
-    return lambda: build_variant(loader, Variant(read_threads=threads, read_buffer=buffer))
-
-
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     """Return a factory of the same pipeline whose workers make every batch but send nothing.
 
@@ -216,7 +209,9 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
         return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
 
     def record(value: Any) -> Any:
-        return Recorded(value) if callable(value) else record_source(value)
+        if callable(value):
+            return Recorded(value)
+        return ObservedSource(value, Recorded(operator.call))
 
     def make() -> Any:
         made = loader()
@@ -248,11 +243,6 @@ class Recorded:
             return result
         self._calls += 1
         return _timed_copy(self._kept[self._calls % KEPT])
-
-
-def record_source(source: Any) -> ObservedSource:
-    """Return a source of the same length that reads its first elements, and then repeats them."""
-    return ObservedSource(source, Recorded(operator.call))
 
 
 class _Copying(threading.local):

@@ -1,5 +1,6 @@
 """Pipelines without one of their stages."""
 
+import operator
 import pickle
 from typing import Any
 
@@ -11,10 +12,10 @@ from netpipe.grain_access.loader_variants import (
     KEPT,
     OneThread,
     Recorded,
-    record_source,
     single_thread_variant,
     without_stage,
 )
+from netpipe.grain_access.observed_sources import ObservedSource
 from netpipe.grain_access.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import ALONE, Numbers, double
@@ -66,13 +67,15 @@ def test_an_error_of_a_function_propagates() -> None:
 
 def test_a_source_keeps_its_length() -> None:
     """Shuffles and epochs do not change."""
-    source = record_source(Numbers())
+    source = ObservedSource(Numbers(), Recorded(operator.call))
     assert len(source) == 12
     assert [source[index] for index in range(KEPT)] == list(range(KEPT))
     assert {source[index] for index in range(12)} <= set(range(KEPT))
 
 
-@pytest.mark.parametrize("recorded", [Recorded(double), record_source(Numbers())])
+@pytest.mark.parametrize(
+    "recorded", [Recorded(double), ObservedSource(Numbers(), Recorded(operator.call))]
+)
 def test_recorded_functions_can_be_sent_to_workers(recorded: Any) -> None:
     """Recorded functions keep their results."""
     ask = recorded if callable(recorded) else recorded.__getitem__

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.grain_access.dataset_variants import open_iterator
+from netpipe.grain_access.dataset_variants import Variant, build_variant, open_iterator
 from netpipe.grain_access.loader_variants import (
     OneThread,
     choose_workers,
     count_read_buffer,
     count_threads,
     single_thread_variant,
-    with_read_threads,
     with_tiny_payload,
     with_workers,
 )
@@ -207,6 +206,6 @@ def test_reader_threads_and_their_buffer_are_known_and_set(
     """An iterated MapDataset has Grain's default threads."""
     graph = read_graph(loader())
     assert (count_threads(graph), count_read_buffer(graph)) == (threads, elements)
-    assert count_threads(read_graph(with_read_threads(loader, 0)())) == 0
-    made = read_graph(with_read_threads(loader, 16, 64)())
+    assert count_threads(read_graph(build_variant(loader, Variant(read_threads=0)))) == 0
+    made = read_graph(build_variant(loader, Variant(read_threads=16, read_buffer=64)))
     assert (count_threads(made), count_read_buffer(made)) == (16, 64)
