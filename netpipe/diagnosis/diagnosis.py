@@ -224,15 +224,8 @@ class Diagnosis(Document):
 
     def to_document(self) -> dict[str, Any]:
         """Return the `netpipe.diagnosis/1` document."""
-        plain, measured = converter(), self.measurement
-        document = {
-            "schema": SCHEMA,
-            "sentence": self.sentence,
-            **self.findings.to_document(),
-            "measurement": measured and measurement_document(measured, judge(measured)),
-            "lint": self.lint,
-            "host": plain.unstructure(self.host),
-            "versions": dict(self.versions),
-        }
+        document, measured = super().to_document(), self.measurement
+        document |= document.pop("findings")
+        document["measurement"] = measured and measurement_document(measured, judge(measured))
         check_document(document, "diagnosis.1", "netpipe diagnose")
         return document
