@@ -6,7 +6,7 @@ from itertools import islice
 from math import inf
 from typing import Annotated, Final
 
-from netpipe.results.fields import Amount, MayBeAbsent, Must, PositiveCount
+from netpipe.results.fields import Amount, Must, PositiveCount
 
 MAX_TIMELINE_STEPS: Final = 24
 """The number of steps that fit in a readable plot."""
@@ -23,8 +23,8 @@ class StepTimes:
     #: end late while the loop holds Python's global lock.
     done_s: Amount
     #: The device begins the step: when the previous step is done or this one is called, whichever
-    #: is later. Null in an older document. Negative before the first request.
-    began_s: MayBeAbsent[float | None] = None
+    #: is later. Negative before the first request.
+    began_s: float
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ def timeline() -> list[dict[str, float]]:
             "asked_s": 0.040 * number,
             "given_s": 0.040 * number + 0.036,
             "dispatched_s": 0.040 * number + 0.037,
+            "began_s": 0.040 * number + 0.036,
             "done_s": 0.040 * number + 0.066,
         }
         for number in range(12)

@@ -73,7 +73,7 @@ def test_times_of_nothing_are_drawn() -> None:
     """A loader that took no time is drawn."""
     assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert draw_distributions([0.0] * 101, [0.0] * 101)
-    assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
+    assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0, 0.0),)))
     idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
     assert draw_stage_bars(idle, None)
     assert draw_sparkline([0.0], 0.0, Tone.GOOD)

@@ -39,7 +39,7 @@ from tests.schemas import DOCUMENTS, FOLDER, build_schema
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
 MEASUREMENTS = [
     make_measurement(
-        timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
+        timeline=(StepTimes(0.0, 0.01, 0.011, 0.04, 0.011),),
         distributions=Distributions((0.03,) * 101, (0.01,) * 101, 180),
         start_up=StartUp(1.0, 2.0, 3.0),
         tokens_per_s=median_interval([5e4, 5.1e4]),

@@ -77,21 +77,13 @@ class Timeline:
 
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
-    """Return the timeline of one or more steps.
-
-    Older documents do not contain the moment when the device began a step. It is then taken to be
-    the end of the step before or the arrival of the batch, whichever is later.
-    """
-    working: list[Span] = []
-    for step in steps:
-        before_s = working[-1].end_s if working else step.given_s
-        begin_s = max(before_s, step.given_s) if step.began_s is None else step.began_s
-        working.append(Span(begin_s, max(begin_s, step.done_s)))
+    """Return the timeline of one or more steps."""
+    working = tuple(Span(step.began_s, max(step.began_s, step.done_s)) for step in steps)
     gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
     return Timeline(
         waiting=tuple(Span(step.asked_s, step.given_s) for step in steps),
         calling=tuple(Span(step.given_s, step.dispatched_s) for step in steps),
-        working=tuple(working),
+        working=working,
         idle=tuple(gap for gap in gaps if gap.length_s > 0),
     )
 

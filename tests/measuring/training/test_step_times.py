@@ -17,7 +17,7 @@ from netpipe.results.step_times import (
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 
-TIMES = (StepTimes(0.0, 0.5, 0.6, 1.0), StepTimes(0.7, 0.8, 0.9, 2.0))
+TIMES = (StepTimes(0.0, 0.5, 0.6, 1.0, 0.6), StepTimes(0.7, 0.8, 0.9, 2.0, 1.0))
 SPREAD = Distributions(tuple(map(float, range(101))), (0.25,) * 101, 180)
 
 
