@@ -79,11 +79,15 @@ class Terminal(StringIO):
         return True
 
 
-def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
-    """Write progress to a file."""
+def console_on(
+    monkeypatch: pytest.MonkeyPatch,
+    file: StringIO,
+    place: tuple[Any, str] = (progress_display, "notes"),
+    **kwargs: Any,
+) -> StringIO:
+    """Write what a module prints on one of its consoles to a file."""
     look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
-    console = PrintableConsole(file=file, **look)
-    monkeypatch.setattr(progress_display, "notes", console)
+    monkeypatch.setattr(*place, PrintableConsole(file=file, **look))
     return file
 
 

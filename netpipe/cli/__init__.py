@@ -15,6 +15,7 @@ from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
+from netpipe.cli.watch import watch
 from netpipe.cli.work import resume, work
 from netpipe.signals import signals_as_errors
 
@@ -32,7 +33,7 @@ def main() -> None:
 
 
 for _command in (
-    init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, resume, hosts,
-    report, devices, doctor, baseline, ab, judge,
+    init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, resume,
+    watch, hosts, report, devices, doctor, baseline, ab, judge,
 ):  # fmt: skip
     main.add_command(_command)

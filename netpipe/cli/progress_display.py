@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
+from rich.console import Console
+
 from netpipe.cli.console import notes
 from netpipe.jobs.progress import OnProgress, Progress
 from netpipe.results.units import format_minutes
@@ -78,15 +80,16 @@ def show_rows(label: str) -> Iterator[Callable[[int, int, str], None]]:
             next_line_s = monotonic() + _LINE_EVERY_S
             notes.print(describe(done, total, phase), soft_wrap=True)
 
-    if _can_draw():
+    if can_draw(notes):
         with show_bar(label) as draw:
             yield lambda *now: draw(*now[:2], describe(*now))
     else:
         yield print_line
 
 
-def _can_draw() -> bool:
-    return notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal)
+def can_draw(console: Console) -> bool:
+    """Return whether a console can redraw lines."""
+    return console.file.isatty() and not (console.no_color or console.is_dumb_terminal)
 
 
 @contextmanager
@@ -94,7 +97,7 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
     """Show the progress of a session on standard error; yield the callback for it."""
     if quiet:
         yield None
-    elif _can_draw():
+    elif can_draw(notes):
         with show_bar(label, is_session=True) as draw:
             yield lambda now: draw(now.done_s, now.of_s, f"{label}: {now.description}")
     else:

@@ -44,11 +44,19 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
         InputError: The file cannot be read, is too large, or is not such JSON.
     """
     try:
-        text = _read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe)
-        content = json.loads(text, object_pairs_hook=_make_object)
-        _check_values([content], MAX_LEVELS)
+        return parse_json(_read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe))
     except (ValueError, RecursionError) as error:
         raise InputError(path, "file", "be JSON", error, way_out) from error
+
+
+def parse_json(text: str) -> Any:
+    """Return the content of a text that `read_json` accepts.
+
+    Raises:
+        ValueError: The text is not such JSON; for deep nesting, it may be a RecursionError.
+    """
+    content = json.loads(text, object_pairs_hook=_make_object)
+    _check_values([content], MAX_LEVELS)
     return content
 
 

@@ -248,6 +248,8 @@ class Watcher(Iterator[Any]):
 
     def _write(self, log: Path, line: str) -> None:
         try:
+            if not log.parent.exists():
+                log.parent.mkdir(parents=True, exist_ok=True)
             # One write for each line, so that a killed run leaves whole lines.
             with log.open("ab", buffering=0) as file:
                 file.write(line.encode())

@@ -5,11 +5,12 @@ verdicts than `netpipe measure`.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import sqrt
 from typing import Final
 
 from netpipe.results.fields import Amount, Count, Document, Fraction, Interval, PositiveCount, Text
-from netpipe.results.measurement import Measured
+from netpipe.results.measurement import Share
 from netpipe.results.units import format_percent, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
@@ -64,7 +65,7 @@ class Figures:
     waiting_fraction: Fraction
     wait_s: Waits | None
     step_s: Amount | None
-    exposed_fraction: Measured | None
+    exposed_fraction: Share | None
     synced_fraction: Fraction | None
     worst_tenth_fraction: Fraction
     own_work_fraction: Fraction
@@ -97,6 +98,15 @@ class Window(Document):
     tokens_per_s: Amount | None
     memory_bytes: Count
     workers: Count
+
+    def __post_init__(self) -> None:
+        """Refuse a moment that is not one."""
+        datetime.fromisoformat(self.ended)
+
+    @property
+    def ended_s(self) -> float:
+        """When the window ended, in seconds since 1970."""
+        return datetime.fromisoformat(self.ended).replace(tzinfo=UTC).timestamp()
 
 
 def judge(figures: Figures, batches_before: int = 1) -> Judged:
@@ -153,4 +163,6 @@ def sampled_fraction(hits: int, samples: int) -> Interval | None:
     share, square = hits / samples, _Z**2 / samples
     centre, scale = (share + square / 2) / (1 + square), _Z / (1 + square)
     half = scale * sqrt(share * (1 - share) / samples + square / (4 * samples))
-    return Interval(share, max(0.0, centre - half), min(1.0, centre + half), samples)
+    # Rounding could leave the share just outside.
+    low, high = min(share, centre - half), max(share, centre + half)
+    return Interval(share, max(0.0, low), min(1.0, high), samples)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from netpipe.work_counts import reproducible_counts
 from tests.diagnosis import examples
 from tests.diagnosis.examples import block, in_rounds, stage_time, turns
 from tests.outside.golden import ROOT, figures
+from tests.watching.windows import make_window, write_log
 from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with_count
 
 
@@ -41,6 +43,16 @@ def replay_sessions(monkeypatch: pytest.MonkeyPatch, recorded: Path) -> None:
     monkeypatch.setattr(diagnose, "run_diagnosis", lambda *_, **__: diagnosed)
     monkeypatch.setattr(reproducible_counts, "count_work", lambda *_, **__: PROFILE)
     monkeypatch.setattr(checking, "check_resume", lambda *_, **__: resumed)
+
+
+def write_training_logs(folder: Path) -> None:
+    """Write the log of a run that waits, and a folder with those of two healthy processes."""
+    # The kernel gives no process this number.
+    ended: dict[str, Any] = {"host": gethostname(), "pid": 2**30}
+    write_log(folder / "training.jsonl", make_window(**ended))
+    (folder / "training").mkdir()
+    for name in ("a", "b"):
+        write_log(folder / "training" / f"{name}.jsonl", make_window(idle=0.0, **ended))
 
 
 def describe_comparison(found: Comparison) -> str:

@@ -32,6 +32,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("damaged.json").write_text("{")
     shutil.copytree("baselines/cpu-intel-xeon-2", "damaged/cpu-intel-xeon-2")
     Path("damaged/cpu-intel-xeon-2/0002_packed.json").write_text("{")
+    doors.write_training_logs(Path.cwd())
     Path("pipeline.py").write_text("def loader():\n    return iter(())\n")
     doors.replay_sessions(monkeypatch, MEASURED / "slow-by-far.json")
 

@@ -119,7 +119,7 @@ def test_each_window_is_a_line_of_the_schema(
     watch: Watch, clock: FakeClock, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lines agree with `netpipe.training/1`; a change of the verdict is told once."""
-    log = tmp_path / "run.jsonl"
+    log = tmp_path / "logs" / "run.jsonl"
     watched = start(watch, clock, LOAD_S, log)
     for _ in range(3):
         train(watched, clock, 40)
@@ -139,14 +139,15 @@ def test_a_log_that_cannot_be_written_ends_alone(
     watch: Watch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """There is one warning, and the batches go on."""
-    log = tmp_path / "absent" / "run.jsonl"
+    (tmp_path / "file").touch()
+    log = tmp_path / "file" / "run.jsonl"
     watched = watch(iter(range(6)), log)
     for _ in range(2):
         next(watched)
         watched.close_window()
     assert list(watched) == [2, 3, 4, 5]
     told = capsys.readouterr().err
-    assert told.splitlines() == [f"netpipe: {log} gets no more lines: No such file or directory"]
+    assert told.splitlines() == [f"netpipe: {log} gets no more lines: Not a directory"]
     assert watched.figures()["netpipe/batches"] == 4
 
 

@@ -5,18 +5,8 @@ from typing import Any
 import pytest
 
 from netpipe.results.fields import Interval
-from netpipe.watching.window import Figures, Waits, judge, sampled_fraction
-
-
-def figures(**given: Any) -> Figures:
-    """Make the figures of a window in which a loop of 50 ms waits for 20 ms."""
-    usual: dict[str, Any] = {
-        "seconds": 10.0, "batches": 200, "waiting_fraction": 0.4,
-        "wait_s": Waits(0.02, 0.025, 0.03), "step_s": 0.05,
-        "exposed_fraction": Interval(0.3, 0.24, 0.37, 200), "synced_fraction": 0.0,
-        "worst_tenth_fraction": 0.12, "own_work_fraction": 0.05, "compilations": 0,
-    }  # fmt: skip
-    return Figures(**{**usual, **given})
+from netpipe.watching.window import judge, sampled_fraction
+from tests.watching.windows import make_figures
 
 
 @pytest.mark.parametrize(
@@ -38,25 +28,25 @@ def figures(**given: Any) -> Figures:
 )
 def test_each_kind_needs_its_evidence(given: dict[str, Any], kind: str) -> None:
     """A stall must be certain, and so must be that there is none."""
-    assert judge(figures(**given)).kind == kind
+    assert judge(make_figures(**given)).kind == kind
 
 
 def test_a_slow_start_is_no_verdict() -> None:
     """Before the first batch, a loader may be starting."""
-    starting = figures(batches=0, wait_s=None, step_s=None, waiting_fraction=1.0)
+    starting = make_figures(batches=0, wait_s=None, step_s=None, waiting_fraction=1.0)
     assert judge(starting, batches_before=0).kind == "inconclusive"
 
 
 def test_a_wait_that_the_device_may_hide_is_no_stall() -> None:
     """Without the third line, only the host's wait is known, and the way out is named."""
-    judged = judge(figures(exposed_fraction=None))
+    judged = judge(make_figures(exposed_fraction=None))
     assert "the loop waits for batches 40.0% of the time" in judged.message
     assert "on_step_end" in judged.next
 
 
 @pytest.mark.parametrize(
     ("hits", "samples", "low", "high"),
-    [(0, 200, 0.0, 0.0188), (10, 200, 0.0274, 0.0896), (1, 1, 0.2065, 1.0)],
+    [(0, 200, 0.0, 0.0188), (0, 26, 0.0, 0.1287), (10, 200, 0.0274, 0.0896), (1, 1, 0.2065, 1.0)],
 )
 def test_a_sampled_fraction_has_wilsons_interval(
     hits: int, samples: int, low: float, high: float
@@ -65,5 +55,6 @@ def test_a_sampled_fraction_has_wilsons_interval(
     found = sampled_fraction(hits, samples)
     assert found is not None
     assert (found.median, found.n) == (hits / samples, samples)
+    assert 0 <= found.low <= found.median <= found.high <= 1
     assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
     assert sampled_fraction(0, 0) is None

@@ -1,0 +1,101 @@
+"""`netpipe watch`: show training runs that write the logs of `netpipe.watch`."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, bold_first, output, path_type
+from netpipe.cli.progress_display import can_draw
+from netpipe.verdict.kinds import HEALTHY_KINDS, VerdictKind
+
+if TYPE_CHECKING:
+    from netpipe.watching.logs import Logs
+    from netpipe.watching.window import Judged, Window
+
+_POLL_S: Final = 1.0
+
+
+@click.command(epilog="\b\nExample:\n  netpipe watch run.jsonl")
+@click.argument("path", metavar="FILE|FOLDER", type=path_type)
+@click.option("--once", is_flag=True, help="Print the table once, and exit.")
+def watch(path: Path, *, once: bool) -> None:
+    """Follow a training run that netpipe.watch logs, and say why it waits.
+
+    FILE is the log of one process. FOLDER holds a log (*.jsonl) for each process of a training; the
+    one whose loader makes the others wait is named. Ends with Ctrl-C, or with the run if it runs on
+    this host.
+    """
+    from netpipe.watching.logs import Logs
+
+    logs = Logs(path)
+    if once:
+        output.print(_render(logs))
+    elif can_draw(output) and not os.environ.get("CI"):
+        _draw(logs)
+    else:
+        _print_lines(logs)
+    kind = _judge(logs).kind
+    is_open = kind == VerdictKind.INCONCLUSIVE
+    sys.exit(FINE if kind in HEALTHY_KINDS else INCONCLUSIVE if is_open else FAILED)
+
+
+def _follow(logs: "Logs") -> Iterator[list[tuple[str, "Window"]]]:
+    """Yield the latest windows, and each second the new ones, until the run ends or Ctrl-C."""
+    new = [(name, windows[-1]) for name, windows in logs.windows.items()]
+    with suppress(KeyboardInterrupt):
+        yield new
+        while len(logs.find_ended()) < len(logs.windows):
+            time.sleep(_POLL_S)
+            yield logs.read()
+
+
+def _draw(logs: "Logs") -> None:
+    from rich.live import Live
+
+    with Live(console=output, auto_refresh=False) as live:
+        for _ in _follow(logs):
+            live.update(_render(logs), refresh=True)
+
+
+def _render(logs: "Logs") -> RenderableType:
+    from netpipe.reporting.training_table import training_table
+    from netpipe.watching.processes import summarize_recent
+
+    processes = summarize_recent(logs.windows)
+    table = training_table(processes, logs.windows, logs.find_ended(), time.time())
+    return Group(_say(_judge(logs)), "", table)
+
+
+def _print_lines(logs: "Logs") -> None:
+    from netpipe.reporting.training_table import window_line
+
+    kind = None
+    for new in _follow(logs):
+        for name, window in new:
+            output.print(window_line(name, window), soft_wrap=True)
+        judged = _judge(logs)
+        if judged.kind != kind:
+            kind = judged.kind
+            output.print(_say(judged), soft_wrap=True)
+
+
+def _judge(logs: "Logs") -> "Judged":
+    """Return the verdict on the processes that go on."""
+    from netpipe.watching.processes import judge_together, summarize_recent
+
+    processes = summarize_recent(logs.windows)
+    latest_s = max(each.latest.ended_s for each in processes)
+    return judge_together([each for each in processes if not each.is_silent(latest_s)])
+
+
+def _say(judged: "Judged") -> Text:
+    advice = "" if judged.kind == VerdictKind.HEALTHY else f"; {judged.next}"
+    return bold_first(judged.kind, f": {judged.message}{advice}")
