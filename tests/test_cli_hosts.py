@@ -17,6 +17,7 @@ from netpipe.workload.preparation.prepare import prepare
 from tests.command import Netpipe, document
 from tests.measurements import CPU, make_measurement
 from tests.reporting import examples
+from tests.watching.windows import line, make_window, write_log
 from tests.workload.factories import make_pings, write_probes
 from tests.workload.trainer.test_two_processes import free_port
 
@@ -190,6 +191,54 @@ def test_sessions_of_a_host_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path
         *files(tmp_path, make_measurement(epoch_batches=40)),
     ]
     assert netpipe("hosts", *paths).exit_code == 1
+
+
+def logs(folder: Path, *idle: float) -> list[Path]:
+    """Write the log of each host, whose device is idle for a fraction of the time."""
+    hosts = [(f"node-{number}", each) for number, each in enumerate(idle)]
+    return [
+        write_log(folder / f"{host}.jsonl", *(make_window(n, each, host=host) for n in range(30)))
+        for host, each in hosts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("idle", "code", "kind"),
+    [
+        ((0.0, 0.4), 1, "loader-bound"),
+        ((0.0, 0.01), 0, "healthy"),
+        ((0.0, 0.05), 3, "inconclusive"),
+    ],
+)
+def test_logs_of_a_watched_training_are_judged(
+    netpipe: Netpipe, tmp_path: Path, idle: tuple[float, ...], code: int, kind: str
+) -> None:
+    """The whole log counts; the load time of the fastest host is not known."""
+    paths = logs(tmp_path, *idle)
+    found = netpipe("hosts", *paths, "--json")
+    assert found.exit_code == code
+    judged = document(found, "hosts.1.json")["devices"]["training"]
+    assert (judged["slowest"], judged["behind"]) == (str(paths[1]), None)
+    assert judged["verdict"]["kind"] == kind
+    shown = " ".join(netpipe("hosts", *paths).stdout.split())
+    assert f"{kind}: node-1 ({paths[1]})" in shown
+    assert ("makes the others wait" in shown) == (code == 1)
+
+
+def test_logs_that_cannot_be_compared_are_refused(netpipe: Netpipe, tmp_path: Path) -> None:
+    """A copy of a log and a measurement are not other hosts of the training."""
+    path, *_ = logs(tmp_path, 0.4)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text(path.read_text() + line(make_window(99)))
+    (measured,) = files(tmp_path, make_measurement())
+    measured.write_text(json.dumps(json.loads(measured.read_text()), indent=2))
+    for other, message in (
+        (copy, f"{copy}: content must be written on that host, not copied from {path}"),
+        (measured, f"{measured}: file must be a log of netpipe.watch"),
+    ):
+        found = netpipe("hosts", path, other)
+        assert found.exit_code == 2
+        assert message in found.stderr
 
 
 TARGET = """

@@ -2,7 +2,10 @@
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
+from typing import Final, NoReturn
 
 import click
 
@@ -21,23 +24,29 @@ from netpipe.reporting.measurement_table import verdict_table
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.verdict.document import subject_label
 from netpipe.verdict.hosts import HostsReport, HostsVerdict, judge_hosts
-from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.kinds import Verdict, VerdictKind
+
+_MIN_BARS: Final = 6
 
 
 @click.command(epilog="\b\nExample:\n  netpipe hosts host-0.json host-1.json")
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=path_type)
 @json_option
 def hosts(results: tuple[Path, ...], as_json: bool) -> None:
-    """Judge hosts that train together, from one measurement on each host.
+    """Judge hosts that train together, from a measurement or a log of each host.
 
-    RESULT is a host's JSON document from measure or --netpipe-json; the file's name stands for the
-    host. Each step waits for the slowest host, so one host that waits fails all.
+    RESULT is a host's JSON document from measure or --netpipe-json, or its log of netpipe.watch;
+    the file's name stands for the host. Each step waits for the slowest host, so one host that
+    waits fails all.
     """
     from netpipe.reporting.rendering import read_document
+    from netpipe.watching.logs import is_log
 
     if len(set(results)) < max(2, len(results)):
         constraint = "be one file for each of two hosts or more"
         raise InputError("netpipe hosts", "RESULT", constraint, " ".join(map(str, results)))
+    if any(map(is_log, results)):
+        _judge_logs(results, as_json=as_json)
     by_subject: dict[str, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
     for path in results:
         document = read_document(path)
@@ -64,6 +73,29 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
                 output.print(f"  {line}")
     codes = list(map(_exit_code, verdicts.values()))
     sys.exit(FAILED if FAILED in codes else max(codes))
+
+
+def _judge_logs(paths: Sequence[Path], *, as_json: bool) -> NoReturn:
+    from netpipe.reporting.training_table import training_table
+    from netpipe.watching.logs import read_merged
+    from netpipe.watching.processes import judge_together, merge, sort
+
+    windows = {str(path): read_merged(path, _MIN_BARS) for path in paths}
+    for path, other in combinations(windows, 2):
+        if windows[path][0] == windows[other][0]:
+            constraint = f"be written on that host, not copied from {path}"
+            raise InputError(other, "content", constraint, "the same", "Give each process its log")
+    processes = sort({path: merge(each) for path, each in windows.items()})
+    judged, (slowest, *_) = judge_together(processes), processes
+    verdict = Verdict(judged.kind, judged.message, (), judged.next)
+    ends, passes = dict.fromkeys(windows), not judged.severity
+    found = HostsVerdict(slowest, None, verdict, ends, ends_apart=False, passes=passes)
+    if as_json:
+        print_json(HostsReport({"training": found}).to_document())
+    else:
+        output.print(training_table(processes, windows))
+        output.print(bold_first(judged.kind, f": {found.sentences()[0]}"))
+    sys.exit(_exit_code(found))
 
 
 def _exit_code(found: HostsVerdict) -> int:

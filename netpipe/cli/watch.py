@@ -14,7 +14,6 @@ from rich.text import Text
 
 from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, bold_first, output, path_type
 from netpipe.cli.progress_display import can_draw
-from netpipe.verdict.kinds import HEALTHY_KINDS, VerdictKind
 
 if TYPE_CHECKING:
     from netpipe.watching.logs import Logs
@@ -42,9 +41,7 @@ def watch(path: Path, *, once: bool) -> None:
         _draw(logs)
     else:
         _print_lines(logs)
-    kind = _judge(logs).kind
-    is_open = kind == VerdictKind.INCONCLUSIVE
-    sys.exit(FINE if kind in HEALTHY_KINDS else INCONCLUSIVE if is_open else FAILED)
+    sys.exit((FINE, INCONCLUSIVE, FAILED)[_judge(logs).severity])
 
 
 def _follow(logs: "Logs") -> Iterator[list[tuple[str, "Window"]]]:
@@ -67,10 +64,10 @@ def _draw(logs: "Logs") -> None:
 
 def _render(logs: "Logs") -> RenderableType:
     from netpipe.reporting.training_table import training_table
-    from netpipe.watching.processes import summarize_recent
+    from netpipe.watching.processes import merge_recent
 
-    processes = summarize_recent(logs.windows)
-    table = training_table(processes, logs.windows, logs.find_ended(), time.time())
+    recent, ended = merge_recent(logs.windows), logs.find_ended()
+    table = training_table(recent, logs.windows, ended, time.time())
     return Group(_say(_judge(logs)), "", table)
 
 
@@ -89,13 +86,13 @@ def _print_lines(logs: "Logs") -> None:
 
 def _judge(logs: "Logs") -> "Judged":
     """Return the verdict on the processes that go on."""
-    from netpipe.watching.processes import judge_together, summarize_recent
+    from netpipe.watching.processes import judge_together, merge_recent
 
-    processes = summarize_recent(logs.windows)
-    latest_s = max(each.latest.ended_s for each in processes)
-    return judge_together([each for each in processes if not each.is_silent(latest_s)])
+    recent = merge_recent(logs.windows)
+    latest_s = max(each.ended_s for each in recent.values())
+    return judge_together({n: each for n, each in recent.items() if not each.is_silent(latest_s)})
 
 
 def _say(judged: "Judged") -> Text:
-    advice = "" if judged.kind == VerdictKind.HEALTHY else f"; {judged.next}"
+    advice = f"; {judged.next}" if judged.severity else ""
     return bold_first(judged.kind, f": {judged.message}{advice}")

@@ -1,18 +1,13 @@
 """The table of watched processes, and the line of a window."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from rich.table import Table
 
 from netpipe.reporting.tables import TerminalTable
-from netpipe.results.units import (
-    format_megabytes,
-    format_percent,
-    format_seconds,
-)
-from netpipe.watching.processes import Process
+from netpipe.results.units import format_megabytes, format_percent, format_seconds
 from netpipe.watching.window import Window
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -20,42 +15,32 @@ _DRAWN_WINDOWS: Final = 12
 
 
 def training_table(
-    processes: Sequence[Process],
+    processes: Mapping[str, Window],
     windows: Mapping[str, Iterable[Window]],
-    ended: Collection[str],
-    now_s: float,
+    ended: Collection[str] = (),
+    now_s: float = 0.0,
 ) -> Table:
-    """Return a table with a row for each process; `ended` has those known to have ended."""
+    """Return a table with a row for each process, and its windows as bars of idle time."""
     table = TerminalTable(
-        "training, the latest windows", "process", "step", "waits", "idle", "longest wait",
-        "memory", "windows", "verdict",
+        "training", "process", "step", "waits", "idle", "longest wait", "memory", "windows",
+        "verdict",
     )  # fmt: skip
     table.padding = (0, 1, 0, 0)  # so that it fits into 80 columns
-    for each in processes:
-        latest, figures = each.latest, each.figures
-        exposed = figures.exposed_fraction
-        at = datetime.fromtimestamp(latest.ended_s)
-        silent = f", silent since {at:%d %b %H:%M}" * each.is_silent(now_s)
+    for name, window in processes.items():
+        figures = window.figures
+        at = datetime.fromtimestamp(window.ended_s)
+        silent = f", silent since {at:%d %b %H:%M}" * window.is_silent(now_s)
         table.add_row(
-            each.name,
+            name,
             "-" if figures.step_s is None else format_seconds(figures.step_s),
             format_percent(figures.waiting_fraction),
-            "-" if exposed is None else format_percent(exposed.median),
+            "-" if figures.exposed_fraction is None else format_percent(window.idle[0]),
             "-" if figures.wait_s is None else format_seconds(figures.wait_s.longest),
-            format_megabytes(latest.memory_bytes),
-            draw_bars([*windows[each.name]][-_DRAWN_WINDOWS:]),
-            f"{each.judged.kind}{', ended' if each.name in ended else silent}",
+            format_megabytes(window.memory_bytes),
+            "".join(_BARS[round(7 * each.idle[0])] for each in [*windows[name]][-_DRAWN_WINDOWS:]),
+            f"{window.verdict.kind}{', ended' if name in ended else silent}",
         )
     return table
-
-
-def draw_bars(windows: Iterable[Window]) -> str:
-    """Return a bar for each window: the time in which the device is idle, or the loop waits."""
-    return "".join(
-        _BARS[round((len(_BARS) - 1) * (exposed.median if exposed else figures.waiting_fraction))]
-        for figures in (window.figures for window in windows)
-        for exposed in [figures.exposed_fraction]
-    )
 
 
 def window_line(name: str, window: Window) -> str:

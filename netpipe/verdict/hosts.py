@@ -16,9 +16,11 @@ from netpipe.verdict.kinds import Verdict, VerdictKind
 class HostsVerdict:
     """Why training on several hosts waits."""
 
-    slowest: str  #: The file of the host whose loader takes the longest for a batch.
-    #: The slowest host's load time over the fastest host's; null: this end is unbounded.
-    behind: Interval
+    #: The file of the host whose loader takes the longest for a batch, or whose device waits most.
+    slowest: str
+    #: The slowest host's load time over the fastest host's; null: this end is unbounded. Null for
+    #: logs of netpipe.watch, which do not know the load time.
+    behind: Interval | None
     #: The verdict of the deciding host: one whose training waits, else one with an inconclusive
     #: verdict, else the one with the largest load time over step time.
     verdict: Verdict
@@ -29,6 +31,8 @@ class HostsVerdict:
 
     def sentences(self) -> list[str]:
         """Return the verdict, the slowest host, and any problem with the loaders' ends."""
+        if self.behind is None:
+            return [f"{self.verdict.message}; {self.verdict.next}"]
         behind = f"{format_ratio_interval(self.behind)} x the load time of the fastest"
         lines = [self.verdict.message, f"slowest: {self.slowest}: {behind}"]
         ends = ", ".join(f"{host} {ended}" for host, ended in self.epoch_batches.items() if ended)
@@ -46,7 +50,8 @@ class HostsReport(Document):
 
     SCHEMA = "netpipe.hosts/1"
 
-    #: The verdict for each device, by its key; in runs of pytest for each test, by "key test".
+    #: The verdict for each device, by its key; in runs of pytest for each test, by "key test"; the
+    #: verdict on logs of netpipe.watch by "training".
     devices: Mapping[str, HostsVerdict]
 
 

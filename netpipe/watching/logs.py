@@ -5,6 +5,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from socket import gethostname
 from typing import Final
@@ -15,6 +16,7 @@ from netpipe.errors import InputError
 from netpipe.files.text_files import parse_json, quote
 from netpipe.results.documents import check_document, check_schema
 from netpipe.results.fields import parse
+from netpipe.watching.processes import merge
 from netpipe.watching.window import SCHEMA, Window
 
 _MAX_LINE_BYTES: Final = 1 << 16
@@ -96,7 +98,7 @@ class Logs:
         windows: The latest windows of each process, oldest first, by the name of its file.
 
     Raises:
-        InputError: There is no log that holds a window.
+        InputError: No log holds a window.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,6 +134,30 @@ class Logs:
         for window in log.read() if log else ():
             self.windows.setdefault(path.stem, deque(maxlen=_KEPT_WINDOWS)).append(window)
             yield path.stem, window
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a file begins like a log, of this or another version."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return f'"schema": "{_ANY_VERSION}/'.encode() in file.readline(_MAX_LINE_BYTES)
+
+
+def read_merged(path: Path, least: int) -> list[Window]:
+    """Return the windows of a whole log; of a long log, at least `least`, each merged of several.
+
+    Raises:
+        InputError: The file is not a log of netpipe.watch that holds a window.
+    """
+    windows, merged, size = Log(path).read(), list[Window](), 1
+    while taken := list(islice(windows, size)):
+        merged.append(merge(taken))
+        if len(merged) == 2 * least:
+            merged, size = [*map(merge, zip(merged[::2], merged[1::2], strict=True))], 2 * size
+    if not merged:
+        raise InputError(path, "log", "hold a window", "none yet", _WAY_OUT)
+    return merged
 
 
 def _has_ended(latest: Window) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from netpipe.results.fields import Amount, Count, Document, Fraction, Interval, PositiveCount, Text
 from netpipe.results.measurement import Share
 from netpipe.results.units import format_percent, format_seconds
-from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.kinds import HEALTHY_KINDS, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 SCHEMA: Final = "netpipe.training/1"
@@ -26,6 +26,7 @@ _MIN_FOR_JITTER: Final = 20
 # programs, the thread gets only a part of a core; waiting for workers takes next to nothing.
 _MIN_OWN_WORK: Final = 0.25
 _Z: Final = 1.96
+_SILENT_WINDOWS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Judged:
     kind: VerdictKind
     message: Text
     next: Text  #: The advice, or the command that tells more.
+
+    @property
+    def severity(self) -> int:
+        """0 if the device is fed, 1 if that is not known, and 2 if it certainly waits for data."""
+        return 1 if self.kind == VerdictKind.INCONCLUSIVE else 2 * (self.kind not in HEALTHY_KINDS)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,16 @@ class Window(Document):
     def ended_s(self) -> float:
         """When the window ended, in seconds since 1970."""
         return datetime.fromisoformat(self.ended).replace(tzinfo=UTC).timestamp()
+
+    @property
+    def idle(self) -> tuple[float, float, float]:
+        """The exposed fraction and its ends; if it is not known, the waiting fraction."""
+        exposed, waiting = self.figures.exposed_fraction, self.figures.waiting_fraction
+        return (exposed.median, exposed.low, exposed.high) if exposed else (waiting,) * 3
+
+    def is_silent(self, now_s: float) -> bool:
+        """Return whether this process has written no line for some windows."""
+        return now_s - self.ended_s > _SILENT_WINDOWS * max(1.0, self.figures.seconds)
 
 
 def judge(figures: Figures, batches_before: int = 1) -> Judged:

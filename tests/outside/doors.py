@@ -51,8 +51,8 @@ def write_training_logs(folder: Path) -> None:
     ended: dict[str, Any] = {"host": gethostname(), "pid": 2**30}
     write_log(folder / "training.jsonl", make_window(**ended))
     (folder / "training").mkdir()
-    for name in ("a", "b"):
-        write_log(folder / "training" / f"{name}.jsonl", make_window(idle=0.0, **ended))
+    for number, name in enumerate("ab"):
+        write_log(folder / "training" / f"{name}.jsonl", make_window(number, 0.0, **ended))
 
 
 def describe_comparison(found: Comparison) -> str:

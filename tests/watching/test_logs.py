@@ -14,7 +14,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.watching import logs
-from netpipe.watching.logs import Log, Logs
+from netpipe.watching.logs import Log, Logs, read_merged
 from netpipe.watching.window import Window
 from tests.watching.windows import line, make_window, write_log
 
@@ -65,6 +65,26 @@ def test_only_the_end_of_a_long_log_is_read(path: Path) -> None:
     assert numbers(Log(path, tail_bytes=1 << 30).read()) == [*range(20)]
 
 
+@pytest.mark.parametrize(
+    ("windows", "found"),
+    [
+        (1, [1]),
+        (5, [1] * 5),
+        (6, [2, 2, 2]),
+        (9, [2, 2, 2, 2, 1]),
+        (11, [4, 4, 3]),
+        (13, [4, 4, 4, 1]),
+    ],
+)
+def test_the_windows_of_a_whole_log_are_merged(path: Path, windows: int, found: list[int]) -> None:
+    """A log of weeks needs no more memory than one of hours; each window counts once."""
+    write_log(path, *map(make_window, range(windows)))
+    merged = read_merged(path, 3)
+    assert [round(each.figures.seconds / 10.0) for each in merged] == found
+    assert sum(each.figures.batches for each in merged) == 200 * windows
+    assert numbers(merged)[-1] == windows - found[-1]
+
+
 WHOLE = line(make_window())
 
 
@@ -82,7 +102,7 @@ WHOLE = line(make_window())
     ],
 )
 def test_another_file_is_refused(path: Path, content: str, message: str) -> None:
-    """The error names the file, and what is wrong."""
+    """The error names the file and the reason."""
     path.write_text(content)
     with pytest.raises(InputError, match=message):
         list(Log(path).read())
@@ -94,6 +114,8 @@ def test_without_a_window_there_is_an_error(path: Path, make: Callable[[Path], o
     make(path)
     with pytest.raises(InputError, match="writes a line when a window ends: the first after 10 s"):
         Logs(path)
+    with pytest.raises(InputError, match=r"run\.jsonl: (file|log) must"):
+        read_merged(path, 3)
 
 
 def test_a_folder_holds_a_log_for_each_process(tmp_path: Path) -> None:
