@@ -98,15 +98,15 @@ KEPT = {
         "tests/test_documents.py::test_the_commands_for_symptoms_can_be_run",
     ),
     "pipeline_graph.svg; debug log": (
-        "tests/workload/trainer/test_state_log.py::test_debug_mode_tells_the_state_until_the_end",
+        "tests/workload/trainer/test_debug_log.py::test_debug_mode_tells_the_state_until_the_end",
     ),
     "every 60 seconds ... min/max/average ... bottleneck": (
-        "tests/workload/trainer/test_state_log.py::test_waits_for_batches_are_summed_up",
-        "tests/workload/trainer/test_state_log.py::test_the_bottleneck_is_the_stage_that_is_waited_for",
-        "tests/workload/trainer/test_state_log.py::test_a_hang_is_all_wait",
+        "tests/workload/trainer/test_debug_log.py::test_waits_for_batches_are_summed_up",
+        "tests/workload/trainer/test_debug_log.py::test_the_bottleneck_is_the_stage_that_is_waited_for",
+        "tests/workload/trainer/test_debug_log.py::test_a_hang_is_all_wait",
     ),
     "85.47% wait time on data source": (
-        "tests/workload/trainer/test_state_log.py::test_each_stage_has_its_line",
+        "tests/workload/trainer/test_debug_log.py::test_each_stage_has_its_line",
     ),
     "wait > 50%: increase workers": (
         "tests/verdict/test_worker_sizing.py::test_workers_follow_from_littles_law",

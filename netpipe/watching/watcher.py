@@ -83,7 +83,7 @@ class Watcher(Iterator[Any]):
         self._epoch, self._is_begun = 1, False
         self._samples = self._idle_samples = self._taken = 0
         self._since_s = self._clock()
-        self._waited_s = 0.0
+        self._open_s = 0.0
         self._compilations = compilation_count()
         self._compiled = self._compilations()
         self._kind: VerdictKind | None = None
@@ -178,13 +178,17 @@ class Watcher(Iterator[Any]):
                 now_s = self._clock()
                 if self._given or self._asked_s is not None:
                     self._latest = self._make_window(now_s)
-                    self._report(self._latest)
+                    self.report(self._latest)
                 self._since_s, self._samples, self._idle_samples = now_s, 0, 0
         except Exception as error:  # noqa: BLE001  # training must go on
             self._end(error)
 
-    def _end(self, error: Exception) -> None:
+    def stop(self) -> None:
+        """Stop watching; the batches go on."""
         self._over.set()
+
+    def _end(self, error: Exception) -> None:
+        self.stop()
         _warn(f"watching has ended: {type(error).__name__}: {error}")
 
     def _make_window(self, now_s: float) -> Window:
@@ -217,8 +221,8 @@ class Watcher(Iterator[Any]):
         worked_s = sum(each.work_s for each in given)
         # A wait that began in an earlier window counts there as far as it lies there.
         open_s = 0.0 if asked_s is None else now_s - asked_s
-        waited_s = sum(waits_s) + open_s - self._waited_s
-        self._waited_s = open_s
+        waited_s = sum(waits_s) + open_s - self._open_s
+        self._open_s = open_s
         gaps_s = [later.at_s - each.at_s for each, later in pairwise(given)]
         found = [each.found_done for each in given if each.found_done is not None]
         spread_s = percentiles(waits_s) if waits_s else ()
@@ -235,7 +239,8 @@ class Watcher(Iterator[Any]):
             compilations=self._compilations() - self._compiled,
         )
 
-    def _report(self, window: Window) -> None:
+    def report(self, window: Window) -> None:
+        """Write the line of a window, and tell when the verdict changes."""
         verdict = window.verdict
         if self._log is not None:
             self._write(self._log, json.dumps(window.to_document()) + "\n")

@@ -249,7 +249,7 @@ def test_a_real_run_writes_its_windows(tmp_path: Path) -> None:
     state = random.getstate()
     watched = netpipe.watch(slow(), log, window_s=0.2)
     assert losses(watched) == losses(slow())
-    watched._over.set()
+    watched.stop()
     assert random.getstate() == state, "the trainer's random numbers are its own"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert sum(line["figures"]["batches"] for line in lines) == 30

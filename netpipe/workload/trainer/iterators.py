@@ -1,9 +1,9 @@
 """Iterators over global batches on a mesh of many hosts, modelled on MaxText's own."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import nullcontext
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +22,8 @@ from netpipe.reporting.picture.drawing import draw_svg
 from netpipe.workload.pipeline import build_evaluation
 from netpipe.workload.resume import CLOSE_LIMIT_S, ResumableBatches
 from netpipe.workload.tokens.batches import Batch
+from netpipe.workload.trainer.debug_log import DebugLog
 from netpipe.workload.trainer.network_config import NetworkConfig, take_network_config
-from netpipe.workload.trainer.state_log import StateLog
 from netpipe.workload.trainer.worker_count import choose_workers
 
 _POLL_S: Final = 1.0
@@ -55,9 +55,8 @@ def make_network_train_iterator(
         _draw(batches.dataset(), Path(taken.grain_visualization_dir), batches.config.workers)
     log = None
     if taken.grain_debug_mode:
-        host = f"host {index + 1} of {count}"
-        log = StateLog(host, taken.grain_debug_period_s, lambda: batches.iterator)
-        log.start()
+        host, period_s = f"host {index + 1} of {count}", taken.grain_debug_period_s
+        log = partial(DebugLog, host=host, period_s=period_s, iterator=lambda: batches.iterator)
     return TrainIterator(batches, sharding, count, taken.network_batch_limit_s, log)
 
 
@@ -117,19 +116,18 @@ class TrainIterator(Iterator[GlobalBatch]):
         sharding: NamedSharding,
         hosts: int,
         limit_s: float,
-        log: StateLog | None = None,
+        log: Callable[[Iterator[Batch]], DebugLog] | None = None,
     ) -> None:
         self._batches = batches
         self._sharding = sharding
         self._hosts = hosts
-        self._awaited = AwaitedBatches(batches, limit_s)
+        awaited = AwaitedBatches(batches, limit_s)
+        self._awaited: Iterator[Batch] = log(awaited) if log else awaited
         # A batch that arrives after the limit is not counted, because training did not get it.
         self._state = batches.get_state()
-        self._log = log
 
     def __next__(self) -> GlobalBatch:
-        with self._log.waiting() if self._log else nullcontext():
-            batch = next(self._awaited)
+        batch = next(self._awaited)
         self._state = self._batches.get_state()
         return _to_global(batch, self._sharding, self._hosts)
 
@@ -149,8 +147,8 @@ class TrainIterator(Iterator[GlobalBatch]):
 
     def close(self) -> None:
         """Stop the workers."""
-        if self._log:
-            self._log.close()
+        if isinstance(self._awaited, DebugLog):
+            self._awaited.stop()
         self._batches.close()
 
 

@@ -1,135 +1,90 @@
-"""A periodic log of a training run's pipeline on standard error."""
+"""The waits of a training run and the times of its pipeline's stages, on standard error."""
 
 import re
 import sys
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
-from operator import sub
-from statistics import fmean
-from threading import Event, Thread
 from typing import Any, Final
 
 import grain
 from grain._src.python.dataset.dataset import get_execution_summary
 from grain.proto.execution_summary_pb2 import ExecutionSummary
 
-from netpipe.jobs.footprint import read_memory
-from netpipe.jobs.processes import ProcessTree
-from netpipe.results.statistics import percentiles
+from netpipe.clock import Clock
 from netpipe.results.units import format_seconds
 from netpipe.verdict.quantities import EPSILON
+from netpipe.watching.watcher import Watcher
+from netpipe.watching.window import Window
 
-_TICK_S: Final = 1.0
 _LONG_WAIT_S: Final = 10.0
 _ROW: Final = "{:>9}  {:>8}  {:>8}  {:>8}  {:>9}  {}"
 _FUNCTION: Final = re.compile(r"(?:transform|source)=(?:functools\.partial\(<function )?([\w.]+)")
 
 
-class StateLog:
-    """Logs how long training waits for batches, which stage it waits for, and the memory used.
+class DebugLog(Watcher):
+    """Batches that are watched; describes each window and the stage that training waits for.
 
     `iterator` returns Grain's iterator, which collects times, or None before the first batch.
     """
 
     def __init__(
         self,
+        batches: Iterator[Any],
         host: str,
         period_s: float,
         iterator: Callable[[], grain.DatasetIterator | None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock | None = None,
     ) -> None:
-        self._host, self._period_s = host, period_s
-        self._iterator, self._clock = iterator, clock
-        # Batches, seconds waited, and the start of the current wait or None. The training thread
-        # replaces the whole tuple, so that reading it needs no lock.
-        self._progress: tuple[int, float, float | None] = (0, 0.0, None)
-        self._waits_s = deque[float]()
-        # The time, batches and seconds waited as of the last table.
-        self._before = (clock(), 0, 0.0)
+        super().__init__(batches, window_s=period_s, clock=clock)
+        self._host, self._grain_iterator = host, iterator
         self._summary, self._summary_before = ExecutionSummary(), ExecutionSummary()
-        self._long_after = -1
-        self._over = Event()
+        self._reported_s: float | None = None
 
-    def start(self) -> None:
-        """Start a thread that writes lines as they become due."""
-        Thread(target=self._run, name="netpipe-state-log", daemon=True).start()
+    def sample(self) -> None:
+        """Read Grain's counts if each worker has sent new ones, and report a long wait once.
 
-    def close(self) -> None:
-        """Stop writing."""
-        self._over.set()
-
-    def _run(self) -> None:
-        while not self._over.wait(_TICK_S):
-            sys.stderr.write("".join(f"{line}\n" for line in self.take_lines()))
-            sys.stderr.flush()
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Measure the wait for a batch, and count the batch unless there is an error."""
-        batches, waited_s, _ = self._progress
-        began_s = self._clock()
-        self._progress = batches, waited_s, began_s
-        try:
-            yield
-            batches += 1
-            self._waits_s.append(self._clock() - began_s)
-        except BaseException:
-            self.close()  # there are no more batches to wait for
-            raise
-        finally:
-            self._progress = batches, waited_s + self._clock() - began_s, None
-
-    def take_lines(self) -> list[str]:
-        """Return the lines that are due: the state once per period, and each long wait once."""
-        self._read_summary()
-        batches, waited_s, began_s = self._progress
-        now_s = self._clock()
-        awaiting_s = 0.0 if began_s is None else now_s - began_s
-        lines = []
-        if awaiting_s >= min(self._period_s, _LONG_WAIT_S) and batches != self._long_after:
-            self._long_after = batches
-            wait = f"waiting for a batch for {format_seconds(awaiting_s)}, after {batches} batches"
-            lines = [f"netpipe, {self._host}: {wait}"]
-        if now_s - self._before[0] >= self._period_s:
-            lines += self._describe((now_s, batches, waited_s + awaiting_s), awaiting_s)
-        return lines
-
-    def _read_summary(self) -> None:
-        """Read Grain's counts if each worker has sent new ones, since Grain would wait for them."""
-        iterator = self._iterator()
+        Without new counts, Grain would wait for them.
+        """
+        super().sample()
+        iterator = self._grain_iterator()
         if iterator and all(queue.qsize() for queue in _find_queues(iterator._stats)):  # noqa: SLF001
             with suppress(RuntimeError):  # Grain may be adding workers' nodes in its own thread.
                 self._summary = get_execution_summary(iterator)
+        asked_s, now_s = self._asked_s, self._clock()
+        is_long = asked_s is not None and now_s - asked_s >= min(self._window_s, _LONG_WAIT_S)
+        if asked_s is not None and is_long and asked_s != self._reported_s:
+            self._reported_s = asked_s
+            wait, batches = format_seconds(now_s - asked_s), self._taken + len(self._given)
+            self._write_lines(f"waiting for a batch for {wait}, after {batches} batches")
 
-    def _describe(self, now: tuple[float, int, float], awaiting_s: float) -> Iterator[str]:
-        """Yield lines that describe the state since the last call."""
-        passed_s, batches, waited_s = map(sub, now, self._before)
-        waits_s = [self._waits_s.popleft() for _ in range(batches)]
-        self._before = now
-        # The last call counted too much if a wait ended just before it read the clock.
-        waited_fraction = max(0.0, waited_s / passed_s)
-        yield (
-            f"netpipe, {self._host}: {batches} batches in {passed_s:.1f} s, "
-            f"{waited_fraction:.0%} of the time waiting for them; "
-            f"{read_memory()[0] / 1e6:,.0f} MB with {ProcessTree().workers} workers"
-        )
-        if waits_s:
-            least, *_, p99, most = map(format_seconds, percentiles(waits_s))
-            mean = format_seconds(fmean(waits_s))
-            yield f"  wait for a batch: min {least}, mean {mean}, max {most}, p99 {p99}"
+    def report(self, window: Window) -> None:
+        """Write the lines of a window."""
+        super().report(window)
+        figures = window.figures
+        waited_s = figures.waiting_fraction * figures.seconds
+        memory = f"{window.memory_bytes / 1e6:,.0f} MB with {window.workers} workers"
+        waiting = f"{figures.waiting_fraction:.0%} of the time waiting for them"
+        lines = [f"{figures.batches} batches in {figures.seconds:.1f} s, {waiting}; {memory}"]
+        longest_s = self._open_s
+        if waits := figures.wait_s:
+            longest_s = max(longest_s, waits.longest)
+            shown = map(format_seconds, (waits.p50, waits.p99, waits.longest))
+            lines.append("  wait for a batch: p50 {}, p99 {}, max {}".format(*shown))
         stages = count_stages(self._summary, self._summary_before, waited_s)
         self._summary_before = self._summary
-        if waited_fraction < EPSILON:
+        if figures.waiting_fraction < EPSILON:
             bottleneck = f"none, training waited for less than {EPSILON:.0%} of the time"
-        elif (single_s := max([*waits_s, awaiting_s])) > waited_s / 2:
-            bottleneck = f"not known, because a single wait took {format_seconds(single_s)}"
+        elif longest_s > waited_s / 2:
+            bottleneck = f"not known, because a single wait took {format_seconds(longest_s)}"
         else:
             bottleneck = name_bottleneck(stages)
-        yield f"  bottleneck: {bottleneck}"
-        yield from make_table(stages)
+        self._write_lines(*lines, f"  bottleneck: {bottleneck}", *make_table(stages))
+
+    def _write_lines(self, first: str, *others: str) -> None:
+        lines = (f"netpipe, {self._host}: {first}", *others)
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.flush()
 
 
 def _find_queues(stats: Any) -> Iterator[Any]:

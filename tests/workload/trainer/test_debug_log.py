@@ -3,11 +3,12 @@
 import queue
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
+from typing import Any
 
 import grain._src.python.dataset.stats as grain_stats
 import jax
@@ -18,19 +19,57 @@ from jax.sharding import Mesh
 
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.resume import ResumableBatches
-from netpipe.workload.trainer import state_log
-from netpipe.workload.trainer.iterators import make_network_train_iterator
-from netpipe.workload.trainer.network_config import NetworkConfig
-from netpipe.workload.trainer.state_log import (
-    StateLog,
+from netpipe.workload.trainer import debug_log
+from netpipe.workload.trainer.debug_log import (
+    DebugLog,
     count_stages,
     make_table,
     name_bottleneck,
 )
+from netpipe.workload.trainer.iterators import make_network_train_iterator
+from netpipe.workload.trainer.network_config import NetworkConfig
 from tests.fakes import FakeClock
 
 PERIOD_S = 60.0
 MS = 1_000_000
+
+
+class Waiting:
+    """Batches that come after waits of a fake clock, in which a test may look at the log."""
+
+    def __init__(self, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> None:
+        self._clock, self._capsys = clock, capsys
+        self.looks: dict[float, Callable[[], object]] = {}
+        self.waits_s: list[float] = []
+        self.log = DebugLog(self, "host 1 of 2", PERIOD_S, lambda: None, clock)
+
+    def __iter__(self) -> "Waiting":
+        return self
+
+    def __next__(self) -> dict[str, int]:
+        before_s = 0.0
+        for after_s, look in self.looks.items():
+            self._clock.sleep(after_s - before_s)
+            look()
+            before_s = after_s
+        self.looks = {}
+        self._clock.sleep(self.waits_s.pop(0) - before_s)
+        return {"x": 1}
+
+    def wait(self, *waits_s: float) -> None:
+        """Wait for one batch after the other."""
+        self.waits_s += waits_s
+        for _ in waits_s:
+            next(self.log)
+
+    def read(self) -> list[str]:
+        """Return the lines since the last call."""
+        return self._capsys.readouterr().err.splitlines()
+
+    def close_window(self) -> list[str]:
+        """Return the lines of the window that ends now."""
+        self.log.close_window()
+        return self.read()
 
 
 @pytest.fixture
@@ -40,83 +79,69 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def log(clock: FakeClock) -> StateLog:
-    """A log of a training whose stages Grain does not time."""
-    return StateLog("host 1 of 2", PERIOD_S, lambda: None, clock)
-
-
-def wait(log: StateLog, clock: FakeClock, *waits_s: float) -> None:
-    """Wait for one batch after the other."""
-    for wait_s in waits_s:
-        with log.waiting():
-            clock.sleep(wait_s)
+def waiting(
+    clock: FakeClock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Waiting:
+    """A training whose stages Grain does not time, without the watcher's thread."""
+    monkeypatch.setattr(DebugLog, "_run", lambda _: None)
+    return Waiting(clock, capsys)
 
 
 # ---- Waits
 
 
-def test_a_wait_in_progress_is_reported_once(log: StateLog, clock: FakeClock) -> None:
+def test_a_wait_in_progress_is_reported_once(waiting: Waiting) -> None:
     """A line comes after ten seconds, before the end of the period."""
-    wait(log, clock, 0.5)
-    with log.waiting():
-        clock.sleep(9.9)
-        assert log.take_lines() == []
-        clock.sleep(2.4)
-        line = "netpipe, host 1 of 2: waiting for a batch for 12.3 s, after 1 batches"
-        assert log.take_lines() == [line]
-        clock.sleep(1)
-        assert log.take_lines() == []
-    with log.waiting():
-        clock.sleep(10)
-        assert log.take_lines() == [line.replace("12.3 s, after 1", "10 s, after 2")]
+    found: list[list[str]] = []
+
+    def look() -> None:
+        waiting.log.sample()
+        found.append(waiting.read())
+
+    waiting.wait(0.5)
+    waiting.looks = dict.fromkeys((9.9, 12.3, 13.3), look)
+    waiting.wait(14.0)
+    line = "netpipe, host 1 of 2: waiting for a batch for 12.3 s, after 1 batches"
+    assert found == [[], [line], []]
+    waiting.looks = {10.0: look}
+    waiting.wait(11.0)
+    assert found[-1] == [line.replace("12.3 s, after 1", "10 s, after 2")]
 
 
-def test_a_hang_is_all_wait(log: StateLog, clock: FakeClock) -> None:
+def test_a_hang_is_all_wait(waiting: Waiting, clock: FakeClock) -> None:
     """A wait counts while it lasts: each period has its own seconds."""
+    found: list[list[str]] = []
+    waiting.wait(0.0)
     clock.sleep(15)
-    with log.waiting():
-        clock.sleep(45)
-        _, state, bottleneck = log.take_lines()
-        assert "host 1 of 2: 0 batches in 60.0 s, 75% of the time waiting for them; " in state
-        assert bottleneck == "  bottleneck: not known, because a single wait took 45 s"
-        clock.sleep(60)
-        assert "0 batches in 60.0 s, 100% of the time waiting" in log.take_lines()[0]
-        clock.sleep(30)
+    waiting.looks = dict.fromkeys((45, 105), lambda: found.append(waiting.close_window()))
+    waiting.wait(135.0)
     clock.sleep(30)
-    state, waits, bottleneck = log.take_lines()
-    assert "1 batches in 60.0 s, 50% of the time waiting for them" in state
-    assert waits == "  wait for a batch: min 135 s, mean 135 s, max 135 s, p99 135 s"
-    assert bottleneck == "  bottleneck: not known, because a single wait took 135 s"
+    found.append(waiting.close_window())
+    first, second, third = ([line for line in lines if "from batch" not in line] for lines in found)
+    assert "host 1 of 2: 1 batches in 60.0 s, 75% of the time waiting for them; " in first[0]
+    assert first[-1] == "  bottleneck: not known, because a single wait took 45 s"
+    assert "0 batches in 60.0 s, 100% of the time waiting" in second[0]
+    assert "1 batches in 60.0 s, 50% of the time waiting for them" in third[0]
+    assert third[1:] == [
+        "  wait for a batch: p50 135 s, p99 135 s, max 135 s",
+        "  bottleneck: not known, because a single wait took 135 s",
+    ]
     clock.sleep(60)
-    assert "0 batches in 60.0 s, 0% of the time waiting for them" in log.take_lines()[0]
+    assert waiting.close_window() == [], "training did not ask for a batch"
 
 
-def test_an_error_ends_a_wait_without_a_batch(log: StateLog, clock: FakeClock) -> None:
-    """The log ends with an error, such as the end of the data."""
-
-    def end() -> None:
-        with log.waiting():
-            clock.sleep(15)
-            raise StopIteration
-
-    with pytest.raises(StopIteration):
-        end()
-    clock.sleep(45)
-    state, _ = log.take_lines()
-    assert "0 batches in 60.0 s, 25% of the time waiting" in state
-    assert log._over.is_set()
-
-
-def test_waits_for_batches_are_summed_up(log: StateLog, clock: FakeClock) -> None:
+def test_waits_for_batches_are_summed_up(waiting: Waiting, clock: FakeClock) -> None:
     """Two waits of 200 are longer than the 99th percentile; each period has its own figures."""
-    wait(log, clock, 0.001, *[0.01] * 196, 0.05, 0.06, 0.101)
+    waiting.wait(0.001, *[0.01] * 196, 0.05, 0.06, 0.101)
     clock.sleep(60)
-    waits = "  wait for a batch: min 1 ms, mean 10.9 ms, max 101 ms, p99 50 ms"
-    state, *others = log.take_lines()
+    state, *others = waiting.close_window()
     assert "200 batches in 62.2 s, 3% of the time waiting for them" in state
-    assert others == [waits, "  bottleneck: none, training waited for less than 5% of the time"]
-    wait(log, clock, 30, 40)
-    assert log.take_lines()[1] == "  wait for a batch: min 30 s, mean 35 s, max 40 s, p99 40 s"
+    assert others == [
+        "  wait for a batch: p50 10 ms, p99 50 ms, max 101 ms",
+        "  bottleneck: none, training waited for less than 5% of the time",
+    ]
+    waiting.wait(30, 40)
+    assert "  wait for a batch: p50 30 s, p99 40 s, max 40 s" in waiting.close_window()
 
 
 # ---- Stages
@@ -209,13 +234,14 @@ def test_counts_are_read_once_each_worker_has_sent_them(
         reads.append([own.get_nowait() for own in queues])
         return ExecutionSummary()
 
-    monkeypatch.setattr(state_log, "get_execution_summary", read)
-    log = StateLog("host 1 of 2", PERIOD_S, lambda: SimpleNamespace(_stats=stats), clock)
+    monkeypatch.setattr(debug_log, "get_execution_summary", read)
+    iterator: Any = SimpleNamespace(_stats=stats)
+    log = DebugLog(iter(()), "host 1 of 2", PERIOD_S, lambda: iterator, clock)
     queues[0].put(4)
-    log.take_lines()
+    log.sample()
     assert reads == []
     queues[1].put(7)
-    log.take_lines()
+    log.sample()
     assert reads == [[4, 7]]
 
 
@@ -227,7 +253,7 @@ def test_the_stages_of_a_single_worker_are_counted(many: Path) -> None:
             next(batches)
         assert batches.iterator is not None
         stats = batches.iterator._stats
-        assert len(list(state_log._find_queues(stats))) == 1
+        assert len(list(debug_log._find_queues(stats))) == 1
 
 
 @pytest.fixture
@@ -239,13 +265,21 @@ def batches(many: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResumableBa
         yield opened
 
 
-def test_grain_s_counts_are_read(batches: ResumableBatches, clock: FakeClock) -> None:
+def test_grain_s_counts_are_read(
+    batches: ResumableBatches, clock: FakeClock, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Every stage has its times."""
-    log = StateLog("host 1 of 2", PERIOD_S, lambda: batches.iterator, clock)
-    for _ in range(5):
-        with log.waiting():
-            next(batches)
+    monkeypatch.setattr(DebugLog, "_run", lambda _: None)
+
+    def load() -> Iterator[object]:
+        for batch in batches:
             clock.sleep(6)
+            yield batch
+
+    log = DebugLog(load(), "host 1 of 2", PERIOD_S, lambda: batches.iterator, clock)
+    for _ in range(5):
+        next(log)
     deadline_s = time.monotonic() + 60
     # Grain counts in a thread of its own.
     while not log._summary.nodes or not all(
@@ -254,9 +288,9 @@ def test_grain_s_counts_are_read(batches: ResumableBatches, clock: FakeClock) ->
     ):
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
-        assert log.take_lines() == []
-    clock.sleep(PERIOD_S)
-    state, _, bottleneck, _, *stages = log.take_lines()
+        log.sample()
+    log.close_window()
+    state, _, bottleneck, _, *stages = capsys.readouterr().err.splitlines()
     assert " MB with 0 workers" in state
     assert "each" in bottleneck
     packing = next(line for line in stages if line.endswith("Map of pack")).split()
@@ -270,7 +304,6 @@ def test_debug_mode_tells_the_state_until_the_end(
     many: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lines go to standard error, also during a long wait; the drawing has the pipeline."""
-    monkeypatch.setattr(state_log, "_TICK_S", 0.05)
     drawings = tmp_path / "deep" / "drawings"
     config = NetworkConfig(
         str(many), max_target_length=64, global_batch_size_to_load=8, grain_worker_count=0,
@@ -289,13 +322,14 @@ def test_debug_mode_tells_the_state_until_the_end(
         next(batches)
         read_until("netpipe, host 1 of 1: 1 batches in")
         is_over = Event()
-        monkeypatch.setattr(batches, "_awaited", iter(is_over.wait, True))
+        monkeypatch.setattr(batches._awaited, "_iterator", iter(is_over.wait, True))
         training = Thread(target=next, args=(batches, None), daemon=True)
         training.start()
         read_until("netpipe, host 1 of 1: waiting for a batch for")
         read_until(r"0 batches in \d+\.\d s, 100% of the time waiting for them")
         is_over.set()
         training.join()
+    assert batches._awaited._over.is_set()  # type: ignore[attr-defined]
     drawing = (drawings / "network_train.svg").read_text()
     assert "pack" in drawing
     assert "nothing found" in drawing
@@ -309,7 +343,7 @@ def test_nothing_is_told_or_timed_without_debug_mode(
     mesh = Mesh(np.array(jax.devices()[:1]), ("data",))
     with closing(make_network_train_iterator(config, mesh, [0])) as batches:
         next(batches)
-        assert batches._log is None
+        assert not isinstance(batches._awaited, DebugLog)
         assert "ExecutionStats" not in type(batches._batches.iterator._stats).__name__  # type: ignore[union-attr]
     assert capfd.readouterr().err.count("netpipe") == 1  # the line at the start
 
