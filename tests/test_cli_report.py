@@ -11,6 +11,7 @@ from tests.command import Netpipe, document
 from tests.measurements import make_measurement
 from tests.reporting.examples import lint, measurement
 from tests.reporting.parsed import Parsed, parsed
+from tests.watching.windows import make_window, write_log
 
 
 @pytest.fixture
@@ -52,6 +53,21 @@ def test_several_results_become_one_page(netpipe: Netpipe, result: Path, tmp_pat
     ended = netpipe("report", result, result, "--html", tmp_path / "page.html")
     assert ended.exit_code == 0
     assert page(tmp_path / "page.html").texts.count("measured.json: h200-x1") == 4
+
+
+def test_logs_of_a_watched_training_become_one_page(netpipe: Netpipe, tmp_path: Path) -> None:
+    """Each process is a part."""
+    paths = [
+        write_log(tmp_path / f"{name}.jsonl", *(make_window(number, idle) for number in range(9)))
+        for name, idle in (("a", 0.0), ("b", 0.4))
+    ]
+    ended = netpipe("report", *paths, "--html", tmp_path / "page.html")
+    assert ended.exit_code == 0, ended.output
+    texts = page(tmp_path / "page.html").texts
+    assert {"a.jsonl: Training on node-1", "b.jsonl: Training on node-1"} <= set(texts)
+    assert {"Healthy", "Loader-bound"} <= set(texts)
+    paths[0].write_text("")
+    assert netpipe("report", paths[0], "--html", tmp_path / "page.html").exit_code == 2
 
 
 def test_a_wrong_result_leaves_no_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from netpipe.files.whole_file import refuse_unwritable, write_whole
 def report(results: tuple[Path, ...], path: Path) -> None:
     """Make one self-contained HTML page from results.
 
-    RESULT is a JSON document from measure, lint, diagnose, work, throughput or --netpipe-json.
+    RESULT is a JSON document from measure, lint, diagnose, work, throughput or --netpipe-json, or a
+    log of netpipe.watch.
     """
     from netpipe.reporting.rendering import read_document, render_page
 

@@ -19,10 +19,14 @@ from netpipe.reporting.content import Part
 from netpipe.reporting.parts import SCHEMAS, build_parts
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.results.documents import check_document, check_schema
+from netpipe.results.fields import converter
+from netpipe.watching.logs import is_log, read_merged
+from netpipe.watching.window import Window
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page's Content-Security-Policy: nothing may be loaded from elsewhere."""
 
+_DRAWN_WINDOWS: Final = 100
 _WAY_OUT: Final = "measure, lint, diagnose, work and throughput print such a document with --json"
 
 _TEMPLATES: Final = Environment(
@@ -42,7 +46,14 @@ _GLOBAL_SELECTOR: Final = "*{"
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read one of netpipe's JSON documents; raise an InputError if it is not valid."""
+    """Read one of netpipe's JSON documents, or a log of netpipe.watch as one.
+
+    Raises:
+        InputError: The file is not valid.
+    """
+    if is_log(path):
+        windows = converter().unstructure(read_merged(path, _DRAWN_WINDOWS))
+        return {"schema": Window.SCHEMA, "windows": windows}
     document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
     schema = document.get("schema") if isinstance(document, dict) else None
     check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)

@@ -9,7 +9,9 @@ from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part, build_measurements_parts
 from netpipe.reporting.parts.run import build_run_parts
 from netpipe.reporting.parts.throughput import build_throughput_part
+from netpipe.reporting.parts.training import build_training_part
 from netpipe.reporting.parts.work import build_work_part
+from netpipe.watching.window import Window
 
 Document = Mapping[str, Any]
 
@@ -24,9 +26,11 @@ _BUILDERS: Final[Mapping[str, Callable[[Document], tuple[Part, ...]]]] = {
 }
 
 SCHEMAS: Final = tuple(_BUILDERS)
-"""The schemas of the documents that a page can show."""
+"""The schemas of the documents that a page can show, besides logs of netpipe.watch."""
 
 
 def build_parts(document: Document) -> tuple[Part, ...]:
-    """Return the parts of a document that has one of `SCHEMAS`."""
+    """Return the parts of a log of netpipe.watch, or of a document that has one of `SCHEMAS`."""
+    if document["schema"] == Window.SCHEMA:
+        return (build_training_part(document),)
     return _BUILDERS[document["schema"]](document)

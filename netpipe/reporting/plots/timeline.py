@@ -1,6 +1,6 @@
 """Drawings of the real loop's steps: a timeline of some, and distributions of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -19,7 +19,8 @@ from netpipe.reporting.plots.canvas import (
     write_text,
 )
 from netpipe.results.step_times import StepTimes
-from netpipe.results.units import format_seconds
+from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds
+from netpipe.watching.window import Window
 
 _BAR_HEIGHT: Final = 0.62
 _HOST_Y, _DEVICE_Y = 1.28, 0.0
@@ -31,6 +32,8 @@ _BARS: Final[Mapping[str, dict[str, Any]]] = {
 }
 # As a fraction of the whole width. Shorter marks would be invisible.
 _MIN_DRAWN_IDLE: Final = 0.002
+
+_TIME_UNITS: Final = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
 
 _BINS: Final = 30
 # The maximum may be a hundred times as large.
@@ -136,10 +139,44 @@ def _draw_panel(
     axes.set_xlim(0, end_s)
     axes.set_ylim(0, 1.28 * tallest)
     label_values(axes)
-    axes.axhline(0, color=Ink.FAINT, linewidth=1)
+    _write_title(axes, f"{name}; tallest bar {tallest:.0%} of the steps")
     median_s, height = percentiles[50], 1.2 * tallest
     axes.plot((median_s, median_s), (0, 0.93 * height), color=Ink.TEXT, linewidth=1.4)
     align = "right" if median_s > end_s / 2 else "left"
     write_text(axes, median_s, height, f"median {format_seconds(median_s)}", ha=align)
-    axes.set_title(f"{name}; tallest bar {tallest:.0%} of the steps", loc="left",
-                   fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)  # fmt: skip
+
+
+@as_svg
+def draw_run(figure: Figure, windows: Sequence[Window]) -> None:
+    """Draw the windows of a run as bars: its waiting, its time for a batch, and its memory."""
+    began_s = windows[0].ended_s - windows[0].figures.seconds
+    length_s = max(windows[-1].ended_s - began_s, 2.0)
+    scale_s, unit = next(each for each in _TIME_UNITS if length_s >= 2 * each[0])
+    widths = [each.figures.seconds / scale_s for each in windows]
+    ends = [(each.ended_s - began_s) / scale_s for each in windows]
+    waits = [each.figures.waiting_fraction for each in windows]
+    idle = [each.idle[0] if each.figures.exposed_fraction else 0.0 for each in windows]
+    steps_s = [each.figures.step_s or 0.0 for each in windows]
+    memory = [float(each.memory_bytes) for each in windows]
+    panels: tuple[tuple[str, Callable[[float], str], Mapping[Ink, Sequence[float]]], ...] = (
+        ("Waiting for data", format_percent, {Ink.PALE: waits, Ink.LOAD: idle}),
+        ("From batch to batch", format_seconds, {Ink.DEVICE: steps_s}),
+        ("Memory of all processes", format_bytes, {Ink.FAINT: memory}),
+    )
+    for place, (name, write, series) in enumerate(panels):
+        top, bottom = 28 + 118 * place, 282 - 118 * place
+        axes = add_axes(figure, left=16, top=top, right=24, bottom=bottom, height=390)
+        for ink, values in series.items():
+            axes.bar(ends, values, [-width for width in widths], align="edge", color=ink)
+        most = max(map(max, series.values()))
+        axes.set_xlim(0, length_s / scale_s)
+        axes.set_ylim(0, 1.1 * most or 1.0)
+        label_values(axes, lambda value: f"{format_number(value)} {unit}")
+        _write_title(axes, f"{name}; at most {write(most)}")
+    bars = {"loop waits": {"facecolor": Ink.PALE}, "device idle": {"facecolor": Ink.LOAD}}
+    add_legend(figure, bars, loc="lower left", bbox_to_anchor=(0.0, -0.02))
+
+
+def _write_title(axes: Axes, title: str) -> None:
+    axes.axhline(0, color=Ink.FAINT, linewidth=1)
+    axes.set_title(title, loc="left", fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)
