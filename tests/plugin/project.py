@@ -90,7 +90,7 @@ def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@dataclass
+@dataclass(eq=False)  # pytest 8.3 needs a hashable plugin
 class Project:
     """A folder of performance tests that runs in this process.
 
