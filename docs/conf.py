@@ -10,7 +10,8 @@ html_theme = "sphinx_book_theme"
 html_title = "netpipe"
 html_extra_path = ["index.html"]
 root_doc = "docs/README"
-evidence = "perf_tests/studies/README"
+# These pages list others, which belong below them.
+indexes = ["docs/howto/README", "perf_tests/studies/README"]
 include_patterns = [
     "*.md",
     "baselines/README.md",
@@ -38,12 +39,12 @@ def list_pages(text: str) -> str:
 
 
 def setup(app: Any) -> None:
-    """Add tables of contents when Sphinx reads the root page and that of the evidence."""
+    """Add tables of contents when Sphinx reads the root page and the other indexes."""
 
     def add_pages(_: Any, name: str, source: list[str]) -> None:
         if name == root_doc:
             source[0] += f"\n{list_pages(source[0])}\n"
-        elif name == evidence:  # Its other links lead back to pages of the root.
+        elif name in indexes:  # Their other links lead back to pages of the root.
             own = re.sub(r"\]\(\.\./[^)]*\)", "]", source[0])
             source[0] += f"\n{list_pages(own)}\n"
 

@@ -33,6 +33,7 @@ DOCUMENTS = sorted(
     }
 )
 CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
+HOW_TO = sorted((ROOT / "docs" / "howto").glob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -62,9 +63,10 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    """docs/README.md links to every page of its folder."""
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages <= set(LINK.findall(text_of("docs/README.md")))
+    """The README.md of docs, and that of its how-to pages, link to every page of their folder."""
+    for folder in ("docs", "docs/howto"):
+        pages = {path.name for path in (ROOT / folder).glob("*.md")} - {"README.md"}
+        assert pages <= set(LINK.findall(text_of(f"{folder}/README.md")))
 
 
 def test_contributing_names_files_that_exist() -> None:
@@ -135,9 +137,12 @@ def test_every_command_exists(document: Path) -> None:
         assert takes_others or given <= options, words
 
 
-def test_the_commands_for_symptoms_can_be_run() -> None:
-    """docs/troubleshooting.md calls commands with everything that they need, T being a target."""
-    for words in commands(text_of("docs/troubleshooting.md"), "netpipe"):
+@pytest.mark.parametrize(
+    "page", ["docs/troubleshooting.md", *(str(path.relative_to(ROOT)) for path in HOW_TO)]
+)
+def test_the_commands_for_symptoms_can_be_run(page: str) -> None:
+    """Pages for symptoms call commands with everything that they need, T being a target."""
+    for words in commands(text_of(page), "netpipe"):
         parse(["input.py:batches" if word == "T" else word for word in words])
 
 
