@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice, repeat
 from pathlib import Path
 
@@ -40,11 +41,12 @@ class _Result:
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Watcher:
+def watched(tmp_path: Path) -> Iterator[Watcher]:
     """Batches that are there at once, with a log that gets a line every 50 ms."""
     watched = Watcher(repeat({"x": 1}), tmp_path / "run.jsonl", window_s=0.05)
     _train(watched, 100)
-    return watched
+    yield watched
+    watched.stop()
 
 
 def _train(watched: Watcher, batches: int) -> None:

@@ -15,10 +15,10 @@ check = runpy.run_path(f"{ROOT}/.ci/check_suite.py")["main"]
 JUNIT = '<testsuites><testsuite name="pytest" tests="18" time="{time}"></testsuite></testsuites>'
 
 
-def write_results(folder: Path, outcome: Outcome, time_s: float = 59.0, **of: Any) -> list[str]:
+def write_results(folder: Path, outcome: Outcome, time_s: float = 59.0, **fields: Any) -> list[str]:
     """Write the two files of a run with a comparison of work; return their paths."""
     row = {"quantity": "work", "baseline": "work/0001_first.json", "reason": "calls: 7, was 8"}
-    run = {"comparisons": [{**row, "outcome": outcome, **of}]}
+    run = {"comparisons": [{**row, "outcome": outcome, **fields}]}
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "suite.xml").write_text(JUNIT.format(time=time_s))
     return [f"{folder}/run.json", f"{folder}/suite.xml"]

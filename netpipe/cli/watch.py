@@ -68,7 +68,7 @@ def _render(logs: "Logs") -> RenderableType:
 
     recent, ended = merge_recent(logs.windows), logs.find_ended()
     table = training_table(recent, logs.windows, ended, time.time())
-    return Group(_say(_judge(logs)), "", table)
+    return Group(_format_verdict(_judge(logs)), "", table)
 
 
 def _print_lines(logs: "Logs") -> None:
@@ -81,7 +81,7 @@ def _print_lines(logs: "Logs") -> None:
         judged = _judge(logs)
         if judged.kind != kind:
             kind = judged.kind
-            output.print(_say(judged), soft_wrap=True)
+            output.print(_format_verdict(judged), soft_wrap=True)
 
 
 def _judge(logs: "Logs") -> "Judged":
@@ -93,6 +93,6 @@ def _judge(logs: "Logs") -> "Judged":
     return judge_together({n: each for n, each in recent.items() if not each.is_silent(latest_s)})
 
 
-def _say(judged: "Judged") -> Text:
+def _format_verdict(judged: "Judged") -> Text:
     advice = f"; {judged.next}" if judged.severity else ""
     return bold_first(judged.kind, f": {judged.message}{advice}")

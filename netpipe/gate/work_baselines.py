@@ -137,10 +137,10 @@ def _compare(now: WorkProfile, then: WorkProfile, baseline: str) -> tuple[Compar
     if not differ:
         return compare_work(now, then, baseline)
     now, then = keep_own(now, _PACKAGES), keep_own(then, _PACKAGES)
-    return tuple(_excuse(found, differ) for found in compare_work(now, then, baseline))
+    return tuple(_mark_not_judged(found, differ) for found in compare_work(now, then, baseline))
 
 
-def _excuse(found: Comparison, differ: str) -> Comparison:
+def _mark_not_judged(found: Comparison, differ: str) -> Comparison:
     if found.metric not in _OF_LIBRARIES or found.outcome in (Outcome.PASS, *UNJUDGED):
         return found
     reason = f"{found.reason}; not judged because of other versions: {differ}"

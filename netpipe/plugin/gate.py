@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from netpipe.gate import baseline
@@ -148,9 +149,7 @@ class Gate:
         """
         if key not in self._baselines:
             found = baseline.load_all(self.acceptance.baselines / key)
-            options = self.measurer.options
-            local = options.local_baselines
-            if not found and local is not None and not options.fail_when_missing:
+            if not found and (local := self._local_baselines) is not None:
                 found = baseline.load_all(local / key)
                 self.notes += (
                     f"{each.name}, recorded on {each.recorded[:10]}, is a baseline of this machine "
@@ -159,6 +158,11 @@ class Gate:
                 )
             self._baselines[key] = found
         return self._baselines[key]
+
+    @property
+    def _local_baselines(self) -> Path | None:
+        options = self.measurer.options
+        return None if options.fail_when_missing else options.local_baselines
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that are in the baselines in use but that no test produced."""
@@ -261,11 +265,13 @@ class Gate:
         key = work_key(versions)
         if key not in self._work_baselines:
             found = load_nearest(self.acceptance.baselines / WORK_FOLDER, versions)
+            if not found and (local := self._local_baselines) is not None:
+                found = load_nearest(local / WORK_FOLDER, versions)
             self._work_baselines[key] = found
             if found and (differ := describe_versions(versions, found[-1].versions)):
                 self.notes.append(
-                    f"{found[-1].name} has other versions ({differ}): only work of your own code "
-                    "is compared. To compare all work, record a baseline: --netpipe-record NAME"
+                    f"{found[-1].name} has other versions ({differ}): work inside these packages "
+                    "is not compared. To compare all, record a baseline: --netpipe-record NAME"
                 )
         return self._work_baselines[key]
 

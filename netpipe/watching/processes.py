@@ -14,10 +14,12 @@ _NAMED: Final = 4
 
 def merge_recent(windows: Mapping[str, Iterable[Window]]) -> dict[str, Window]:
     """Return the last windows of each process as one, the process that waits most first."""
-    return sort({name: merge([*each][-_RECENT_WINDOWS:]) for name, each in windows.items()})
+    return sort_by_waiting(
+        {name: merge([*each][-_RECENT_WINDOWS:]) for name, each in windows.items()}
+    )
 
 
-def sort(processes: Mapping[str, Window]) -> dict[str, Window]:
+def sort_by_waiting(processes: Mapping[str, Window]) -> dict[str, Window]:
     """Return processes in order, the one that waits most first."""
     keys = {name: (each.verdict.severity, each.idle) for name, each in processes.items()}
     return {name: processes[name] for name in sorted(keys, key=keys.__getitem__, reverse=True)}
@@ -39,7 +41,7 @@ def judge_together(processes: Mapping[str, Window]) -> Judged:
     names = ", ".join(f"{processes[name].host} ({name})" for name in (tied or [worst])[:_NAMED])
     names += f" and {len(tied) - _NAMED} more" * (len(tied) > _NAMED)
     if len(tied) == len(processes):
-        advice = "the cause may be shared, as the storage is; netpipe diagnose finds it"
+        advice = "the cause may be shared, such as the storage; netpipe diagnose finds it"
         message = f"all processes wait for their data: {names}: {verdict.message}"
         return replace(verdict, message=message, next=advice)
     verb = f" make{'s' * (len(tied) == 1)} the others wait" if tied else ""

@@ -6,16 +6,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from netpipe.plugin.run_plugin import _draw_progress
-
-
-class Terminal(StringIO):
-    """A file that says whether it is a terminal."""
-
-    is_terminal = True
-
-    def isatty(self) -> bool:
-        """Return whether this is a terminal."""
-        return self.is_terminal
+from tests.test_cli_live import Terminal
 
 
 @pytest.fixture
@@ -26,7 +17,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def draw(pytester: pytest.Pytester, terminal: Terminal, *texts: str) -> str:
+def draw(pytester: pytest.Pytester, terminal: StringIO, *texts: str) -> str:
     """Draw texts one after another; return what the terminal receives."""
     config = pytester.parseconfig()
     config.pluginmanager.register(TerminalReporter(config, terminal), "terminalreporter")
@@ -53,7 +44,6 @@ def test_only_people_see_it(
     pytester: pytest.Pytester, terminal: Terminal, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """A log file has only whole lines, and so has CI, even where it has a terminal."""
-    terminal.is_terminal = where == "ci"
     if where == "ci":
         monkeypatch.setenv("CI", "true")
-    assert draw(pytester, terminal, "rounds") == ""
+    assert draw(pytester, terminal if where == "ci" else StringIO(), "rounds") == ""

@@ -98,7 +98,7 @@ def test_an_intended_rise_is_waived(working: Project, bound: float, passed: int)
     ("arguments", "outcomes"),
     [((), {"passed": 1}), (("--netpipe-missing", "fail"), {"failed": 1})],
 )
-def test_other_versions_have_no_baseline(
+def test_another_minor_version_of_python_has_no_baseline(
     working: Project, arguments: tuple[str, ...], outcomes: dict[str, int]
 ) -> None:
     """The outcome is NO_BASELINE, which fails with --netpipe-missing fail."""
@@ -115,6 +115,16 @@ def test_the_nearest_versions_serve(working: Project) -> None:
     result.assert_outcomes(passed=1)
     line_with(result, "test_work", "4 kinds of work", "PASS")
     line_with(result, "other versions (grain 0.2.19 instead of 0.2.18)", "--netpipe-record")
+
+
+def test_a_local_baseline_of_work(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--netpipe-record local` keeps counts of work too, and CI does not read them."""
+    monkeypatch.delenv("CI", raising=False)
+    project.has(TEST)
+    assert project.run("--netpipe-record", "local").ret == pytest.ExitCode.OK
+    line_with(project.compare(), "test_work", "4 kinds of work", "PASS")
+    monkeypatch.setenv("CI", "true")
+    line_with(project.compare(), "NO_BASELINE", "there is no baseline of work for python3.11.7")
 
 
 def test_other_data_are_not_compared(working: Project) -> None:

@@ -54,7 +54,7 @@ def test_a_moment_does_not_make_the_headline(tmp_path: Path) -> None:
 
 
 def test_the_run_is_drawn(tmp_path: Path) -> None:
-    """The scale fits the length of the run, and a long run has no more bars than a short one."""
+    """The scale fits the length of the run, and windows of a long run are merged."""
     short, long = (
         next(card.svg for card in part_of(tmp_path, *[0.3] * count).cards if type(card) is Drawing)
         for count in (30, 1000)

@@ -123,9 +123,9 @@ def test_a_folder_holds_a_log_for_each_process(tmp_path: Path) -> None:
     write_log(tmp_path / "a.jsonl", make_window(0), make_window(1))
     (tmp_path / "metrics.jsonl").write_text('{"loss": 1}\n')
     (tmp_path / "notes.txt").write_text("other")
-    with pytest.warns(UserWarning, match=r"left out: .*metrics.jsonl: .* found .*loss") as told:
+    with pytest.warns(UserWarning, match=r"left out: .*metrics.jsonl: .* found .*loss") as caught:
         found = Logs(tmp_path)
-    assert len(told) == 1
+    assert len(caught) == 1
     write_log(tmp_path / "b.jsonl", make_window(2))
     assert [(name, window.batches_before) for name, window in found.read()] == [("b", 400)]
     assert {name: len(each) for name, each in found.windows.items()} == {"a": 2, "b": 1}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.watching.processes import judge_together, merge, merge_recent, sort
+from netpipe.watching.processes import judge_together, merge, merge_recent, sort_by_waiting
 from netpipe.watching.window import Waits, Window, sampled_fraction
 from tests.watching.windows import make_figures, make_window
 
@@ -12,7 +12,7 @@ from tests.watching.windows import make_figures, make_window
 def processes(*idle: float | None) -> dict[str, Window]:
     """Return processes whose devices are idle for these fractions of the time."""
     made = (make_window(idle=each, host=f"node-{number}") for number, each in enumerate(idle))
-    return sort({f"run-{each.host}": each for each in made})
+    return sort_by_waiting({f"run-{each.host}": each for each in made})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_process_without_any_batch_is_named() -> None:
         batches=0, wait_s=None, step_s=None, waiting_fraction=1.0, exposed_fraction=None
     )
     hanging = make_window(1, host="node-1", figures=hangs)
-    judged = judge_together(sort({**processes(0.0), "run-1": hanging}))
+    judged = judge_together(sort_by_waiting({**processes(0.0), "run-1": hanging}))
     assert judged.message.startswith("node-1 (run-1) makes the others wait: no batch came within")
 
 

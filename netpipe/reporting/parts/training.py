@@ -1,4 +1,4 @@
-"""The part of a watched run: whether it waited for its data, over its hours."""
+"""The part of a watched run: whether it waited for its data, over time."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
