@@ -85,7 +85,7 @@ def _print_lines(logs: "Logs") -> None:
 
 
 def _judge(logs: "Logs") -> "Judged":
-    """Return the verdict on the processes that go on."""
+    """Return the verdict on the processes, without those that fell silent before the others."""
     from netpipe.watching.processes import judge_together, merge_recent
 
     recent = merge_recent(logs.windows)

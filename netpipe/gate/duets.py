@@ -131,10 +131,12 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     bound = metric.duet_bound_change
     is_last = len(duets) >= MAX_DUETS
     outcome = _judge(last_interval if is_last else early_interval, bound, len(slices))
+    is_sure = len(slices) >= _MIN_DUETS_FOR_CHANGE
     if is_last and outcome is Outcome.PASS and open_interval.high > max(bound, _HIDDEN_CHANGE):
         outcome = Outcome.INCONCLUSIVE
     figures = _format_figures(metric, last_interval)
-    doubt = ": varies too much to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    why = "varies too much to be sure" if is_sure else "another duet must agree"
+    doubt = f": {why}" if outcome is Outcome.INCONCLUSIVE else ""
     # The trimmed mean omits pauses, such as those of a loader that opens a file now and then.
     means = ([metric.to_level(fmean(side)) for side in zip(*each, strict=True)] for each in slices)
     pauses = min(now - base for base, now in means)

@@ -1,4 +1,4 @@
-"""Baselines of work, valid on any host with the same versions of the measured packages."""
+"""Baselines of work, valid on any host, of which those with the most similar versions serve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from netpipe.git import GitError, git
 from netpipe.results import documents
 from netpipe.results.fields import Text
 from netpipe.results.work_profile import (
+    KINDS,
     WorkProfile,
     is_of_step,
     keep_own,
@@ -25,9 +26,11 @@ WORK_FOLDER: Final = "work"
 
 SCHEMA: Final = "netpipe.work-baseline/1"
 _DO_THE_WORK: Final = ("python", "grain", "jax", "numpy", "pyarrow", "array-record")
-_PACKAGES: Final = {name.replace("-", "_") for name in _DO_THE_WORK} | {"jaxlib"}
-_OF_LIBRARIES: Final = ("sent_bytes", "read_bytes", "contents")
-"""The kinds without parts that the code of a package may change."""
+_PACKAGES: Final = {
+    *(name.replace("-", "_") for name in _DO_THE_WORK),
+    *("jaxlib", "absl", "cloudpickle", "etils", "google", "ml_dtypes", "opt_einsum", "scipy"),
+}
+"""The modules of these packages and of those that Grain and JAX require."""
 
 
 class ProfilesPart(TypedDict):
@@ -52,6 +55,7 @@ class WorkBaseline:
 
     path: Path
     profiles: Mapping[str, WorkProfile]
+    recorded: str = ""  #: The time of the recording, as ISO 8601.
 
     @property
     def name(self) -> str:
@@ -81,16 +85,18 @@ def load_work_baselines(folder: Path) -> tuple[WorkBaseline, ...]:
 def load_nearest(folder: Path, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
     """Return the baselines in `<baselines>/work` of these versions, or else of the most similar.
 
-    The minor version of Python is always the same: another one calls other functions.
+    The minor version of Python is always the same: another one calls other functions. Of equally
+    similar versions, those recorded last are returned.
     """
-    wanted = set(work_key(versions).split("-"))
+    key = work_key(versions)
 
-    def similarity(keyed: Path) -> tuple[int, str]:
-        return len(wanted & {*keyed.name.split("-")}), keyed.name
+    def similarity(baselines: Sequence[WorkBaseline]) -> tuple[int, str]:
+        others = work_key(baselines[-1].versions)
+        return -len({*key.split("-")} ^ {*others.split("-")}), baselines[-1].recorded
 
     python = "python" + versions["python"].rpartition(".")[0] + "."
-    folders = [keyed for keyed in folder.glob(f"{python}*/") if any(keyed.iterdir())]
-    return load_work_baselines(max(folders, key=similarity)) if folders else ()
+    found = filter(None, map(load_work_baselines, folder.glob(f"{python}*/")))
+    return max(found, key=similarity, default=())
 
 
 def describe_versions(now: Mapping[str, str], then: Mapping[str, str]) -> str:
@@ -109,7 +115,8 @@ def _load(path: Path) -> WorkBaseline:
     profiles = document["netpipe"]["profiles"]
     for profile in profiles.values():
         refuse_moved(path, "versions", work_key(profile["versions"]))
-    return WorkBaseline(path, {name: parse_work_profile(profiles[name]) for name in profiles})
+    parsed = {name: parse_work_profile(profiles[name]) for name in profiles}
+    return WorkBaseline(path, parsed, document["datetime"])
 
 
 def compare_with_baselines(
@@ -132,18 +139,31 @@ def compare_with_baselines(
 
 
 def _compare(now: WorkProfile, then: WorkProfile, baseline: str) -> tuple[Comparison, ...]:
-    """Compare two profiles; with other versions, only what the user's code decides."""
+    """Compare two profiles; with other versions, leave out what these may change."""
     differ = describe_versions(now.versions, then.versions)
     if not differ:
         return compare_work(now, then, baseline)
-    now, then = keep_own(now, _PACKAGES), keep_own(then, _PACKAGES)
-    return tuple(_mark_not_judged(found, differ) for found in compare_work(now, then, baseline))
+    now, then = keep_own([now, then], _PACKAGES)
+    compared = compare_work(now, then, baseline)
+    return tuple(
+        _mark_not_judged(found, differ) if _is_of_libraries(found, now, then) else found
+        for found in compared
+    )
+
+
+def _is_of_libraries(found: Comparison, now: WorkProfile, then: WorkProfile) -> bool:
+    """Return whether other versions may explain a difference, or nothing is left to compare."""
+    if found.outcome in UNJUDGED:
+        return False
+    if KINDS[found.metric].parts == "functions":
+        return not (now.ranges(found.metric) or then.ranges(found.metric))
+    return found.outcome is not Outcome.PASS and not (
+        found.metric == "batch_bytes" or is_of_step(found.metric)
+    )
 
 
 def _mark_not_judged(found: Comparison, differ: str) -> Comparison:
-    if found.metric not in _OF_LIBRARIES or found.outcome in (Outcome.PASS, *UNJUDGED):
-        return found
-    reason = f"{found.reason}; not judged because of other versions: {differ}"
+    reason = f"{found.reason}; not judged, since the versions differ: {differ}"
     return replace(found, outcome=Outcome.NOT_COMPARED, worse=None, reason=reason, why_not=differ)
 
 

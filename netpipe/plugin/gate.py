@@ -18,6 +18,7 @@ from netpipe.gate.work_baselines import (
     compare_with_baselines,
     describe_versions,
     load_nearest,
+    load_work_baselines,
     work_key,
 )
 from netpipe.gate.work_comparison import compare_in_turns
@@ -149,26 +150,34 @@ class Gate:
         """
         if key not in self._baselines:
             found = baseline.load_all(self.acceptance.baselines / key)
-            if not found and (local := self._local_baselines) is not None:
-                found = baseline.load_all(local / key)
-                self.notes += (
-                    f"{each.name}, recorded on {each.recorded[:10]}, is a baseline of this machine "
-                    "only, which CI does not read"
-                    for each in found[-1:]
-                )
+            if not found and self.local_baselines is not None:
+                found = baseline.load_all(self.local_baselines / key)
+                self._note_local(found)
             self._baselines[key] = found
         return self._baselines[key]
 
     @property
-    def _local_baselines(self) -> Path | None:
+    def local_baselines(self) -> Path | None:
+        """The folder of this machine's own baselines; None if they may not serve."""
         options = self.measurer.options
         return None if options.fail_when_missing else options.local_baselines
+
+    def _note_local(self, found: Sequence[Baseline | WorkBaseline]) -> None:
+        self.notes += (
+            f"{each.name}, recorded on {each.recorded[:10]}, is a baseline of this machine only, "
+            "which CI does not read"
+            for each in found[-1:]
+        )
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that are in the baselines in use but that no test produced."""
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
         counted = set().union(
-            *(held[-1].profiles for held in self._work_baselines.values() if held)
+            *(
+                held[-1].profiles
+                for key, held in self._work_baselines.items()
+                if held and held[-1].path.parent.name == key
+            )
         )
         missing = (stored - {*self.measurer.recorded}) | (counted - {*self.measurer.recorded_work})
         return sorted(filter(self.selection.covers, missing - self.selection.deselected))
@@ -261,12 +270,20 @@ class Gate:
         return holder
 
     def _find_work_baselines(self, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
-        """Return the baselines of work for these versions, and add a note if others must do."""
+        """Return the baselines of work for these versions, and add a note if others must do.
+
+        Other versions do not serve where a missing baseline fails the run.
+        """
         key = work_key(versions)
         if key not in self._work_baselines:
-            found = load_nearest(self.acceptance.baselines / WORK_FOLDER, versions)
-            if not found and (local := self._local_baselines) is not None:
-                found = load_nearest(local / WORK_FOLDER, versions)
+            folder = self.acceptance.baselines / WORK_FOLDER
+            if self.measurer.options.fail_when_missing:
+                found = load_work_baselines(folder / key)
+            else:
+                found = load_nearest(folder, versions)
+            if not found and self.local_baselines is not None:
+                found = load_nearest(self.local_baselines / WORK_FOLDER, versions)
+                self._note_local(found)
             self._work_baselines[key] = found
             if found and (differ := describe_versions(versions, found[-1].versions)):
                 self.notes.append(

@@ -77,7 +77,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     root, name, local = run.options.baselines, run.options.record, run.options.local_baselines
     after = "commit this unchanged"
     if name == LOCAL and local is not None:
-        root, after = local, "compare on this machine, where no other baseline exists"
+        root, after = local, "run again; it serves on this machine while there is no other baseline"
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
     for test, sessions in run.measurer.recorded.items():
@@ -106,9 +106,9 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     if not savers and not obstacles:
         refused.append("no baseline was recorded: no benchmark ran")
     refused += (f"not recorded: {test}: {why}" for test, why in obstacles.items())
+    run.gate.notes += (f"{line}: look at the verdicts above, then {after}" for line in written)
     if root is local and written:
         write_whole(root.parent / ".gitignore", "*\n", "--netpipe-record")
-    run.gate.notes += (f"{line}: look at the verdicts above, then {after}" for line in written)
     if refused:
         raise NetpipeError("\n".join(refused))
 

@@ -177,7 +177,7 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
         yield line + f" ({', '.join(dict.fromkeys(names))})" * bool(names)
     if any(result.is_missing and not result.against for result in gate.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"
-        if gate.measurer.options.local_baselines is not None:
+        if gate.local_baselines is not None:
             yield "  or, in one session and for this machine only, with --netpipe-record local"
     latest_only = (
         result.comparison.metric

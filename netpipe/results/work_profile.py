@@ -162,33 +162,47 @@ def is_of_step(kind: str) -> bool:
     return kind.startswith("step_")
 
 
-def keep_own(profile: WorkProfile, packages: Collection[str]) -> WorkProfile:
+def keep_own(profiles: Sequence[WorkProfile], packages: Collection[str]) -> list[WorkProfile]:
     """Omit the functions that other releases of Python and of these packages may change.
 
     A call is kept if its caller is neither in a package nor in Python's library, and its function
-    not in a package. An allocation is kept if its function is in none of them.
+    not in a package. An allocation is kept if its function is in none of them. A function whose
+    calls differ between processes is omitted if a package or Python's library calls it.
     """
     libraries = {*packages, *sys.stdlib_module_names, ""}
 
     def is_in(function: str, modules: Collection[str]) -> bool:
-        return function.partition(".")[0] in modules
+        # The name of generated code, such as a dataclass's __init__, begins with <string>.
+        return function.startswith("<") or function.partition(".")[0] in modules
 
-    by_own = {
-        function: sum(count for caller, count in calls.items() if not is_in(caller, libraries))
-        for function, calls in profile.callers.items()
-        if not is_in(function, packages)
+    unclear = {
+        part
+        for profile in profiles
+        for part in profile.dropped.get("calls", ())
+        if any(
+            is_in(caller, libraries) for each in profiles for caller in each.callers.get(part, ())
+        )
     }
 
-    def own_parts(kind: str, parts: Mapping[str, _Part]) -> dict[str, _Part]:
-        kept = by_own.get if kind == "calls" else lambda part: not is_in(part, libraries)
-        is_of_functions = KINDS[kind].parts == "functions"
-        return {part: of for part, of in parts.items() if not is_of_functions or kept(part)}
+    def keep(profile: WorkProfile) -> WorkProfile:
+        by_own = {
+            function: sum(count for caller, count in calls.items() if not is_in(caller, libraries))
+            for function, calls in profile.callers.items()
+            if function not in unclear and not is_in(function, packages)
+        }
 
-    counts = {kind: own_parts(kind, parts) for kind, parts in profile.counts.items()}
-    if "calls" in counts:
-        counts["calls"] = {function: by_own[function] for function in counts["calls"]}
-    dropped = {kind: own_parts(kind, parts) for kind, parts in profile.dropped.items()}
-    return replace(profile, counts=counts, dropped=dropped)
+        def own_parts(kind: str, parts: Mapping[str, _Part]) -> dict[str, _Part]:
+            kept = by_own.get if kind == "calls" else lambda part: not is_in(part, libraries)
+            is_of_functions = KINDS[kind].parts == "functions"
+            return {part: of for part, of in parts.items() if not is_of_functions or kept(part)}
+
+        counts = {kind: own_parts(kind, parts) for kind, parts in profile.counts.items()}
+        if "calls" in counts:
+            counts["calls"] = {function: by_own[function] for function in counts["calls"]}
+        dropped = {kind: own_parts(kind, parts) for kind, parts in profile.dropped.items()}
+        return replace(profile, counts=counts, dropped=dropped)
+
+    return [keep(profile) for profile in profiles]
 
 
 def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:

@@ -32,7 +32,8 @@ class HostsVerdict:
     def sentences(self) -> list[str]:
         """Return the verdict, the slowest host, and any problem with the loaders' ends."""
         if self.behind is None:
-            return [f"{self.verdict.message}; {self.verdict.next}"]
+            advice = "" if self.passes else f"; {self.verdict.next}"
+            return [self.verdict.message + advice]
         behind = f"{format_ratio_interval(self.behind)} x the load time of the fastest"
         lines = [self.verdict.message, f"slowest: {self.slowest}: {behind}"]
         ends = ", ".join(f"{host} {ended}" for host, ended in self.epoch_batches.items() if ended)

@@ -25,6 +25,12 @@ def sort_by_waiting(processes: Mapping[str, Window]) -> dict[str, Window]:
     return {name: processes[name] for name in sorted(keys, key=keys.__getitem__, reverse=True)}
 
 
+def merge_worse(windows: Sequence[Window]) -> Window:
+    """Return a run as one window, or its end if training waits there and not in the whole."""
+    parts = merge(windows), merge(windows[-_RECENT_WINDOWS:])
+    return max(parts, key=lambda each: each.verdict.severity)
+
+
 def judge_together(processes: Mapping[str, Window]) -> Judged:
     """Return why sorted processes of a training wait, and name the one that the others wait for.
 

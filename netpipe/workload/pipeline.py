@@ -180,6 +180,7 @@ def _build_packed_blocks(
     contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
     per_epoch = blocks_per_step * max(1, contexts // contexts_per_step)
     blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
+    order = RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
     packing = partial(
         pack,
         seed=config.seed,
@@ -189,7 +190,7 @@ def _build_packed_blocks(
         at_first=contexts_per_block,
     )
     return (
-        grain.MapDataset.source(RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks))
+        grain.MapDataset.source(order)
         .map(partial(read_block, source))
         .map(packing)
     )  # fmt: skip

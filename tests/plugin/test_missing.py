@@ -108,7 +108,7 @@ def test_a_local_baseline(project: Project, monkeypatch: pytest.MonkeyPatch) -> 
     folder = project.pytester.path / ".netpipe"
     assert (folder / "baselines/cpu-testing-4/0001_local.json").is_file()
     assert (folder / ".gitignore").read_text() == "*\n"
-    line_with(result, "recorded", "compare on this machine")
+    line_with(result, "recorded", "it serves on this machine")
     result = project.compare()
     line_with(result, "test_load_time", "load_s_per_batch", "PASS")
     line_with(result, "cpu-testing-4/0001_local.json", "is a baseline of this machine only")

@@ -111,10 +111,18 @@ def test_another_minor_version_of_python_has_no_baseline(
 def test_the_nearest_versions_serve(working: Project) -> None:
     """With another patch release, the own code is compared, and a line names the versions."""
     working.profiles = [make_profile(versions={**VERSIONS, "grain": "0.2.19"})]
-    result = working.compare("--netpipe-missing", "fail")
+    result = working.compare()
     result.assert_outcomes(passed=1)
     line_with(result, "test_work", "4 kinds of work", "PASS")
     line_with(result, "other versions (grain 0.2.19 instead of 0.2.18)", "--netpipe-record")
+
+
+def test_other_versions_do_not_serve_a_gate(working: Project) -> None:
+    """With --netpipe-missing fail, a baseline of other versions is a missing one."""
+    working.profiles = [make_profile(versions={**VERSIONS, "grain": "0.2.19"})]
+    result = working.compare("--netpipe-missing", "fail")
+    result.assert_outcomes(failed=1)
+    line_with(result, "NO_BASELINE", "there is no baseline of work for python3.11.7-grain0.2.19")
 
 
 def test_a_local_baseline_of_work(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

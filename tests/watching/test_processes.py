@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from netpipe.watching.processes import judge_together, merge, merge_recent, sort_by_waiting
+from netpipe.watching.processes import (
+    judge_together,
+    merge,
+    merge_recent,
+    merge_worse,
+    sort_by_waiting,
+)
 from netpipe.watching.window import Waits, Window, sampled_fraction
 from tests.watching.windows import make_figures, make_window
 
@@ -55,6 +61,17 @@ def test_a_process_without_any_batch_is_named() -> None:
     hanging = make_window(1, host="node-1", figures=hangs)
     judged = judge_together(sort_by_waiting({**processes(0.0), "run-1": hanging}))
     assert judged.message.startswith("node-1 (run-1) makes the others wait: no batch came within")
+
+
+def test_a_run_that_waits_at_its_end_is_not_healthy() -> None:
+    """A slow end does not disappear in a long log, and neither does a slow log with a good end."""
+    healthy, waiting = (
+        [make_window(number, idle=idle) for number in range(20)] for idle in (0.0, 0.4)
+    )
+    assert merge(healthy * 9 + waiting[:3]).verdict.kind == "healthy"
+    for windows in (healthy * 9 + waiting[:3], waiting + healthy[:3]):
+        assert merge_worse(windows).verdict.kind == "loader-bound"
+    assert merge_worse(healthy).verdict.kind == "healthy"
 
 
 def test_the_last_windows_count_and_the_worst_process_is_first() -> None:

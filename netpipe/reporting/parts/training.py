@@ -28,7 +28,8 @@ def build_training_part(document: Mapping[str, Any]) -> Part:
     merged = [whole, *[merge(latest)] * (len(latest) >= _MIN_STRETCH)]
     judged = max((each.verdict for each in merged), key=lambda verdict: verdict.severity)
     sentence = f"{capitalize(judged.message)}."
-    headline = Headline(BY_VERDICT[judged.kind], capitalize(judged.kind), sentence, judged.next)
+    advice = judged.next if judged.severity else ""
+    headline = Headline(BY_VERDICT[judged.kind], capitalize(judged.kind), sentence, advice)
     figures, exposed = whole.figures, whole.figures.exposed_fraction
     memory = [format_bytes(each.memory_bytes) for each in (windows[0], windows[-1])]
     facts = [
@@ -48,7 +49,7 @@ def build_training_part(document: Mapping[str, Any]) -> Part:
 
 
 def _describe(stretch: list[Window]) -> Note:
-    first, kind = stretch[0], stretch[0].verdict.kind
+    first, verdict = stretch[0], merge(stretch).verdict
     began = datetime.fromtimestamp(max(0.0, first.ended_s - first.figures.seconds), UTC)
     place = f"from {began:%d %b %H:%M} UTC and batch {first.batches_before:,} on"
-    return Note(kind, f"{place}: {merge(stretch).verdict.message}", BY_VERDICT[kind])
+    return Note(verdict.kind, f"{place}: {verdict.message}", BY_VERDICT[verdict.kind])

@@ -18,6 +18,7 @@ from netpipe.watching.watcher import Watcher
 from netpipe.watching.window import Window
 
 _LONG_WAIT_S: Final = 10.0
+_READ_EVERY_S: Final = 1.0  # Grain makes a whole summary, under the GIL
 _ROW: Final = "{:>9}  {:>8}  {:>8}  {:>8}  {:>9}  {}"
 _FUNCTION: Final = re.compile(r"(?:transform|source)=(?:functools\.partial\(<function )?([\w.]+)")
 
@@ -40,6 +41,7 @@ class DebugLog(Watcher):
         self._host, self._grain_iterator = host, iterator
         self._summary, self._summary_before = ExecutionSummary(), ExecutionSummary()
         self._reported_s: float | None = None
+        self._next_read_s = 0.0
 
     def sample(self) -> None:
         """Read Grain's counts if each worker has sent new ones, and report a long wait once.
@@ -47,11 +49,13 @@ class DebugLog(Watcher):
         Without new counts, Grain would wait for them.
         """
         super().sample()
-        iterator = self._grain_iterator()
+        now_s = self._clock()
+        iterator = self._grain_iterator() if now_s >= self._next_read_s else None
         if iterator and all(queue.qsize() for queue in _find_queues(iterator._stats)):  # noqa: SLF001
             with suppress(RuntimeError):  # Grain may be adding workers' nodes in its own thread.
                 self._summary = get_execution_summary(iterator)
-        asked_s, now_s = self._asked_s, self._clock()
+            self._next_read_s = now_s + _READ_EVERY_S
+        asked_s = self._asked_s
         is_long = asked_s is not None and now_s - asked_s >= min(self._window_s, _LONG_WAIT_S)
         if asked_s is not None and is_long and asked_s != self._reported_s:
             self._reported_s = asked_s
@@ -60,7 +64,6 @@ class DebugLog(Watcher):
 
     def report(self, window: Window) -> None:
         """Write the lines of a window."""
-        super().report(window)
         figures = window.figures
         waited_s = figures.waiting_fraction * figures.seconds
         memory = f"{window.memory_bytes / 1e6:,.0f} MB with {window.workers} workers"
