@@ -17,7 +17,7 @@ JUNIT = '<testsuites><testsuite name="pytest" tests="18" time="{time}"></testsui
 
 def write_results(folder: Path, outcome: Outcome, time_s: float = 59.0, **fields: Any) -> list[str]:
     """Write the two files of a run with a comparison of work; return their paths."""
-    row = {"quantity": "work", "baseline": "work/0001_first.json", "reason": "calls: 7, was 8"}
+    row = {"quantity": "work", "against": None, "reason": "calls: 7, was 8"}
     run = {"comparisons": [{**row, "outcome": outcome, **fields}]}
     (folder / "run.json").write_text(json.dumps(run))
     (folder / "suite.xml").write_text(JUNIT.format(time=time_s))
@@ -34,7 +34,7 @@ def test_a_stale_baseline_of_work(tmp_path: Path) -> None:
     ("outcome", "of"),
     [
         (Outcome.PASS, {}),
-        (Outcome.IMPROVED, {"baseline": ""}),  # side by side with another version
+        (Outcome.IMPROVED, {"against": "main"}),
         (Outcome.IMPROVED, {"quantity": "load_s_per_batch"}),
     ],
 )
