@@ -223,6 +223,7 @@ def test_logs_of_a_watched_training_are_judged(
     shown = " ".join(netpipe("hosts", *paths).stdout.split())
     assert f"{kind}: node-1 ({paths[1]})" in shown
     assert ("makes the others wait" in shown) == (code == 1)
+    assert "; nothing" not in shown, "a healthy run needs no advice"
 
 
 def test_logs_that_cannot_be_compared_are_refused(netpipe: Netpipe, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Baselines of work, valid on any host, of which those with the most similar versions serve."""
+"""Baselines of work: valid on any host, and chosen by the versions of the measured packages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -64,8 +64,8 @@ class WorkBaseline:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """The versions of Python and the packages, equal in all profiles."""
-        return next(iter(self.profiles.values())).versions
+        """The versions of Python and the packages, equal in all profiles; empty without any."""
+        return next((profile.versions for profile in self.profiles.values()), {})
 
 
 def work_key(versions: Mapping[str, str]) -> str:

@@ -115,6 +115,15 @@ def test_the_same_versions_come_first(tmp_path: Path, record: Record) -> None:
     assert found.versions == VERSIONS
 
 
+def test_a_baseline_without_profiles(tmp_path: Path, record: Record) -> None:
+    """It holds no test, and is less similar than any other."""
+    save_work(tmp_path / KEY, "empty", tmp_path, {})
+    assert compare_with_baselines(TEST, PROFILE, load_nearest(tmp_path, VERSIONS)) == ()
+    record(grain="0.2.17")
+    (found,) = load_nearest(tmp_path, VERSIONS)
+    assert found.versions["grain"] == "0.2.17"
+
+
 def test_the_last_of_equally_similar_versions(tmp_path: Path, record: Record) -> None:
     """Versions are not compared as text: 0.2.9 is older than 0.2.17."""
     record(grain="0.2.9")

@@ -69,8 +69,8 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     """Find the sources and cut them into slices.
 
     Raises:
-        InputError: There are no sources, one does not exist or is not a parquet file, or file names
-            contradict each other about the split.
+        InputError: The list is empty, a source does not exist or is not a parquet file, or file
+            names contradict each other about the split.
     """
     if not sources:
         raise InputError("sources", "list", "name at least one parquet file", "none")

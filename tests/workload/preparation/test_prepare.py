@@ -111,6 +111,13 @@ def test_a_bad_value_leaves_nothing_behind(tmp_path: Path, parquet: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["bad.parquet"]
 
 
+def test_no_sources_are_refused(tmp_path: Path) -> None:
+    """An empty list is an error that says what it must hold."""
+    with pytest.raises(InputError, match="name at least one parquet file"):
+        prepare([], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def full_after() -> Iterator[Callable[[int], None]]:
     """Limit the size of files; the system's error is that of a large file."""
