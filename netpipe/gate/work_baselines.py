@@ -1,10 +1,10 @@
 """Baselines of work: valid on any host, and chosen by the versions of the measured packages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from netpipe.files.text_files import read_json
 from netpipe.gate.baseline import RECORD_AGAIN, check_digest, list_all, refuse_moved, write_baseline
@@ -38,6 +38,7 @@ class ProfilesPart(TypedDict):
 
     schema: Literal["netpipe.work-baseline/1"]
     profiles: Mapping[str, WorkProfile]  #: The counts of each test, by its full name.
+    removed: NotRequired[Sequence[str]]  #: Tests of earlier baselines that no longer exist.
     digest: str
 
 
@@ -56,6 +57,7 @@ class WorkBaseline:
     path: Path
     profiles: Mapping[str, WorkProfile]
     recorded: str = ""  #: The time of the recording, as ISO 8601.
+    removed: Sequence[str] = ()  #: Tests of earlier baselines that no longer exist.
 
     @property
     def name(self) -> str:
@@ -116,7 +118,16 @@ def _load(path: Path) -> WorkBaseline:
     for profile in profiles.values():
         refuse_moved(path, "versions", work_key(profile["versions"]))
     parsed = {name: parse_work_profile(profiles[name]) for name in profiles}
-    return WorkBaseline(path, parsed, document["datetime"])
+    removed = tuple(document["netpipe"].get("removed", ()))
+    return WorkBaseline(path, parsed, document["datetime"], removed)
+
+
+def find_counted(baselines: Iterable[WorkBaseline]) -> set[str]:
+    """Return the tests of all baselines, latest last, without those that were removed since."""
+    counted: set[str] = set()
+    for each in baselines:
+        counted = (counted - {*each.removed}) | {*each.profiles}
+    return counted
 
 
 def compare_with_baselines(
@@ -167,16 +178,23 @@ def _mark_not_judged(found: Comparison, differ: str) -> Comparison:
     return replace(found, outcome=Outcome.NOT_COMPARED, worse=None, reason=reason, why_not=differ)
 
 
-def save_work(folder: Path, name: str, root: Path, profiles: Mapping[str, WorkProfile]) -> Path:
+def save_work(
+    folder: Path,
+    name: str,
+    root: Path,
+    profiles: Mapping[str, WorkProfile],
+    removed: Iterable[str] = (),
+) -> Path:
     """Write a baseline to `<baselines>/work/<key>`, as `write_baseline` does.
 
-    `root` is the project's folder, whose commit is recorded.
+    `root` is the project's folder, whose commit is recorded. `removed` are tests of earlier
+    baselines that no longer exist.
     """
     documents_of = {test: profile.to_document() for test, profile in profiles.items()}
     document = {
         "datetime": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit_info": _commit_info(root),
-        "netpipe": {"schema": SCHEMA, "profiles": documents_of},
+        "netpipe": {"schema": SCHEMA, "profiles": documents_of, "removed": sorted(removed)},
     }
     return write_baseline(folder, name, document)
 

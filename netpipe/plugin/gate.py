@@ -17,6 +17,7 @@ from netpipe.gate.work_baselines import (
     WorkBaseline,
     compare_with_baselines,
     describe_versions,
+    find_counted,
     load_nearest,
     load_work_baselines,
     work_key,
@@ -174,7 +175,7 @@ class Gate:
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
         counted = set().union(
             *(
-                held[-1].profiles
+                find_counted(held)
                 for key, held in self._work_baselines.items()
                 if held and held[-1].path.parent.name == key
             )

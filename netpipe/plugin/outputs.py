@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,7 +25,13 @@ from netpipe.gate.history import read_entries
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.gate.work_baselines import WORK_FOLDER, save_work, work_key
+from netpipe.gate.work_baselines import (
+    WORK_FOLDER,
+    find_counted,
+    load_work_baselines,
+    save_work,
+    work_key,
+)
 from netpipe.linting.linter import LintReport
 from netpipe.plugin import other_plugins
 from netpipe.plugin.gate import Gate
@@ -90,11 +96,13 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     for key, benchmarks in devices.items():
         folder = root / key
         document = other_plugins.benchmark_document(session.config, benchmarks)
-        without_test = dict.fromkeys(_removed_benchmarks(run, session.config, folder), ())
-        stored = {**benchmarks, **without_test}
+        removed = _find_removed(run, session.config, _timed_tests(folder))
+        stored = {**benchmarks, **dict.fromkeys(removed, ())}
         savers.append(("baseline", partial(baseline.save, folder, name, document, stored)))
     for key, profiles in work.items():
-        save = partial(save_work, root / WORK_FOLDER / key, name, session.config.rootpath, profiles)
+        folder, project = root / WORK_FOLDER / key, session.config.rootpath
+        removed = _find_removed(run, session.config, _counted_tests(folder))
+        save = partial(save_work, folder, name, project, profiles, removed)
         savers.append(("baseline of work", save))
     written, refused = list[str](), list[str]()
     for kind, write in savers:
@@ -140,21 +148,34 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
     return obstacles
 
 
-def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterator[str]:
-    """Yield the benchmarks of a device whose tests have been removed.
+def _find_removed(run: Run, config: pytest.Config, tests: Iterable[str]) -> list[str]:
+    """Return those of the recorded tests that have been removed.
 
-    Benchmarks that this run did not collect, for instance from an ignored file, are kept.
+    Tests that this run did not collect, for instance from an ignored file, are kept.
     """
     selection = run.selection
+    collected = selection.timed | selection.deselected
+    files = {name.partition("::")[0] for name in collected}
+
+    def is_certain(file: str) -> bool:
+        return file in files or not exists(config.rootpath / file)
+
+    removed = filter(selection.is_removed, tests)
+    return [test for test in removed if is_certain(test.partition("::")[0])]
+
+
+def _timed_tests(folder: Path) -> Iterable[str]:
     with suppress(InputError):  # Saving reports the error and keeps the recording elsewhere.
-        earlier = [entry.baseline for entry in read_entries(folder) if entry.baseline]
-        for benchmark in baseline.find_holders(earlier):
-            file = benchmark.partition("::")[0]
-            collected = selection.timed | selection.deselected
-            is_collected = any(name.startswith(f"{file}::") for name in collected)
-            is_certain = is_collected or not exists(config.rootpath / file)
-            if is_certain and selection.is_removed(benchmark):
-                yield benchmark
+        return baseline.find_holders(
+            [each.baseline for each in read_entries(folder) if each.baseline]
+        )
+    return ()
+
+
+def _counted_tests(folder: Path) -> Iterable[str]:
+    with suppress(InputError):  # as above
+        return find_counted(load_work_baselines(folder))
+    return ()
 
 
 def write_json(run: Run, path: Path) -> None:

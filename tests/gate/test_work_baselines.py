@@ -17,6 +17,7 @@ from netpipe.gate.history import device_folders
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.work_baselines import (
     compare_with_baselines,
+    find_counted,
     load_nearest,
     load_work_baselines,
     save_work,
@@ -49,6 +50,18 @@ def test_a_baseline_is_read_back(tmp_path: Path, folder: Path) -> None:
     assert second.profiles[TEST].batches == 3
     assert second.path == path
     assert second.name == f"work/{KEY}/0002_second.json"
+
+
+def test_a_removed_test_counts_until_it_is_recorded_again(tmp_path: Path, folder: Path) -> None:
+    """A later baseline removes a test of an earlier one; one of some tests removes none."""
+    save_work(folder, "first", tmp_path, {TEST: PROFILE, "other": PROFILE})
+    assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
+    save_work(folder, "second", tmp_path, {TEST: PROFILE})
+    assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
+    save_work(folder, "third", tmp_path, {TEST: PROFILE}, removed={"other"})
+    assert find_counted(load_work_baselines(folder)) == {TEST}
+    save_work(folder, "fourth", tmp_path, {"other": PROFILE})
+    assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
 
 
 def test_no_folder_holds_no_baseline(tmp_path: Path) -> None:

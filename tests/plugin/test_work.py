@@ -223,10 +223,28 @@ def test_work_does_not_stand_in_for_times(working: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
+OTHER = TEST.replace("test_work", "test_other")
+
+
 def test_a_removed_test_of_work_is_missed(working: Project) -> None:
-    """A benchmark of work without a test is listed as lost."""
-    working.has(f"{dedent(TEST)}{dedent(TEST).replace('test_work', 'test_other')}")
+    """A benchmark of work without a test is listed as lost until a baseline is recorded."""
+    working.has(TEST + OTHER)
     working.run("--netpipe-record", "both")
+    working.has(TEST)
+    result = working.compare("--netpipe-missing", "fail")
+    assert lost(result) == {"test_perf.py::test_other"}
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    working.run("--netpipe-record", "one")
+    result = working.compare("--netpipe-missing", "fail")
+    assert not lost(result)
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_test_of_work_in_an_older_baseline_is_missed(working: Project) -> None:
+    """A newer baseline of some tests does not hide that another one was removed."""
+    working.has(TEST + OTHER)
+    working.run("--netpipe-record", "both")
+    working.run("--netpipe-record", "one", "-k", "test_work")
     working.has(TEST)
     result = working.compare("--netpipe-missing", "fail")
     assert lost(result) == {"test_perf.py::test_other"}
