@@ -154,19 +154,22 @@ def judge(figures: Figures, batches_before: int = 1) -> Judged:
         share = format_percent(figures.worst_tenth_fraction)
         message = f"{idle} of the time, {share} of it in the worst tenth of the waits"
         return Judged(VerdictKind.JITTER, message, "prefetch more batches, or find what pauses")
-    if _takes_turns(figures):
+    if (figures.synced_fraction or 0.0) < _MIN_SYNCED:
+        return Judged(VerdictKind.LOADER_BOUND, f"{idle} of the time", _CAUSE)
+    if _could_overlap(figures):
         message = f"{idle} of the time, because each result is read before the next request"
         return Judged(VerdictKind.FORCED_SYNC, message, "read metrics a step late")
-    return Judged(VerdictKind.LOADER_BOUND, f"{idle} of the time", _CAUSE)
+    message = f"{idle} of the time; each step is done before the next request"
+    advice = f"if the loop reads each result, read it a step late; otherwise {_CAUSE}"
+    return Judged(VerdictKind.LOADER_BOUND, message, advice)
 
 
-def _takes_turns(figures: Figures) -> bool:
-    """Return whether loading and the step could overlap if no result were read in between."""
-    if not (figures.wait_s and figures.step_s and figures.synced_fraction is not None):
+def _could_overlap(figures: Figures) -> bool:
+    """Return whether loading certainly fits beside the step if no result is read in between."""
+    if not (figures.wait_s and figures.step_s):
         return False
     fits = 2 * figures.wait_s.p50 <= figures.step_s
-    loads_here = figures.own_work_fraction >= _MIN_OWN_WORK
-    return fits and loads_here and figures.synced_fraction >= _MIN_SYNCED
+    return fits and figures.own_work_fraction >= _MIN_OWN_WORK
 
 
 def sampled_fraction(hits: int, samples: int) -> Interval | None:

@@ -31,6 +31,15 @@ def test_each_kind_needs_its_evidence(given: dict[str, Any], kind: str) -> None:
     assert judge(make_figures(**given)).kind == kind
 
 
+def test_a_loop_that_reads_each_result_is_told_to_read_it_late() -> None:
+    """A loader that waits in the loop's thread cannot be told from one of slow workers."""
+    judged = judge(make_figures(synced_fraction=1.0))
+    assert "each step is done before the next request" in judged.message
+    assert judged.next.startswith("if the loop reads each result, read it a step late")
+    assert "netpipe diagnose" in judged.next
+    assert "late" not in judge(make_figures(synced_fraction=0.2)).next
+
+
 def test_a_slow_start_is_no_verdict() -> None:
     """Before the first batch, a loader may be starting."""
     starting = make_figures(batches=0, wait_s=None, step_s=None, waiting_fraction=1.0)
