@@ -7,7 +7,13 @@ from typing import Final
 from rich.table import Table
 
 from netpipe.reporting.tables import TerminalTable
-from netpipe.results.units import format_megabytes, format_percent, format_seconds
+from netpipe.results.units import (
+    format_bytes,
+    format_megabytes,
+    format_percent,
+    format_seconds,
+)
+from netpipe.watching.processes import find_memory_growth
 from netpipe.watching.window import Window
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -29,6 +35,8 @@ def training_table(
     for name, window in processes.items():
         figures = window.figures
         at = datetime.fromtimestamp(window.ended_s)
+        growth = find_memory_growth([*windows[name]])
+        grows = f" +{format_bytes(growth)}/h" * (growth > 0)
         silent = f", silent since {at:%d %b %H:%M}" * window.is_silent(now_s)
         table.add_row(
             name,
@@ -36,7 +44,7 @@ def training_table(
             format_percent(figures.waiting_fraction),
             "-" if figures.exposed_fraction is None else format_percent(window.idle[0]),
             "-" if figures.wait_s is None else format_seconds(figures.wait_s.longest),
-            format_megabytes(window.memory_bytes),
+            f"{format_megabytes(window.memory_bytes)}{grows}",
             "".join(_BARS[round(7 * each.idle[0])] for each in [*windows[name]][-_DRAWN_WINDOWS:]),
             f"{window.verdict.kind}{', ended' if name in ended else silent}",
         )

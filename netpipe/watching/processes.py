@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
+from netpipe.results.statistics import slope_interval
 from netpipe.watching.window import Figures, Judged, Waits, Window, judge, sampled_fraction
 
 # The very last window of a run may be short.
@@ -81,6 +82,13 @@ def merge(windows: Sequence[Window]) -> Window:
     )
     verdict = judge(figures, before)
     return replace(windows[-1], batches_before=before, figures=figures, verdict=verdict)
+
+
+def find_memory_growth(windows: Sequence[Window]) -> float:
+    """Return the growth of a process's memory in bytes an hour; 0.0 if it is not certain."""
+    at_hours = [each.ended_s / 3600 for each in windows]
+    growth = slope_interval(at_hours, [each.memory_bytes for each in windows])
+    return growth.median if growth.low > 0 else 0.0
 
 
 def _merge_waits(waits: Sequence[Waits]) -> Waits:

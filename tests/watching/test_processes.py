@@ -1,10 +1,12 @@
 """Several processes of a training, judged together."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from netpipe.watching.processes import (
+    find_memory_growth,
     judge_together,
     merge,
     merge_recent,
@@ -127,3 +129,20 @@ def test_a_process_without_new_lines_is_silent() -> None:
     """Three windows must be missing."""
     window = make_window()
     assert [window.is_silent(window.ended_s + age) for age in (29.0, 31.0)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("held_mb", "growth_mb"),
+    [
+        (range(100, 120), 360.0),  # 1 MB in each window of 10 s
+        ([100] * 20, 0.0),
+        ([100, 120, 110, 130, 100, 125, 105, 128], 0.0),
+        ([100, 101, 102, 103], 0.0),  # too few to be sure
+        ([10, 60, 90, *[100] * 20], 0.0),  # as buffers fill
+    ],
+)
+def test_memory_grows_only_if_it_is_certain(held_mb: Sequence[int], growth_mb: float) -> None:
+    """The growth is per hour, by the times of the windows."""
+    each = enumerate(held_mb)
+    windows = [make_window(number, memory_bytes=held * 10**6) for number, held in each]
+    assert find_memory_growth(windows) == pytest.approx(growth_mb * 1e6)

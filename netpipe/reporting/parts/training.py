@@ -11,7 +11,7 @@ from netpipe.reporting.plots.timeline import draw_run
 from netpipe.reporting.tones import BY_VERDICT
 from netpipe.results.fields import converter
 from netpipe.results.units import format_bytes, format_percent, format_seconds
-from netpipe.watching.processes import merge
+from netpipe.watching.processes import find_memory_growth, merge
 from netpipe.watching.window import Window
 
 _MIN_STRETCH: Final = 3
@@ -32,12 +32,14 @@ def build_training_part(document: Mapping[str, Any]) -> Part:
     headline = Headline(BY_VERDICT[judged.kind], capitalize(judged.kind), sentence, advice)
     figures, exposed = whole.figures, whole.figures.exposed_fraction
     memory = [format_bytes(each.memory_bytes) for each in (windows[0], windows[-1])]
+    growth = find_memory_growth(windows)
+    grows = f", grows by {format_bytes(growth)} an hour" * (growth > 0)
     facts = [
         Fact("batches", f"{figures.batches:,}", f"from batch {whole.batches_before:,} on"),
         Fact("device idle", format_percent(exposed.median) if exposed else "not known"),
         Fact("loop waits", format_percent(figures.waiting_fraction)),
         Fact("batch to batch", format_seconds(figures.step_s) if figures.step_s else "not known"),
-        Fact("memory", memory[1], f"{memory[0]} at first"),
+        Fact("memory", memory[1], f"{memory[0]} at first{grows}"),
     ]
     caption = "Each bar is one window of netpipe.watch, or, in a long run, several."
     changes = [_describe(each) for each in stretches[-_SHOWN_STRETCHES:]]
