@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import netpipe
 from netpipe.workload.config import StepConfig
 from netpipe.workload.preparation.synthetic import data_of_user
 from netpipe.workload.step.train import make_step
@@ -63,6 +64,7 @@ def main() -> None:
     config = read_network_config(settings, (*small, *asked.settings))
     mesh = Mesh(np.array(jax.devices()), config.data_sharding)
     batches = make_network_train_iterator(config, mesh, range(jax.process_count()))
+    watched = netpipe.watch(batches, log=asked.out / f"watch-{asked.process}.jsonl")
     shape = config.max_target_length, config.global_batch_size_to_load
     state, step = make_step(StepConfig(learning_rate=1e-3), *shape)
     everywhere = NamedSharding(mesh, PartitionSpec())
@@ -71,7 +73,8 @@ def main() -> None:
         restore(asked.out, state, batches),
     )
     while (number := batches.get_state()["batch"]) < asked.steps:
-        state, aux = step(state, next(batches))
+        state, aux = step(state, next(watched))
+        watched.on_step_end(aux)
         if number % 10 == 9:  # Reading the loss waits for the step, so not after each.
             sys.stdout.write(f"step {number + 1}: loss {float(aux['loss']):.9f}\n")
             sys.stdout.flush()
