@@ -52,12 +52,14 @@ def test_the_table_has_the_latest_windows(
     assert bars[idle] * 9 in row
 
 
-def test_the_table_tells_that_memory_grows(netpipe: Netpipe, tmp_path: Path) -> None:
-    """The growth stands beside the memory, in 80 columns."""
+def test_memory_that_keeps_growing_is_reported(netpipe: Netpipe, tmp_path: Path) -> None:
+    """A line below the table has the process and its growth."""
     grows = (of_ended(number, memory_bytes=(100 + number) * 10**6) for number in range(12))
-    shown = netpipe("watch", "--once", write_log(tmp_path / "process-0.jsonl", *grows))
-    (row,) = (each for each in shown.stdout.splitlines() if each.startswith(" process-0 "))
-    assert "111 MB +360 MB/h" in row
+    write_log(tmp_path / "grows.jsonl", *grows)
+    write_log(tmp_path / "steady.jsonl", *map(of_ended, range(12)))
+    shown = netpipe("watch", "--once", tmp_path).stdout
+    assert shown.splitlines()[-1] == "the memory of grows grows by 360 MB an hour"
+    assert "memory of steady" not in shown
 
 
 def test_the_lines_of_a_run_that_has_ended(netpipe: Netpipe, tmp_path: Path) -> None:

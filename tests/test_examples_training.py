@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from netpipe.watching.logs import Log
 from tests.workload.conftest import many as many
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "training" / "train.py"
@@ -53,6 +54,8 @@ def test_a_killed_training_comes_to_the_same_losses(many: Path, tmp_path: Path) 
     whole = train(tmp_path / "whole", many)
     assert list(whole) == [f"step {number}" for number in (10, 20, 30, 40)]
     assert float(whole["step 40"]) < float(whole["step 10"])
+    windows = Log(tmp_path / "whole" / "watch-0.jsonl").read()
+    assert sum(window.figures.batches for window in windows) == 40
     train(tmp_path / "killed", many, until="step 20")
     resumed = train(tmp_path / "killed", many)
     assert resumed == {step: whole[step] for step in ("step 20", "step 30", "step 40")}

@@ -80,6 +80,7 @@ def main() -> None:
             sys.stdout.flush()
         if (number + 1) % asked.every == 0 and jax.process_index() == 0:
             save(asked.out, state, batches)
+    watched.stop()
     batches.close()
 
 

@@ -63,12 +63,12 @@ def _draw(logs: "Logs") -> None:
 
 
 def _render(logs: "Logs") -> RenderableType:
-    from netpipe.reporting.training_table import training_table
+    from netpipe.reporting.training_table import growth_lines, training_table
     from netpipe.watching.processes import merge_recent
 
     recent, ended = merge_recent(logs.windows), logs.find_ended()
     table = training_table(recent, logs.windows, ended, time.time())
-    return Group(_format_verdict(_judge(logs)), "", table)
+    return Group(_format_verdict(_judge(logs)), "", table, *growth_lines(logs.windows))
 
 
 def _print_lines(logs: "Logs") -> None:

@@ -1,8 +1,9 @@
 """Baselines of work: valid on any host, and chosen by the versions of the measured packages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
@@ -122,12 +123,16 @@ def _load(path: Path) -> WorkBaseline:
     return WorkBaseline(path, parsed, document["datetime"], removed)
 
 
-def find_counted(baselines: Iterable[WorkBaseline]) -> set[str]:
-    """Return the tests of all baselines, latest last, without those that were removed since."""
-    counted: set[str] = set()
-    for each in baselines:
-        counted = (counted - {*each.removed}) | {*each.profiles}
-    return counted
+def find_counted(baselines: Sequence[WorkBaseline]) -> set[str]:
+    """Return the tests that `baselines`, latest last, hold and no later one has removed."""
+    tests = {test for each in baselines for test in each.profiles}
+    return {test for test in tests if _find_holders(test, baselines)}
+
+
+def _find_holders(test: str, baselines: Sequence[WorkBaseline]) -> list[WorkBaseline]:
+    """Return the baselines that hold a test, newest first, back to the one that removed it."""
+    newer = takewhile(lambda each: test not in each.removed, reversed(baselines))
+    return [each for each in newer if test in each.profiles]
 
 
 def compare_with_baselines(
@@ -137,7 +142,7 @@ def compare_with_baselines(
 
     The step is compared with the newest baseline that has the same step backend, if there is one.
     """
-    holders = [each for each in reversed(baselines) if test in each.profiles]
+    holders = _find_holders(test, baselines)
     of_backend = [each for each in holders if each.profiles[test].step_backend == now.step_backend]
     compared: list[Comparison] = []
     for holder in holders[:1]:
@@ -183,7 +188,7 @@ def save_work(
     name: str,
     root: Path,
     profiles: Mapping[str, WorkProfile],
-    removed: Iterable[str] = (),
+    removed: Sequence[str] = (),
 ) -> Path:
     """Write a baseline to `<baselines>/work/<key>`, as `write_baseline` does.
 
@@ -191,10 +196,11 @@ def save_work(
     baselines that no longer exist.
     """
     documents_of = {test: profile.to_document() for test, profile in profiles.items()}
+    gone = {"removed": sorted(removed)} if removed else {}
     document = {
         "datetime": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit_info": _commit_info(root),
-        "netpipe": {"schema": SCHEMA, "profiles": documents_of, "removed": sorted(removed)},
+        "netpipe": {"schema": SCHEMA, "profiles": documents_of, **gone},
     }
     return write_baseline(folder, name, document)
 

@@ -34,6 +34,7 @@ from netpipe.gate.work_baselines import (
 )
 from netpipe.linting.linter import LintReport
 from netpipe.plugin import other_plugins
+from netpipe.plugin.fixtures import is_timed, requests
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.github import add_step_summary
@@ -96,13 +97,11 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     for key, benchmarks in devices.items():
         folder = root / key
         document = other_plugins.benchmark_document(session.config, benchmarks)
-        removed = _find_removed(run, session.config, _timed_tests(folder))
+        removed = _find_removed(_list_timed(folder), run, session, is_timed)
         stored = {**benchmarks, **dict.fromkeys(removed, ())}
         savers.append(("baseline", partial(baseline.save, folder, name, document, stored)))
     for key, profiles in work.items():
-        folder, project = root / WORK_FOLDER / key, session.config.rootpath
-        removed = _find_removed(run, session.config, _counted_tests(folder))
-        save = partial(save_work, folder, name, project, profiles, removed)
+        save = partial(_save_work, run, session, root / WORK_FOLDER / key, profiles)
         savers.append(("baseline of work", save))
     written, refused = list[str](), list[str]()
     for kind, write in savers:
@@ -148,34 +147,38 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
     return obstacles
 
 
-def _find_removed(run: Run, config: pytest.Config, tests: Iterable[str]) -> list[str]:
-    """Return those of the recorded tests that have been removed.
+def _find_removed(
+    tests: Iterable[str], run: Run, session: pytest.Session, is_kind: Callable[[pytest.Item], bool]
+) -> list[str]:
+    """Return those of the recorded tests that are no longer tests of their kind.
 
-    Tests that this run did not collect, for instance from an ignored file, are kept.
+    A test that this run did not collect, for instance from an ignored file, is not removed.
     """
-    selection = run.selection
-    collected = selection.timed | selection.deselected
+    selection, root = run.selection, session.config.rootpath
+    collected = {item.nodeid for item in session.items} | selection.deselected
     files = {name.partition("::")[0] for name in collected}
+    kept = {item.nodeid for item in filter(is_kind, session.items)} | selection.deselected
 
     def is_certain(file: str) -> bool:
-        return file in files or not exists(config.rootpath / file)
+        return file in files or not exists(root / file)
 
-    removed = filter(selection.is_removed, tests)
-    return [test for test in removed if is_certain(test.partition("::")[0])]
+    gone = (test for test in tests if test not in kept and selection.covers(test))
+    return [test for test in gone if is_certain(test.partition("::")[0])]
 
 
-def _timed_tests(folder: Path) -> Iterable[str]:
+def _list_timed(folder: Path) -> Iterable[str]:
     with suppress(InputError):  # Saving reports the error and keeps the recording elsewhere.
-        return baseline.find_holders(
-            [each.baseline for each in read_entries(folder) if each.baseline]
-        )
+        readable = [entry.baseline for entry in read_entries(folder) if entry.baseline]
+        return baseline.find_holders(readable)
     return ()
 
 
-def _counted_tests(folder: Path) -> Iterable[str]:
-    with suppress(InputError):  # as above
-        return find_counted(load_work_baselines(folder))
-    return ()
+def _save_work(
+    run: Run, session: pytest.Session, folder: Path, profiles: Mapping[str, WorkProfile]
+) -> Path:
+    earlier = find_counted(load_work_baselines(folder))
+    removed = _find_removed(earlier, run, session, partial(requests, fixture="netpipe_work"))
+    return save_work(folder, str(run.options.record), session.config.rootpath, profiles, removed)
 
 
 def write_json(run: Run, path: Path) -> None:

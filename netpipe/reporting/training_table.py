@@ -1,6 +1,6 @@
 """The table of watched processes, and the line of a window."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -35,8 +35,6 @@ def training_table(
     for name, window in processes.items():
         figures = window.figures
         at = datetime.fromtimestamp(window.ended_s)
-        growth = find_memory_growth([*windows[name]])
-        grows = f" +{format_bytes(growth)}/h" * (growth > 0)
         silent = f", silent since {at:%d %b %H:%M}" * window.is_silent(now_s)
         table.add_row(
             name,
@@ -44,11 +42,18 @@ def training_table(
             format_percent(figures.waiting_fraction),
             "-" if figures.exposed_fraction is None else format_percent(window.idle[0]),
             "-" if figures.wait_s is None else format_seconds(figures.wait_s.longest),
-            f"{format_megabytes(window.memory_bytes)}{grows}",
+            format_megabytes(window.memory_bytes),
             "".join(_BARS[round(7 * each.idle[0])] for each in [*windows[name]][-_DRAWN_WINDOWS:]),
             f"{window.verdict.kind}{', ended' if name in ended else silent}",
         )
     return table
+
+
+def growth_lines(windows: Mapping[str, Iterable[Window]]) -> Iterator[str]:
+    """Yield a sentence for each process whose memory keeps growing."""
+    for name, each in windows.items():
+        if growth := find_memory_growth([*each]):
+            yield f"the memory of {name} grows by {format_bytes(growth)} an hour"
 
 
 def window_line(name: str, window: Window) -> str:

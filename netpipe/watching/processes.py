@@ -11,6 +11,7 @@ from netpipe.watching.window import Figures, Judged, Waits, Window, judge, sampl
 # The very last window of a run may be short.
 _RECENT_WINDOWS: Final = 3
 _NAMED: Final = 4
+_GOES_ON: Final = 0.7
 
 
 def merge_recent(windows: Mapping[str, Iterable[Window]]) -> dict[str, Window]:
@@ -85,10 +86,19 @@ def merge(windows: Sequence[Window]) -> Window:
 
 
 def find_memory_growth(windows: Sequence[Window]) -> float:
-    """Return the growth of a process's memory in bytes an hour; 0.0 if it is not certain."""
-    at_hours = [each.ended_s / 3600 for each in windows]
-    growth = slope_interval(at_hours, [each.memory_bytes for each in windows])
-    return growth.median if growth.low > 0 else 0.0
+    """Return the growth of the latest process's memory in bytes an hour; 0.0 unless it goes on.
+
+    Growth goes on if it is certain in both halves of the time, and not much slower in the second.
+    """
+    same = (each for each in windows if each.pid == windows[-1].pid)
+    own = sorted(same, key=lambda each: each.ended_s)
+    half = len(own) // 2
+    before, after = (
+        slope_interval([w.ended_s / 3600 for w in part], [w.memory_bytes for w in part])
+        for part in (own[:half], own[half:])
+    )
+    is_lasting = min(before.low, after.low) > 0 and after.median >= _GOES_ON * before.median
+    return after.median if is_lasting else 0.0
 
 
 def _merge_waits(waits: Sequence[Waits]) -> Waits:

@@ -184,11 +184,13 @@ class Watcher(Iterator[Any]):
             self._end(error)
 
     def stop(self) -> None:
-        """Stop watching; the batches go on."""
-        self._over.set()
+        """Write the last window and stop watching; the batches go on."""
+        if not self._over.is_set():
+            self._over.set()
+            self.close_window()
 
     def _end(self, error: Exception) -> None:
-        self.stop()
+        self._over.set()
         _warn(f"watching has ended: {type(error).__name__}: {error}")
 
     def _make_window(self, now_s: float) -> Window:

@@ -156,16 +156,16 @@ def judge(figures: Figures, batches_before: int = 1) -> Judged:
         return Judged(VerdictKind.JITTER, message, "prefetch more batches, or find what pauses")
     if (figures.synced_fraction or 0.0) < _MIN_SYNCED:
         return Judged(VerdictKind.LOADER_BOUND, f"{idle} of the time", _CAUSE)
-    if _could_overlap(figures):
+    if _fits_beside_step(figures):
         message = f"{idle} of the time, because each result is read before the next request"
         return Judged(VerdictKind.FORCED_SYNC, message, "read metrics a step late")
-    message = f"{idle} of the time; each step is done before the next request"
-    advice = f"if the loop reads each result, read it a step late; otherwise {_CAUSE}"
+    message = f"{idle} of the time; most steps are done before the next request"
+    advice = f"if the loop reads each result, read it a step late; if it still waits, {_CAUSE}"
     return Judged(VerdictKind.LOADER_BOUND, message, advice)
 
 
-def _could_overlap(figures: Figures) -> bool:
-    """Return whether loading certainly fits beside the step if no result is read in between."""
+def _fits_beside_step(figures: Figures) -> bool:
+    """Return whether the loop's own thread loads, and in at most the time of a step."""
     if not (figures.wait_s and figures.step_s):
         return False
     fits = 2 * figures.wait_s.p50 <= figures.step_s

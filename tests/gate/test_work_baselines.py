@@ -58,8 +58,11 @@ def test_a_removed_test_counts_until_it_is_recorded_again(tmp_path: Path, folder
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
     save_work(folder, "second", tmp_path, {TEST: PROFILE})
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
-    save_work(folder, "third", tmp_path, {TEST: PROFILE}, removed={"other"})
-    assert find_counted(load_work_baselines(folder)) == {TEST}
+    save_work(folder, "third", tmp_path, {TEST: PROFILE}, removed=["other"])
+    found = load_work_baselines(folder)
+    assert find_counted(found) == {TEST}
+    assert compare_with_baselines(TEST, PROFILE, found)
+    assert compare_with_baselines("other", PROFILE, found) == ()
     save_work(folder, "fourth", tmp_path, {"other": PROFILE})
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
 

@@ -224,17 +224,23 @@ def test_work_does_not_stand_in_for_times(working: Project) -> None:
 
 
 OTHER = TEST.replace("test_work", "test_other")
+LOST = {"test_perf.py::test_other"}
+
+
+def record(project: Project, *words: str) -> None:
+    """Record a baseline of work."""
+    assert project.run("--netpipe-record", "next", *words).ret == pytest.ExitCode.OK
 
 
 def test_a_removed_test_of_work_is_missed(working: Project) -> None:
     """A benchmark of work without a test is listed as lost until a baseline is recorded."""
     working.has(TEST + OTHER)
-    working.run("--netpipe-record", "both")
+    record(working)
     working.has(TEST)
     result = working.compare("--netpipe-missing", "fail")
-    assert lost(result) == {"test_perf.py::test_other"}
+    assert lost(result) == LOST
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    working.run("--netpipe-record", "one")
+    record(working)
     result = working.compare("--netpipe-missing", "fail")
     assert not lost(result)
     assert result.ret == pytest.ExitCode.OK
@@ -243,9 +249,28 @@ def test_a_removed_test_of_work_is_missed(working: Project) -> None:
 def test_a_test_of_work_in_an_older_baseline_is_missed(working: Project) -> None:
     """A newer baseline of some tests does not hide that another one was removed."""
     working.has(TEST + OTHER)
-    working.run("--netpipe-record", "both")
-    working.run("--netpipe-record", "one", "-k", "test_work")
+    record(working)
+    record(working, "-k", "test_work")
     working.has(TEST)
     result = working.compare("--netpipe-missing", "fail")
-    assert lost(result) == {"test_perf.py::test_other"}
+    assert lost(result) == LOST
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_test_that_no_longer_counts_work_is_removed(working: Project) -> None:
+    """A recording also removes a test that measures something else now."""
+    working.has(TEST + OTHER)
+    record(working)
+    working.has(TEST + LOAD_TIME.replace("test_load_time", "test_other"))
+    assert lost(working.compare("--netpipe-missing", "warn")) == LOST
+    record(working)
+    assert not lost(working.compare("--netpipe-missing", "fail"))
+
+
+def test_a_damaged_baseline_of_work_is_not_passed_over(working: Project) -> None:
+    """A recording needs the earlier baselines, and names the one that it cannot read."""
+    (path,) = working.pytester.path.glob("baselines/work/*/0001_first.json")
+    path.write_text("{")
+    result = working.run("--netpipe-record", "next")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*no baseline of work was recorded: *0001_first.json*"])

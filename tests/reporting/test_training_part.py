@@ -45,12 +45,14 @@ def test_a_run_that_has_become_slow_is_not_healthy(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_drawings")
-def test_memory_that_grows_is_told(tmp_path: Path) -> None:
+def test_memory_that_keeps_growing_is_reported(tmp_path: Path) -> None:
     """The growth stands beside the memory at first."""
-    windows = (make_window(number, 0.0, memory_bytes=(100 + number) * 10**6) for number in range(9))
+    windows = (
+        make_window(number, 0.0, memory_bytes=(100 + number) * 10**6) for number in range(12)
+    )
     (part,) = build_parts(read_document(write_log(tmp_path / "run.jsonl", *windows)))
     (memory,) = (fact for fact in part.facts if fact.label == "memory")
-    assert (memory.value, memory.note) == ("108 MB", "100 MB at first, grows by 360 MB an hour")
+    assert (memory.value, memory.note) == ("111 MB", "100 MB at first, grows by 360 MB an hour")
 
 
 @pytest.mark.usefixtures("_no_drawings")

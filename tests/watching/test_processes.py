@@ -1,6 +1,7 @@
 """Several processes of a training, judged together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -136,13 +137,26 @@ def test_a_process_without_new_lines_is_silent() -> None:
     [
         (range(100, 120), 360.0),  # 1 MB in each window of 10 s
         ([100] * 20, 0.0),
-        ([100, 120, 110, 130, 100, 125, 105, 128], 0.0),
-        ([100, 101, 102, 103], 0.0),  # too few to be sure
-        ([10, 60, 90, *[100] * 20], 0.0),  # as buffers fill
+        ([100, 120, 110, 130, 100, 125, 105, 128] * 2, 0.0),
+        (range(100, 109), 0.0),  # too few to be sure
+        ([*range(100, 110), *[110] * 10], 0.0),  # it has ended
+        ([*[100] * 10, *[110] * 10], 0.0),  # in one step
+        ([round(1000 - 900 * 0.9**number) for number in range(24)], 0.0),  # as buffers fill
     ],
 )
-def test_memory_grows_only_if_it_is_certain(held_mb: Sequence[int], growth_mb: float) -> None:
+def test_only_memory_that_keeps_growing_is_reported(
+    held_mb: Sequence[int], growth_mb: float
+) -> None:
     """The growth is per hour, by the times of the windows."""
     each = enumerate(held_mb)
     windows = [make_window(number, memory_bytes=held * 10**6) for number, held in each]
     assert find_memory_growth(windows) == pytest.approx(growth_mb * 1e6)
+
+
+def test_the_memory_of_an_earlier_process_is_not_growth() -> None:
+    """A run that goes on in the same log has another process, which may be larger."""
+    windows = [make_window(number, memory_bytes=(100 + number) * 10**6) for number in range(20)]
+    assert find_memory_growth(windows) > 0
+    resumed = [replace(each, pid=8) for each in windows[11:]]
+    assert find_memory_growth(windows[:11] + resumed) == 0
+    assert find_memory_growth(windows[::-1]) == find_memory_growth(windows)

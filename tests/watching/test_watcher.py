@@ -17,6 +17,7 @@ import pytest
 import netpipe
 from netpipe.errors import MisuseError
 from netpipe.watching import watcher as watcher_module
+from netpipe.watching.logs import Log
 from netpipe.watching.watcher import Watcher
 from tests.fakes import FakeClock
 from tests.schemas import build_schema
@@ -283,3 +284,25 @@ def test_a_failure_of_the_thread_is_one_warning(
     assert list(watched) == [1, 2, 3, 4]
     assert not watched._given
     assert "watching has ended: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_stopping_writes_the_last_window(
+    clock: FakeClock, watch: Watch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It is written once, and a failure then is one warning; the batches go on."""
+    log = tmp_path / "run.jsonl"
+    watched = watch(iter(range(9)), log)
+    for _ in range(3):
+        next(watched)
+        clock.sleep(1)
+    watched.stop()
+    watched.stop()
+    (window,) = Log(log).read()
+    assert window.figures.batches == 3
+    failing = watch(iter(range(9)))
+    next(failing)
+    monkeypatch.setattr(failing, "report", lambda _: 1 // 0)
+    failing.stop()
+    assert capsys.readouterr().err.count("watching has ended: ZeroDivisionError") == 1
+    assert [next(watched), next(failing)] == [3, 1]

@@ -1,1 +1,1 @@
-"""How well `netpipe.watch` tells why a training run waits, and what it costs."""
+"""How well `netpipe.watch` recognises why a training run waits."""

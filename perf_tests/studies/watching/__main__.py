@@ -47,7 +47,7 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
     default=_KEPT, show_default=True, help="The file of trials.",
 )  # fmt: skip
 def main(questions: tuple[str, ...], only: str, first: int, minutes: float, path: Path) -> None:
-    """Watch trainings, and compare what is said of them with what was planted.
+    """Watch trainings, and compare the verdicts with the planted faults.
 
     Each trial is kept in a file as soon as it is done; those that the file holds are not repeated.
     --minutes 0 runs nothing and prints the table. The exit code is 1 if an answer was wrong.
@@ -60,7 +60,7 @@ def main(questions: tuple[str, ...], only: str, first: int, minutes: float, path
         cases = [case for case in question.cases if fnmatchcase(case.name, only)]
         for seed in range(first, first + question.seeds):
             for case in cases:
-                if (name, case.name, seed) in known or time.monotonic() > ends_s:
+                if (name, case.name, seed) in known or time.monotonic() >= ends_s:
                     continue
                 trial = run(name, case, seed)
                 append_record(path, trial)

@@ -1,4 +1,4 @@
-"""Memory of a watcher over many steps, on a clock that is set: `... watching.memory STEPS LOG`."""
+"""Memory of a watcher over many steps, on a simulated clock: `... watching.memory STEPS LOG`."""
 
 import json
 import sys
@@ -9,29 +9,15 @@ import jax.numpy as jnp
 import psutil
 
 from netpipe.watching.watcher import Watcher
+from tests.fakes import FakeClock
 
 _STEP_S: Final = 0.02
 _PARTS: Final = 10
 
 
-class SetClock:
-    """A clock that only moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        """Return the seconds."""
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        """Move on."""
-        self.now_s += seconds
-
-
 def main(steps: int, log: str) -> list[int]:
     """Return the memory of this process alone, in bytes, after each tenth of the steps."""
-    clock, aux, found = SetClock(), {"loss": jnp.zeros(())}, []
+    clock, aux, found = FakeClock(), {"loss": jnp.zeros(())}, []
     watched = Watcher(repeat({"tokens": jnp.zeros((4, 256))}), log, clock=clock)
     for _ in range(_PARTS):
         for _ in range(steps // _PARTS):
@@ -44,4 +30,4 @@ def main(steps: int, log: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(int(sys.argv[1]), sys.argv[2])))
+    sys.stdout.write(json.dumps({"held_bytes": main(int(sys.argv[1]), sys.argv[2])}))

@@ -1,4 +1,4 @@
-"""A training run that is watched: `python -m perf_tests.studies.watching.training ASKED`."""
+"""A training run that is watched: `python -m perf_tests.studies.watching.training REQUEST`."""
 
 import json
 import sys
@@ -73,8 +73,8 @@ STEADY: Final = Case(
     lambda values: Prefetched(in_main_thread(Steady(load_s(values)), compute), depth=8),
     {"step_s": STEP_S, "load_ratio": Range(0.2, 0.3)},
 )
-OF_A_HOST: Final = Case(
-    "of-a-host",
+SLOW_HOST: Final = Case(
+    "slow-host",
     "watching",
     "each process loads in a thread; the slow one takes two to three times a step",
     ("loader-bound",),
@@ -93,12 +93,12 @@ SYNCED: Final = tuple(
     )
     for name in READS
 )
-_OWN: Final = {case.name: case for case in (BECOMES_SLOW, STEADY, OF_A_HOST, *SYNCED)}
+_CASES: Final = {case.name: case for case in (BECOMES_SLOW, STEADY, SLOW_HOST, *SYNCED)}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a process of a training is asked to do.
+class TrainingRequest:
+    """The training that a process runs.
 
     Attributes:
         port: The coordinator's port of a training of two processes; None for a training alone.
@@ -114,14 +114,14 @@ class Asked:
     process: int = 0
 
     def command(self) -> list[str]:
-        """Return the arguments of the interpreter that do it."""
+        """Return the arguments of the interpreter that runs the training."""
         return ["-m", MODULE, json.dumps(asdict(self))]
 
 
-def _bound(batches: Iterable[Batch], asked: Asked) -> Iterator[Batch]:
-    ends_s = None if asked.seconds is None else time.monotonic() + asked.seconds
+def _limit(batches: Iterable[Batch], request: TrainingRequest) -> Iterator[Batch]:
+    ends_s = None if request.seconds is None else time.monotonic() + request.seconds
     for number, batch in enumerate(batches):
-        if number == asked.steps or (ends_s is not None and time.monotonic() > ends_s):
+        if number == request.steps or (ends_s is not None and time.monotonic() > ends_s):
             return
         yield batch
 
@@ -148,25 +148,26 @@ def _collective(step_s: float) -> tuple[State, Step]:
     return None, step
 
 
-def train(asked: Asked) -> None:
+def train(request: TrainingRequest) -> None:
     """Train with a watcher until the steps or the time are over."""
     let_grain_start_workers()
-    case = _OWN.get(asked.case) or find(asked.case)
-    if asked.port is not None:
-        jax.distributed.initialize(f"127.0.0.1:{asked.port}", 2, asked.process)
-        state, step = _collective(asked.values["step_s"])
+    case = _CASES.get(request.case) or find(request.case)
+    if request.port is not None:
+        jax.distributed.initialize(f"127.0.0.1:{request.port}", 2, request.process)
+        state, step = _collective(request.values["step_s"])
     else:
-        state, step = case.step(asked.values) if case.step else _emulated(case, asked.values)
-    batches = _bound(case.loader(asked.values), asked)
-    watched = netpipe.watch(batches, log=Path(asked.log), window_s=asked.window_s)
+        state, step = case.step(request.values) if case.step else _emulated(case, request.values)
+    batches = _limit(case.loader(request.values), request)
+    watched = netpipe.watch(batches, log=Path(request.log), window_s=request.window_s)
 
-    def noted(state: State, batch: Batch) -> tuple[State, Any]:
+    def watched_step(state: State, batch: Batch) -> tuple[State, Any]:
         state, aux = step(state, batch)
         watched.on_step_end(aux)
         return state, aux
 
-    run_loop(case.loop(asked.values) if case.loop else late_reading_loop, watched, state, noted)
+    loop = case.loop(request.values) if case.loop else late_reading_loop
+    run_loop(loop, watched, state, watched_step)
 
 
 if __name__ == "__main__":
-    train(Asked(**json.loads(sys.argv[1])))
+    train(TrainingRequest(**json.loads(sys.argv[1])))

@@ -1,27 +1,38 @@
 """The study of `netpipe.watch`: its cases, and what counts as a wrong answer."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from netpipe.errors import NetpipeError
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.watching.logs import Log
 from netpipe.watching.window import Window
 from perf_tests.studies.faults.catalogue import CASES
 from perf_tests.studies.watching import memory, trials
 from perf_tests.studies.watching.__main__ import format_table
-from perf_tests.studies.watching.training import BECOMES_SLOW, SYNCED, Asked, BecomesSlow
-from perf_tests.studies.watching.trials import QUESTIONS, Trial, run, told_cases
+from perf_tests.studies.watching.training import (
+    BECOMES_SLOW,
+    SLOW_HOST,
+    STEADY,
+    SYNCED,
+    BecomesSlow,
+    TrainingRequest,
+)
+from perf_tests.studies.watching.trials import QUESTIONS, Trial, recognised_cases, run
 from tests.watching.windows import make_window
 
-FAULTS = {case.name: case for case in told_cases()}
+FAULTS = {case.name: case for case in recognised_cases()}
 
 
 def windows_of(*kinds: str) -> list[Window]:
     """Make windows of 200 batches with the kinds."""
-    made = enumerate(make_window(number) for number in range(len(kinds)))
+    verdict = make_window().verdict
     return [
-        replace(window, verdict=replace(window.verdict, kind=kinds[number]))
-        for number, window in made
+        make_window(number, verdict=replace(verdict, kind=VerdictKind(kind)))
+        for number, kind in enumerate(kinds)
     ]
 
 
@@ -41,7 +52,7 @@ def test_a_slowdown_is_named_in_time(
 ) -> None:
     """It must be named at the end of its window or of the next one, and not before."""
     monkeypatch.setattr(trials, "_train", lambda *_: [windows_of(*kinds)])
-    assert trials._find_slowdown(BECOMES_SLOW, {"at": 500}, 1, Path())[2] == problems
+    assert trials._find_slowdown(BECOMES_SLOW, {"at": 500}, 1, Path()).problems == problems
 
 
 @pytest.mark.parametrize(
@@ -59,7 +70,7 @@ def test_a_fault_is_not_called_healthy(
     assert trial.is_open == (kind == "inconclusive")
 
 
-def test_the_cases_are_those_that_a_passive_look_can_tell() -> None:
+def test_the_cases_are_those_that_a_watcher_recognises() -> None:
     """Loops that force a sync beside a loader that waits are left out; controls are not."""
     assert {case.name for case in SYNCED} < {*FAULTS}
     assert "fine-on-a-cpu" in FAULTS
@@ -75,19 +86,69 @@ def test_a_loader_becomes_slow() -> None:
 
 
 def test_a_training_is_watched(tmp_path: Path) -> None:
-    """A process trains on a case, and its windows come back."""
+    """The windows of a process come back; its loop reads each result before it goes on."""
     values = {"step_s": 0.012, "load_ratio": 0.5}
     log = str(tmp_path / "run.jsonl")
-    ((window,),) = trials._train(Asked("sync-float-computing", values, log, 60.0, steps=20))
+    ((window,),) = trials._train(
+        TrainingRequest("sync-float-computing", values, log, 60.0, steps=20)
+    )
     assert window.figures.batches == 20
     assert window.figures.synced_fraction is not None
+    assert window.figures.synced_fraction > 0.5
 
 
 def test_memory_is_read_ten_times(tmp_path: Path) -> None:
-    """The steps are taken, on a clock that only they move."""
-    held = memory.main(1000, str(tmp_path / "run.jsonl"))
-    assert len(held) == 10
-    assert min(held) > 10**6
+    """All steps are watched; the simulated clock moves by 20 ms for each."""
+    log = tmp_path / "run.jsonl"
+    assert len(memory.main(1000, str(log))) == 10
+    windows = [*Log(log).read()]
+    assert sum(window.figures.batches for window in windows) == 1000
+    assert sum(window.figures.seconds for window in windows) == pytest.approx(20)
+
+
+def test_memory_must_stay_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Growth after the first tenth counts."""
+    for held, grown in (([9, 10**8, 10**8], ["99,999,991 bytes more"]), ([10**8, 10**8 + 9], [])):
+        monkeypatch.setattr(trials, "run_for_json", lambda *_, held=held: {"held_bytes": held})
+        assert trials._check_memory(STEADY, {}, 1, tmp_path).problems == grown
+
+
+@pytest.mark.parametrize(
+    ("kinds", "problems"),
+    [
+        (("healthy", "inconclusive"), []),
+        (("healthy", "jitter", "healthy"), ["window 1: jitter"]),
+    ],
+)
+def test_a_healthy_run_must_not_be_blamed(
+    kinds: tuple[str, ...], problems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single window with an alarm is wrong."""
+    monkeypatch.setattr(trials, "_train", lambda *_: [windows_of(*kinds)])
+    monkeypatch.setattr(trials, "busy_core", nullcontext)
+    assert trials._stay_healthy(STEADY, {}, 1, Path()).problems == problems
+
+
+@pytest.mark.parametrize(("slow", "problems"), [(1, []), (0, ["process-1 was not named"])])
+def test_the_slow_host_must_be_named(
+    slow: int, problems: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An odd seed makes the second process slow."""
+    idle = [0.5 if number == slow else 0.0 for number in range(2)]
+    monkeypatch.setattr(trials, "_train", lambda *_: [[make_window(0, each)] for each in idle])
+    assert trials._name_host(SLOW_HOST, {"load_ratio": 2.0}, 1, Path()).problems == problems
+
+
+def test_a_training_that_fails_is_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study goes on, and the trial has the reason."""
+
+    def fail(*_: object) -> None:
+        raise NetpipeError("the training ended with 1: no memory")
+
+    monkeypatch.setattr(trials, "_train", fail)
+    trial = run("faults", FAULTS["slow-map"], 1)
+    assert (trial.called, trial.is_open) == ("error", False)
+    assert trial.problems == ("the training ended with 1: no memory",)
 
 
 def test_the_table_counts_open_answers_apart() -> None:

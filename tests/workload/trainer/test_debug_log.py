@@ -288,7 +288,7 @@ def test_grain_s_counts_are_read(
     ):
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
-        log._next_read_s = 0.0  # the clock stands still
+        log._next_read_s = 0.0  # a read is due only when the clock moves
         log.sample()
     log.close_window()
     state, _, bottleneck, _, *stages = capsys.readouterr().err.splitlines()
