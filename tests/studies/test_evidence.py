@@ -42,7 +42,9 @@ def test_the_diagnosis_page_states_what_was_named() -> None:
 
 @pytest.mark.parametrize(("file", "seeds"), [
     ("trials.jsonl", range(18, 111)), ("earlier_trials.jsonl", range(1, 18)),
-    ("reads.jsonl", range(71, 91)), ("reads.jsonl", range(1, 26)),
+    ("trials.jsonl", range(201, 221)), ("trials.jsonl", range(221, 225)),
+    ("trials.jsonl", range(225, 235)), ("reads.jsonl", range(71, 91)),
+    ("reads.jsonl", range(1, 26)),
 ])  # fmt: skip
 def test_the_diagnosis_page_states_how_good_predictions_are(file: str, seeds: range) -> None:
     """The page has the number of recorded trials and how many directions were right."""
