@@ -12,6 +12,8 @@ from perf_tests.studies.gate_power.live import read_sessions
 from perf_tests.studies.gate_power.trials import group_by_trial
 from perf_tests.studies.proportions import Proportion
 from perf_tests.studies.records import read_records
+from perf_tests.studies.watching import trials as watching
+from perf_tests.studies.watching.__main__ import format_table
 from tests.root_process import ROOT
 
 STUDIES = ROOT / "perf_tests" / "studies"
@@ -63,4 +65,11 @@ def test_the_scaling_page_states_what_killed_trainings_saw() -> None:
     page = (STUDIES / "scaling.md").read_text(encoding="utf-8")
     assert "\n".join(scaling.format_table(trials)) in page
     assert sum(trial.was_killed for trial in trials) >= 50
+    assert not any(trial.problems for trial in trials)
+
+
+def test_the_watching_page_states_the_recorded_trials() -> None:
+    """It has the table of the file, in which no answer is wrong."""
+    trials = read_records(STUDIES / "watching" / "trials.jsonl", watching.Trial)
+    assert "\n".join(format_table(trials)) in page_of("watching")
     assert not any(trial.problems for trial in trials)

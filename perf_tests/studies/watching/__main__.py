@@ -65,7 +65,7 @@ def main(questions: tuple[str, ...], only: str, first: int, minutes: float, path
                 trial = run(name, case, seed)
                 append_record(path, trial)
                 done.append(trial)
-                answer = "; ".join(trial.problems) or trial.called
+                answer = "; ".join(trial.problems) or trial.called or "right"
                 click.echo(f"{name}, {case.name}, seed {seed}: {answer}", err=True)
     for line in format_table(done):
         click.echo(line)
