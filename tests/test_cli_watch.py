@@ -62,6 +62,29 @@ def test_memory_that_keeps_growing_is_reported(netpipe: Netpipe, tmp_path: Path)
     assert "memory of steady" not in shown
 
 
+def test_memory_that_begins_to_grow_is_a_line(
+    netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a terminal, each process gets the line once, when it is first certain."""
+    steady = [make_window(number, 0.0) for number in range(24)]
+    grows = [replace(each, memory_bytes=(100 + n) * 10**6) for n, each in enumerate(steady)]
+    write_log(tmp_path / "grows.jsonl", *grows[:3])
+    write_log(tmp_path / "steady.jsonl", *steady)
+    later = iter([grows[3:12], grows[12:18], grows[18:]])
+
+    def write(_: float) -> None:
+        if not (new := next(later, [])):
+            raise KeyboardInterrupt
+        with (tmp_path / "grows.jsonl").open("a") as file:
+            file.write("".join(map(line, new)))
+
+    monkeypatch.setattr(MODULE, "time", SimpleNamespace(sleep=write))
+    said = netpipe("watch", tmp_path).stdout.splitlines()
+    (place,) = (n for n, each in enumerate(said) if each.startswith("the memory of "))
+    assert said[place] == "the memory of grows grows by 360 MB an hour"
+    assert "grows: 2400 batches" in said[place - 1]
+
+
 def test_the_lines_of_a_run_that_has_ended(netpipe: Netpipe, tmp_path: Path) -> None:
     """Without a terminal, the latest window is a line, and the command ends with the run."""
     path = write_log(tmp_path / "run.jsonl", *map(of_ended, range(9)))

@@ -68,13 +68,13 @@ def _render(logs: "Logs") -> RenderableType:
 
     recent, ended = merge_recent(logs.windows), logs.find_ended()
     table = training_table(recent, logs.windows, ended, time.time())
-    return Group(_format_verdict(_judge(logs)), "", table, *growth_lines(logs.windows))
+    return Group(_format_verdict(_judge(logs)), "", table, *growth_lines(logs.windows).values())
 
 
 def _print_lines(logs: "Logs") -> None:
-    from netpipe.reporting.training_table import window_line
+    from netpipe.reporting.training_table import growth_lines, window_line
 
-    kind = None
+    kind, growing = None, dict[str, str]()
     for new in _follow(logs):
         for name, window in new:
             output.print(window_line(name, window), soft_wrap=True)
@@ -82,6 +82,10 @@ def _print_lines(logs: "Logs") -> None:
         if judged.kind != kind:
             kind = judged.kind
             output.print(_format_verdict(judged), soft_wrap=True)
+        before, growing = growing, growth_lines(logs.windows)
+        for name, text in growing.items():
+            if name not in before:
+                output.print(text, soft_wrap=True)
 
 
 def _judge(logs: "Logs") -> "Judged":

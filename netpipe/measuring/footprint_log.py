@@ -20,7 +20,11 @@ from netpipe.jobs.cleanup import list_started
 from netpipe.jobs.processes import LOWER_BUFFERS, ProcessTree
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Finding, Interval
-from netpipe.results.statistics import half_width_fraction, slope_interval
+from netpipe.results.statistics import (
+    MIN_LASTING_SLOPE_RATIO,
+    half_width_fraction,
+    slope_interval,
+)
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"
@@ -36,8 +40,6 @@ _LONG_TRAINING_BATCHES: Final = 100_000
 _MAX_PRECISE_HALF_WIDTH: Final = 0.1
 # With fewer readings, the interval of a slope is unbounded.
 _MIN_READINGS: Final = 5
-# Growth is ending if the slope of the later rounds is below this multiple of the overall slope.
-_GOES_ON: Final = 0.7
 # Largest fraction of the time to spend on readings, which take 10 ms for each 200 MB.
 _MAX_READING_FRACTION: Final = 0.1
 _MIN_LEFT_BYTES: Final = 64 << 10
@@ -132,7 +134,7 @@ class FootprintLog:
         for kind, (name, least, least_in_training, way_out) in _FINDINGS.items():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             later = self._growth(kind, since=len(self._held) // 2)
-            if slope.low <= 0 or later.median < _GOES_ON * slope.median:
+            if slope.low <= 0 or later.median < MIN_LASTING_SLOPE_RATIO * slope.median:
                 continue
             is_precise = half_width_fraction(slope) <= _MAX_PRECISE_HALF_WIDTH
             in_training = slope.median * _LONG_TRAINING_BATCHES

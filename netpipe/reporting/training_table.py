@@ -1,6 +1,6 @@
 """The table of watched processes, and the line of a window."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -49,11 +49,13 @@ def training_table(
     return table
 
 
-def growth_lines(windows: Mapping[str, Iterable[Window]]) -> Iterator[str]:
-    """Yield a sentence for each process whose memory keeps growing."""
-    for name, each in windows.items():
-        if growth := find_memory_growth([*each]):
-            yield f"the memory of {name} grows by {format_bytes(growth)} an hour"
+def growth_lines(windows: Mapping[str, Iterable[Window]]) -> dict[str, str]:
+    """Return a sentence for each process whose memory keeps growing."""
+    return {
+        name: f"the memory of {name} grows by {format_bytes(growth)} an hour"
+        for name, each in windows.items()
+        if (growth := find_memory_growth([*each]))
+    }
 
 
 def window_line(name: str, window: Window) -> str:

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from itertools import combinations
 from math import ceil, comb, inf, isfinite, pi, sqrt
 from statistics import fmean, median, stdev
+from typing import Final
 
 from netpipe.results.measurement import Interval
 
 # With fewer values, no interval between two of them covers 95%.
 _MIN_FOR_ORDER_STATISTICS = 6
 _MIN_FOR_RANGE = 3
+
+MIN_LASTING_SLOPE_RATIO: Final = 0.7
+"""Growth is ending if its later slope is below this multiple of the slope before or overall."""
 
 
 def median_interval(values: Sequence[float]) -> Interval:

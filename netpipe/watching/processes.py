@@ -5,13 +5,12 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from netpipe.results.statistics import slope_interval
+from netpipe.results.statistics import MIN_LASTING_SLOPE_RATIO, slope_interval
 from netpipe.watching.window import Figures, Judged, Waits, Window, judge, sampled_fraction
 
 # The very last window of a run may be short.
 _RECENT_WINDOWS: Final = 3
 _NAMED: Final = 4
-_GOES_ON: Final = 0.7
 
 
 def merge_recent(windows: Mapping[str, Iterable[Window]]) -> dict[str, Window]:
@@ -97,8 +96,8 @@ def find_memory_growth(windows: Sequence[Window]) -> float:
         slope_interval([w.ended_s / 3600 for w in part], [w.memory_bytes for w in part])
         for part in (own[:half], own[half:])
     )
-    is_lasting = min(before.low, after.low) > 0 and after.median >= _GOES_ON * before.median
-    return after.median if is_lasting else 0.0
+    is_ending = after.median < MIN_LASTING_SLOPE_RATIO * before.median
+    return 0.0 if is_ending or min(before.low, after.low) <= 0 else after.median
 
 
 def _merge_waits(waits: Sequence[Waits]) -> Waits:
