@@ -174,8 +174,9 @@ def work(
 
 
 def watch(
-    batches: Iterable[Any], log: Path | str | None = None, *, window_s: float = 10.0
-) -> "Watcher":
+    batches: Iterable[Any], log: Path | str | None = None, *, window_s: float = 10.0,
+    flops_per_step: float | None = None,
+) -> "Watcher":  # fmt: skip
     """Return the batches of a training run, watched: how long it waits for them, and why.
 
     Iterate over the result in place of `batches`; its `on_step_end(aux)`, called after each step,
@@ -186,10 +187,11 @@ def watch(
         batches: An iterator or an iterable of batches; attributes such as `get_state` are kept.
         log: A file for a JSON line (`netpipe.training/1`) for each window; None for none.
         window_s: Seconds of a window.
+        flops_per_step: FLOPs of a step on all its devices together, for the MFU.
     """
     from netpipe.watching.watcher import Watcher
 
-    return Watcher(batches, log, window_s=window_s)
+    return Watcher(batches, log, window_s=window_s, flops_per_step=flops_per_step)
 
 
 def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":

@@ -22,6 +22,8 @@ from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
+from netpipe.device.accelerators import peak_flops
+from netpipe.device.emulated_names import check_flops
 from netpipe.errors import MisuseError
 from netpipe.jobs.footprint import read_memory
 from netpipe.jobs.processes import ProcessTree
@@ -58,9 +60,10 @@ class Watcher(Iterator[Any]):
         batches: An iterator or an iterable of batches.
         log: The file that gets a JSON line (`netpipe.training/1`) for each window; None for none.
         window_s: Seconds of a window.
+        flops_per_step: FLOPs of a step on all its devices together, for the MFU.
 
     Raises:
-        MisuseError: `window_s` is not a positive number.
+        MisuseError: `window_s` or `flops_per_step` is not a positive number.
     """
 
     def __init__(
@@ -69,10 +72,12 @@ class Watcher(Iterator[Any]):
         log: Path | str | None = None,
         *,
         window_s: float = 10.0,
+        flops_per_step: float | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not 0 < window_s < inf:
             raise MisuseError(f"window_s must be above 0 seconds, and finite; found {window_s!r}")
+        self._flops = None if flops_per_step is None else check_flops(flops_per_step)
         self._batches, self._iterator = batches, iter(batches)
         self._log = None if log is None else Path(log)
         self._window_s, self._clock = window_s, clock or MonotonicClock()
@@ -134,10 +139,11 @@ class Watcher(Iterator[Any]):
 
     def on_step_end(self, aux: Any) -> None:
         """Note what a step returned; its loss is kept until the next call, and not waited for."""
-        self._step = None
+        step = None
         with suppress(Exception):
             loss = aux.get("loss") if isinstance(aux, Mapping) else aux
-            self._step = loss if hasattr(loss, "is_ready") else first_array(aux)
+            step = loss if hasattr(loss, "is_ready") else first_array(aux)
+        self._step = step
 
     def figures(self) -> dict[str, float]:
         """Return the numbers of the latest window under flat names, for any metric writer."""
@@ -209,12 +215,18 @@ class Watcher(Iterator[Any]):
             verdict=judge(figures, self._taken),
             examples_per_s=None if counted is None else counted.examples * per_s,
             tokens_per_s=None if counted is None else counted.tokens * per_s,
+            mfu=self._compute_mfu(per_s),
             memory_bytes=read_memory()[0],
             workers=ProcessTree().workers,
         )
         self._taken += len(given)
         self._compiled = self._compilations()
         return window
+
+    def _compute_mfu(self, steps_per_s: float) -> float | None:
+        devices = getattr(getattr(self._step, "sharding", None), "device_set", ())
+        peak = sum(peak_flops(each.device_kind) or 0.0 for each in devices)
+        return self._flops * steps_per_s / peak if self._flops and peak else None
 
     def _figures_of(
         self, given: list[_Given], seconds: float, now_s: float, asked_s: float | None

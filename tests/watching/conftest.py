@@ -32,7 +32,7 @@ def watch(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Watch:
     """Return a function that watches batches, whose windows a test closes itself."""
     monkeypatch.setattr(Watcher, "_run", lambda _: None)
     monkeypatch.setattr(watcher_module, "read_memory", lambda: (10**8, 10**8))
-    return lambda batches, log=None: Watcher(batches, log, clock=clock)
+    return lambda batches, log=None, **given: Watcher(batches, log, clock=clock, **given)
 
 
 def loading(clock: FakeClock, load_s: float, watched: Callable[[], Watcher]) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -136,6 +137,44 @@ def test_each_window_is_a_line_of_the_schema(
     assert watched.figures()["netpipe/batches"] == 40
 
 
+@pytest.mark.parametrize(
+    ("kind", "flops", "mfu"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e11, 0.125),
+        ("NVIDIA H100 80GB HBM3", None, None),
+        ("cpu", 989e11, None),
+    ],
+)
+def test_mfu_needs_the_flops_and_the_peak(
+    watch: Watch, clock: FakeClock, kind: str, flops: float | None, mfu: float | None
+) -> None:
+    """There are five steps a second of a tenth of a peak, on four devices that share each step."""
+    watched = watch(repeat({"x": 0}), flops_per_step=flops)
+    loss = Step(clock, 0.0)
+    devices = [SimpleNamespace(device_kind=kind)] * 4
+    vars(loss)["sharding"] = SimpleNamespace(device_set=devices)
+    for _ in range(50):
+        next(watched)
+        watched.on_step_end(loss)
+        clock.sleep(0.2)
+    watched.close_window()
+    assert watched._latest is not None
+    assert watched._latest.mfu == (mfu and pytest.approx(mfu))
+    assert ("netpipe/mfu" in watched.figures()) == (mfu is not None)
+
+
+def test_a_deleted_loss_has_devices(watch: Watch) -> None:
+    """The window ends as usual, without the MFU, because a CPU has no known peak."""
+    watched = watch(repeat({"x": 0}), flops_per_step=1e9)
+    next(watched)
+    loss = jnp.ones(())
+    watched.on_step_end({"loss": loss})
+    loss.delete()
+    watched.close_window()
+    assert watched._latest is not None
+    assert watched._latest.mfu is None
+
+
 def test_a_log_that_cannot_be_written_ends_alone(
     watch: Watch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,11 +211,13 @@ def test_whatever_a_step_returns_is_accepted(watch: Watch, aux: Any) -> None:
     assert window_of(watched).exposed_fraction is None
 
 
-@pytest.mark.parametrize("window_s", [0, -1.0, float("nan"), float("inf")])
-def test_a_window_has_a_length(window_s: float) -> None:
-    """A window that never ends, or ends at once, is refused before training."""
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf")])
+def test_a_window_and_a_step_have_a_size(value: float) -> None:
+    """A window that never ends, or ends at once, is refused before training; so are such FLOPs."""
     with pytest.raises(MisuseError, match=r"window_s must be above 0 seconds.*; found"):
-        netpipe.watch(iter(()), window_s=window_s)
+        netpipe.watch(iter(()), window_s=value)
+    with pytest.raises(MisuseError, match=r"the FLOPs of a step must be above 0.*; found"):
+        netpipe.watch(iter(()), flops_per_step=value)
 
 
 def test_an_error_of_the_loader_reaches_the_training(watch: Watch) -> None:

@@ -30,7 +30,7 @@ def make_window(number: int = 0, idle: float | None = 0.3, **given: Any) -> Wind
         "ended": datetime.fromtimestamp(BEGAN_S + SECONDS * number, UTC).isoformat(),
         "host": "node-1", "pid": 7, "batches_before": 200 * number, "epoch": 1, "figures": figures,
         "verdict": judge(given.get("figures", figures), 200 * number), "examples_per_s": 640.0,
-        "tokens_per_s": None, "memory_bytes": 2 * 10**8, "workers": 4,
+        "tokens_per_s": None, "mfu": None, "memory_bytes": 2 * 10**8, "workers": 4,
     }  # fmt: skip
     return Window(**{**usual, **given})
 
