@@ -105,6 +105,14 @@ class Watcher(Iterator[Any]):
             self._epoch += self._iterator is not self._batches
         return self
 
+    def __len__(self) -> int:
+        """Return the number of batches; raise a TypeError if the loader does not know it."""
+        return len(self._batches)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        """Return True, so that a trainer may ask whether it was given batches."""
+        return True
+
     def __next__(self) -> Any:
         if self._over.is_set():
             return next(self._iterator)
@@ -137,13 +145,24 @@ class Watcher(Iterator[Any]):
             raise AttributeError(name)
         return getattr(self._iterator, name)
 
-    def on_step_end(self, aux: Any) -> None:
-        """Note what a step returned; its loss is kept until the next call, and not waited for."""
+    def on_step_end(self, aux: Any = None, *others: Any, **named: Any) -> None:
+        """Note what a step returned; its loss is kept until the next call, and not waited for.
+
+        As a trainer's hook, it may get other things too, such as the batch. A `loss` by name then
+        belongs to the step, and nothing else.
+        """
         step = None
         with suppress(Exception):
+            if others or named:
+                mappings = (each for each in (aux, *others, named) if isinstance(each, Mapping))
+                aux = next((each["loss"] for each in mappings if "loss" in each), None)
             loss = aux.get("loss") if isinstance(aux, Mapping) else aux
             step = loss if hasattr(loss, "is_ready") else first_array(aux)
         self._step = step
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Stop watching, as the hook of a trainer."""
+        self.stop()
 
     def figures(self) -> dict[str, float]:
         """Return the numbers of the latest window under flat names, for any metric writer."""

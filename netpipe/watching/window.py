@@ -143,7 +143,7 @@ def judge(figures: Figures, batches_before: int = 1) -> Judged:
         return Judged(VerdictKind.HEALTHY, message, "nothing")
     if exposed is None:
         message = f"the loop waits for batches {waiting} of the time; the device may work meanwhile"
-        way_out = "call on_step_end(aux) after each step, or run netpipe measure"
+        way_out = "call on_step_end with an array of each step, or run netpipe measure"
         return Judged(VerdictKind.INCONCLUSIVE, message, way_out)
     ends = f"{format_percent(exposed.low)} to {format_percent(exposed.high)}"
     idle = f"the device is idle while the loop waits for {format_percent(exposed.median)} ({ends})"
