@@ -1,4 +1,4 @@
-"""Watched loops that are not the user's own."""
+"""Watched loops that are not the user's own, and the loops of docs/training.md."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,11 +84,57 @@ def _read_block(part: str) -> str:
     return str(block)
 
 
+def _count_changes(block: str) -> int:
+    return sum(line.endswith(("# new", "# changed")) for line in block.splitlines())
+
+
+@jax.jit
+def _train_step(weights: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return weights + batch.mean(), batch.sum()
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for `run.jsonl`, which is the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_the_loop_of_jax_with_grain(here: Path) -> None:
+    """Three lines are new or changed, and the watcher can tell whether the device is idle."""
+    dataset = grain.MapDataset.range(96).map(np.float32).batch(4).to_iter_dataset()
+    given = {"netpipe": netpipe, "dataset": dataset, "train_step": _train_step}
+    given["weights"] = jnp.float32(0)
+    block = _read_block("train_step(")
+    assert _count_changes(block) == 3
+    exec(block, given)
+    window = _read_whole(here)
+    assert window.figures.batches == 24
+    assert window.figures.synced_fraction is not None
+    assert float(given["weights"]) == pytest.approx(sum(range(96)) / 4)
+
+
+def test_the_loop_of_torch(here: Path) -> None:
+    """Two lines are new or changed; the watcher cannot ask whether the device is idle."""
+    calls: list[str] = []
+    tensor = SimpleNamespace(backward=lambda: calls.append("backward"))
+    optimizer = SimpleNamespace(
+        zero_grad=lambda: calls.append("zero"), step=lambda: calls.append("step")
+    )
+    block = _read_block("loss.backward()")
+    assert _count_changes(block) == 2
+    exec(
+        block,
+        {
+            "netpipe": netpipe, "loader": [(np.ones((2, 3)), np.ones(2))] * 40,
+            "model": lambda inputs: inputs, "loss_function": lambda *_: tensor,
+            "optimizer": optimizer,
+        },
+    )  # fmt: skip
+    window = _read_whole(here)
+    assert calls == ["zero", "backward", "step"] * 40
+    assert window.figures.batches == 40
+    assert window.figures.exposed_fraction is None
 
 
 def test_the_hooks_of_keras(here: Path) -> None:
