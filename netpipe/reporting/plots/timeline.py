@@ -172,6 +172,7 @@ def draw_run(figure: Figure, windows: Sequence[Window]) -> None:
         axes.set_xlim(0, length_s / scale_s)
         axes.set_ylim(0, 1.1 * most or 1.0)
         label_values(axes, lambda value: f"{format_number(value)} {unit}")
+        axes.tick_params(labelbottom=place == len(panels) - 1)
         _write_title(axes, f"{name}; at most {write(most)}")
     bars = {"loop waits": {"facecolor": Ink.PALE}, "device idle": {"facecolor": Ink.LOAD}}
     add_legend(figure, bars, loc="lower left", bbox_to_anchor=(0.0, -0.02))
