@@ -29,6 +29,7 @@ from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.gate import baseline, waivers
 from netpipe.gate.baseline_changes import FigureChange
 from netpipe.gate.work_baselines import WorkBaselineDocument
+from netpipe.history.entries import Entry
 from netpipe.judge.judgement import Judgement
 from netpipe.linting.experiments.trials import PrintedTrials
 from netpipe.linting.linter import GraphReport, LintReport
@@ -52,6 +53,7 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
     "devices.1": [detection.Devices],
     "diagnosis.1": [Diagnosis],
     "doctor.1": [machine.Doctor],
+    "history.1": [Entry],
     "hosts.1": [HostsReport],
     "index.1": [index.Index],
     "judgement.1": [Judgement],

@@ -8,6 +8,7 @@ from netpipe.cli.baseline import baseline, devices, doctor
 from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, inspect, prepare
 from netpipe.cli.diagnose import diagnose
+from netpipe.cli.history import history
 from netpipe.cli.hosts import hosts
 from netpipe.cli.init import init
 from netpipe.cli.judge import judge
@@ -34,6 +35,6 @@ def main() -> None:
 
 for _command in (
     init, generate, prepare, inspect, throughput, measure, diagnose, lint, work, resume,
-    watch, hosts, report, devices, doctor, baseline, ab, judge,
+    watch, hosts, report, history, devices, doctor, baseline, ab, judge,
 ):  # fmt: skip
     main.add_command(_command)

@@ -146,10 +146,7 @@ def _compare_metric(
         reason=reason,
         is_open=is_open and len(now) < MAX_SESSIONS,
     )
-    # On shared cores, other work changes a step time by more than any useful bound.
-    is_reported_only = now[-1].device.shares_host_cores and (
-        metric.is_step_time or not metric.is_judged_on_shared_cores
-    )
+    is_reported_only = not metric.is_judged_on(now[-1].device)
     difference = why_not_comparable(metric, now[-1], then[0])
     if not (difference or all(map(metric.is_in, (*now, *then)))):
         difference = "not every session has it"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import exp, isinf, log, log1p
 from typing import Final
 
-from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.measurement import Device, Interval, Measurement
 
 # The default floor: the logarithm of 0 is not finite.
 _SMALLEST_VALUE: Final = 1e-12
@@ -64,6 +64,12 @@ class Metric:
     def is_step_time(self) -> bool:
         """Whether it is a wall time of steps, which other work on shared cores affects most."""
         return self.unit == "s" and not self.is_host_time
+
+    def is_judged_on(self, device: Device) -> bool:
+        """Return whether the metric is compared with earlier sessions on a device."""
+        # On shared cores, other work changes a step time by more than any useful bound.
+        is_moved = self.is_step_time or not self.is_judged_on_shared_cores
+        return not (device.shares_host_cores and is_moved)
 
     def is_in(self, measurement: Measurement) -> bool:
         """Return whether a session has the metric; old or very short sessions may lack it."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from netpipe.history.entries import Entry
 from netpipe.reporting.content import Part
 from netpipe.reporting.parts.diagnosis import build_diagnosis_parts
+from netpipe.reporting.parts.history import build_history_part
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part, build_measurements_parts
 from netpipe.reporting.parts.run import build_run_parts
@@ -30,7 +32,9 @@ SCHEMAS: Final = tuple(_BUILDERS)
 
 
 def build_parts(document: Document) -> tuple[Part, ...]:
-    """Return the parts of a log of netpipe.watch, or of a document that has one of `SCHEMAS`."""
+    """Return the parts of a log of netpipe.watch, of a history, or of a document of `SCHEMAS`."""
+    if document["schema"] == Entry.SCHEMA:
+        return (build_history_part(document),)
     if document["schema"] == Window.SCHEMA:
         return (build_training_part(document),)
     return _BUILDERS[document["schema"]](document)

@@ -1,0 +1,98 @@
+"""`netpipe history`: results over commits, and where they changed."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from netpipe.cli.console import command_line, notes, output, path_type
+from netpipe.errors import InputError
+from netpipe.files.whole_file import refuse_unwritable, write_whole
+from netpipe.git import GitError, git
+
+if TYPE_CHECKING:
+    from netpipe.history.entries import Entry
+
+
+@click.group(epilog="\b\nExample:\n  netpipe history page history.jsonl --html history.html")
+def history() -> None:
+    """Keep the results of each commit in a file, and find the commits that changed them."""
+
+
+@history.command(epilog="\b\nExample:\n  netpipe history add run.json history.jsonl")
+@click.argument("result", type=path_type)
+@click.argument("file", type=path_type)
+@click.option("--commit", default="HEAD", show_default=True, metavar="REF", help="The commit.")
+@click.option(
+    "--benchmark-json", "benchmark", type=path_type, metavar="FILE",
+    help="Also write the results in the format of github-action-benchmark (customSmallerIsBetter).",
+)  # fmt: skip
+def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
+    """Append the results of a run to FILE, which is made if there is none.
+
+    RESULT is a file that --netpipe-json wrote.
+    """
+    from netpipe.history.entries import append_entries, make_entries
+    from netpipe.reporting.rendering import read_document
+    from netpipe.results.documents import check_schema
+
+    refuse_unwritable(benchmark, "--benchmark-json")
+    document = read_document(result)
+    way_out = "pytest perf_tests --netpipe-json FILE writes such a document"
+    check_schema(document["schema"], ("netpipe.run/1",), result, way_out=way_out)
+    try:
+        sha, date = git(Path(), "show", "--no-patch", "--format=%H %cI", commit, "--").split()
+    except (GitError, ValueError) as error:
+        raise InputError("netpipe history add", "--commit", "be a commit here", error) from error
+    entries = make_entries(document, sha, date, result)
+    append_entries(file, entries, "FILE")
+    if benchmark is not None:
+        rows = list(_list_benchmarks(entries))
+        write_whole(benchmark, json.dumps(rows, indent=1) + "\n", "--benchmark-json")
+    notes.print(f"added: {sha[:12]} to {file}")
+
+
+def _list_benchmarks(entries: Iterable["Entry"]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of github-action-benchmark; for all of these, smaller is better."""
+    from netpipe.gate.metrics import METRICS
+    from netpipe.results.work_profile import KINDS
+
+    for entry in entries:
+        for test, metrics in entry.values.items():
+            for name, value in metrics.items():
+                metric = METRICS.get(name)
+                if metric is None or metric.lower_is_better:
+                    unit = metric.unit if metric else KINDS[name].unit
+                    label = f"{test} {name}" + f" on {entry.device}" * bool(entry.device)
+                    yield {"name": label, "unit": unit or "x", "value": value}
+
+
+@history.command(epilog="\b\nExample:\n  netpipe history page history.jsonl --html history.html")
+@click.argument("file", type=path_type)
+@click.option(
+    "--html", "path", type=path_type, required=True, metavar="FILE", help="File to write."
+)
+def page(file: Path, path: Path) -> None:
+    """Make one HTML page of FILE, with a chart of each metric, and print what changed."""
+    from netpipe.history.change_points import MIN_COMMITS, find_change_points
+    from netpipe.history.entries import Entry, list_series, read_entries
+    from netpipe.reporting.parts.history import describe_change
+    from netpipe.reporting.rendering import render_page
+
+    refuse_unwritable(path, "--html")
+    entries = read_entries(file)
+    if not entries:
+        raise InputError(file, "file", "hold a commit", "none", "netpipe history add appends one")
+    series = list(list_series(entries))
+    changes = [change for each in series for change in find_change_points(each)]
+    document = {"schema": Entry.SCHEMA, "entries": [entry.to_document() for entry in entries]}
+    write_whole(path, render_page([document], repeat=command_line()), "--html")
+    for change in changes:
+        output.print(describe_change(change), soft_wrap=True)
+    if not changes:
+        longest = max(len(each.values) for each in series)
+        few = f"; {MIN_COMMITS} commits are needed to see one" * (longest < MIN_COMMITS)
+        output.print(f"no change in {longest} commits{few}", soft_wrap=True)
+    notes.print(f"written: {path}")

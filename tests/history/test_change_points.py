@@ -1,0 +1,87 @@
+"""The commits at which a metric changed."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from netpipe.errors import MisuseError
+from netpipe.history.change_points import MIN_COMMITS, cut_levels, find_change_points
+from tests.history.made import make_series, noisy
+
+
+def test_a_step_is_found_at_its_commit() -> None:
+    """The change has the medians before and after it."""
+    (change,) = find_change_points(make_series(noisy([2.0] * 30 + [2.2] * 15, 0.01)))
+    assert (change.begin, change.at, change.end) == (0, 30, 45)
+    assert (change.before, change.after) == pytest.approx((2.0, 2.2), rel=0.01)
+    assert change.is_worse
+    assert change.is_latest
+
+
+def test_a_drift_that_no_comparison_finds_is_found() -> None:
+    """A rise of 3% over 20 commits, each of 0.15%, shows in sessions that spread by 1.2%."""
+    levels = 1.8 * (1 + 0.03 * np.clip((np.arange(80) - 30) / 20, 0, 1))
+    (change,) = find_change_points(make_series(noisy(levels, 0.012)))
+    assert 30 <= change.at <= 50
+    assert change.after / change.before == pytest.approx(1.03, abs=0.01)
+
+
+def test_a_change_that_is_taken_back_is_not_the_latest() -> None:
+    """Both changes are found; the metric is as before."""
+    slower, back = find_change_points(
+        make_series(noisy([1.0] * 20 + [1.1] * 12 + [1.0] * 20, 0.01))
+    )
+    assert (slower.is_worse, slower.is_latest) == (True, False)
+    assert (back.is_worse, back.is_latest) == (False, True)
+    assert (back.begin, back.at, back.end) == (20, 32, 52)
+
+
+def test_a_rising_utilisation_is_better() -> None:
+    """Worse and better follow the metric's direction."""
+    (change,) = find_change_points(
+        make_series(noisy([0.8] * 20 + [0.9] * 20, 0.01), "accelerator_utilisation")
+    )
+    assert not change.is_worse
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_is_no_change(seed: int) -> None:
+    """Neither independent noise nor disturbances of several commits are changes."""
+    drawn = np.random.default_rng(seed).normal(0, 0.1, 208)
+    lasting = np.convolve(drawn, np.ones(4) / 2, mode="valid")[:200]
+    assert cut_levels(drawn[:200].tolist()) == []
+    assert cut_levels(lasting.tolist()) == []
+
+
+def test_one_outlier_is_no_change() -> None:
+    """A commit that another program disturbed is noise."""
+    values = noisy([1.0] * 40, 0.01)
+    values[20] *= 2
+    assert find_change_points(make_series(values)) == []
+
+
+def test_exact_counts_have_no_noise() -> None:
+    """A count of work that rises by 1% has changed; one that is the same has not."""
+    assert [
+        each.at for each in find_change_points(make_series([100.0] * 20 + [101.0] * 6, "calls"))
+    ] == [20]
+    assert find_change_points(make_series([100.0] * 40, "calls")) == []
+    assert [
+        each.at for each in find_change_points(make_series([0.0] * 15 + [4.0] * 6, "padding"))
+    ] == [15]
+
+
+def test_too_few_commits_show_no_change() -> None:
+    """Noise is not known from a few commits."""
+    values = [1.0] * 10 + [2.0] * 10
+    assert find_change_points(make_series(values[1:])) == []
+    assert len(find_change_points(make_series(values))) == 1
+    assert len(values) == MIN_COMMITS
+
+
+def test_without_ruptures_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package belongs to an extra."""
+    monkeypatch.setitem(sys.modules, "ruptures", None)
+    with pytest.raises(MisuseError, match=r"pip install 'netpipe\[history\]'"):
+        cut_levels([1.0] * MIN_COMMITS)

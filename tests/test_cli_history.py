@@ -1,0 +1,107 @@
+"""`netpipe history`: results over commits, and where they changed."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from netpipe.history.entries import append_entries, read_entries
+from tests.command import Netpipe
+from tests.history.made import TEST, make_entries, noisy
+from tests.reporting import examples
+from tests.reporting.parsed import parsed
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit, as the current folder."""
+    git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(repository: Path) -> Path:
+    """The document of a run, in a file."""
+    path = repository / "run.json"
+    session = {**examples.measurement(load_s=0.012), "test": TEST}
+    path.write_text(json.dumps(examples.run(measurements=[session])))
+    return path
+
+
+def test_a_run_is_added_to_its_commit(netpipe: Netpipe, run: Path) -> None:
+    """The file is made, and holds the commit that is checked out."""
+    for _ in range(2):
+        ended = netpipe("history", "add", run, "history.jsonl")
+        assert ended.exit_code == 0, ended.output
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    entries = read_entries(Path("history.jsonl"))
+    assert [entry.commit for entry in entries] == [head.stdout.strip()] * 2
+    assert entries[0].values[TEST]["load_s_per_batch"] == 0.012
+
+
+def test_an_unknown_commit_is_refused(netpipe: Netpipe, run: Path) -> None:
+    """Nothing is written."""
+    ended = netpipe("history", "add", run, "history.jsonl", "--commit", "nowhere")
+    assert ended.exit_code != 0
+    assert "--commit must be a commit here" in ended.stderr
+    assert not Path("history.jsonl").exists()
+
+
+def test_only_a_run_can_be_added(netpipe: Netpipe, run: Path) -> None:
+    """A measurement has no tests."""
+    run.write_text(json.dumps(examples.measurement()))
+    ended = netpipe("history", "add", run, "history.jsonl")
+    assert ended.exit_code != 0
+    assert "pytest perf_tests --netpipe-json FILE writes such a document" in ended.stderr
+
+
+def test_results_are_written_for_another_tool(netpipe: Netpipe, run: Path) -> None:
+    """github-action-benchmark takes names, units and values of which smaller ones are better."""
+    netpipe("history", "add", run, "history.jsonl", "--benchmark-json", "bench.json")
+    rows = json.loads(Path("bench.json").read_text())
+    assert {"name": f"{TEST} load_s_per_batch on h200-x1", "unit": "s", "value": 0.012} in rows
+    assert all(row.keys() == {"name", "unit", "value"} and row["unit"] for row in rows)
+    assert not [row for row in rows if "utilisation" in row["name"]]
+
+
+def test_a_page_shows_what_changed(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The change is printed, and the page has a chart of the metric."""
+    history, page = tmp_path / "history.jsonl", tmp_path / "page.html"
+    append_entries(history, make_entries(noisy([2.0] * 30 + [2.2] * 10, 0.01)), "FILE")
+    ended = netpipe("history", "page", history, "--html", page)
+    assert ended.exit_code == 0, ended.output
+    assert f"load_cpu_ratio of {TEST} on h200-x1 became worse at about 000001eaa" in ended.stdout
+    assert "2.2 in 10 commits, after 2 in 30, 1.10 x" in ended.stdout
+    found = parsed(page.read_text())
+    assert {"Worse", "A metric became worse, and did not recover."} <= {*found.texts}
+    assert any("a line is the median between changes" in text for text in found.texts)
+
+
+@pytest.mark.parametrize(
+    ("commits", "printed", "word"),
+    [
+        (3, "no change in 3 commits; 20 commits are needed to see one", "Too short"),
+        (30, "no change in 30 commits\n", "No worse"),
+    ],
+)
+def test_a_page_without_changes(
+    netpipe: Netpipe, tmp_path: Path, commits: int, printed: str, word: str
+) -> None:
+    """A short history is not called fine."""
+    history, page = tmp_path / "history.jsonl", tmp_path / "page.html"
+    append_entries(history, make_entries(noisy([2.0] * commits, 0.01)), "FILE")
+    ended = netpipe("history", "page", history, "--html", page)
+    assert printed in ended.stdout
+    assert word in parsed(page.read_text()).texts
+
+
+def test_an_empty_history_is_refused(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The error says how to add a commit."""
+    (tmp_path / "history.jsonl").touch()
+    ended = netpipe("history", "page", tmp_path / "history.jsonl", "--html", tmp_path / "page.html")
+    assert ended.exit_code != 0
+    assert "netpipe history add appends one" in ended.stderr
