@@ -84,7 +84,7 @@ def test_a_page_shows_what_changed(netpipe: Netpipe, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("commits", "printed", "word"),
     [
-        (3, "no change in 3 commits; 20 commits are needed to see one", "Too short"),
+        (1, "no change in 1 commit; 20 commits are needed to see one", "Too short"),
         (30, "no change in 30 commits\n", "No worse"),
     ],
 )

@@ -94,5 +94,6 @@ def page(file: Path, path: Path) -> None:
     if not changes:
         longest = max(len(each.values) for each in series)
         few = f"; {MIN_COMMITS} commits are needed to see one" * (longest < MIN_COMMITS)
-        output.print(f"no change in {longest} commits{few}", soft_wrap=True)
+        commits = f"{longest} commit{'s' * (longest > 1)}"
+        output.print(f"no change in {commits}{few}", soft_wrap=True)
     notes.print(f"written: {path}")
