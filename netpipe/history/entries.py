@@ -22,7 +22,7 @@ from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import format_metric
 from netpipe.results.work_profile import DATA_KINDS, KINDS
 
-# Of the host's CPU time. Beside busier programs, times on the host say little about the code.
+# If other programs take more of the host's CPU time, times on the host say little about the code.
 _MAX_BUSY_FRACTION: Final = 0.1
 # The logarithm of 0 is not finite, and a count of work may be 0.
 _SMALLEST_COUNT: Final = 1e-12

@@ -50,7 +50,7 @@ def test_times_beside_busy_programs_are_left_out() -> None:
 
 
 def test_work_that_was_judged_belongs_to_no_device() -> None:
-    """Other outcomes left parts out, and the contents of batches are no amount."""
+    """After other outcomes, parts are left out; and the contents of batches cannot be plotted."""
     counted = {"device": None, "quantity": "work", "now": 7.0}
     rows = [
         examples.comparison("PASS", "calls", **counted),
