@@ -93,7 +93,7 @@ def _configure(config: str, *overrides: str) -> tuple[Any, Any]:
             "it: pip install 'maxtext[cuda12]', or as docs/maxtext.md says for a TPU or a CPU"
         ) from error
     words = f"{Path(config).read_text(errors='ignore')} {overrides}"
-    if re.search(r"dataset_type\W+network\b", words):
+    if re.search(r"dataset_type\W+network\b|\bnetpipe_watch_dir\b", words):
         from netpipe.workload.trainer.maxtext import register
 
         register()

@@ -59,6 +59,21 @@ def test_a_measurement_leaves_a_training_alone(config: str) -> None:
     assert settings.skip_jax_distributed_system == "true"
 
 
+@pytest.mark.parametrize("word", ["dataset_type=network", "netpipe_watch_dir=logs"])
+def test_settings_of_this_package_are_registered(
+    config: str, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """MaxText would refuse an unknown setting."""
+    registered: list[bool] = []
+    monkeypatch.setattr(
+        "netpipe.workload.trainer.maxtext.register", lambda: registered.append(True)
+    )
+    maxtext._configure(config, "steps=3")
+    assert not registered
+    maxtext._configure(config, word)
+    assert registered
+
+
 def test_a_step_is_refused_where_the_training_loop_does_more(config: str) -> None:
     """A step is refused if the training loop does more than the step."""
     with pytest.raises(InputError, match="enable_diloco must not be set"):

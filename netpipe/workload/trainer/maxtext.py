@@ -1,14 +1,16 @@
-"""Adds `dataset_type: network` to MaxText's configuration, training loop and checkpoints.
+"""Adds `dataset_type: network` and `netpipe_watch_dir` to MaxText.
 
 `python -m netpipe.workload.trainer.maxtext CONFIG.yml key=value` runs MaxText's training with it.
 """
 
+import atexit
 import json
 import sys
 from collections.abc import Callable
 from enum import Enum
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import signature
+from pathlib import Path
 from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
@@ -17,6 +19,7 @@ import jax
 from absl import app
 
 from netpipe.errors import InputError, MisuseError, NetpipeError
+from netpipe.watching.watcher import Watcher
 from netpipe.workload.tokens.vocabulary import VOCABULARY
 from netpipe.workload.trainer import iterators
 from netpipe.workload.trainer.network_config import NetworkConfig
@@ -29,7 +32,7 @@ _Function = Callable[..., Any]
 
 @cache
 def register() -> None:
-    """Add `dataset_type: network` and its settings to MaxText.
+    """Add `dataset_type: network`, its settings and `netpipe_watch_dir` to MaxText.
 
     Raises:
         MisuseError: MaxText is missing, or its release lacks a part. Nothing is then changed.
@@ -68,6 +71,7 @@ def _extend_configuration() -> None:
     if missing := {"dataset_type", *hints}.difference(own, held):
         raise _misfit(f"the settings {', '.join(sorted(missing))}", "none")
     settings = {name: (hints[name], defaults[name]) for name in own}
+    settings["netpipe_watch_dir"] = str, ""  # for every dataset type
     types.NetworkDataset = create_model("NetworkDataset", **settings)
     members = {member.name: member.value for member in types.DatasetType}
     types.DatasetType = Enum("DatasetType", members | {"NETWORK": "network"}, type=str)  # type: ignore[misc]
@@ -127,6 +131,30 @@ def _load_next_batch(original: _Function, self: Any) -> Any:
         raise
 
 
+class _WatchedLoader(Watcher):
+    """MaxText's data loader, watched."""
+
+    def load_next_batch(self, **_: Any) -> Any:
+        """Return the next batch."""
+        return next(self)
+
+
+def _training_loop_iteration(
+    original: _Function, jax_device_state: Any, python_vars: Any, immutable_data: Any
+) -> Any:
+    """Watch the batches and steps of a training, of any dataset type, if a folder is set."""
+    loader, folder = python_vars["data_loader"], immutable_data["config"].netpipe_watch_dir
+    if folder and not isinstance(loader, _WatchedLoader):
+        load = partial(loader.load_next_batch, rampup_manager=python_vars["rampup_manager"])
+        log = Path(folder, f"process-{jax.process_index()}.jsonl")
+        loader = python_vars["data_loader"] = _WatchedLoader(iter(load, None), log)
+        atexit.register(loader.stop)
+    metrics = original(jax_device_state, python_vars, immutable_data)
+    if folder:
+        loader.on_step_end(metrics)
+    return metrics
+
+
 class _AsGrain(SimpleNamespace):
     """A configuration that poses as Grain's, so that MaxText saves the data iterator's position."""
 
@@ -169,6 +197,7 @@ def _load_state_if_possible(
 _REPLACEMENTS: Final[dict[str, _Function]] = {
     "input_pipeline.input_pipeline_interface.create_data_iterator": _create_data_iterator,
     "common.data_loader.DataLoader.load_next_batch_pre_sharding": _load_next_batch,
+    "trainers.pre_train.train.training_loop_iteration": _training_loop_iteration,
     "common.checkpointing.maybe_save_checkpoint": _maybe_save_checkpoint,
     "common.checkpointing.load_state_if_possible": _load_state_if_possible,
 }

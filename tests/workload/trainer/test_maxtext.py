@@ -8,15 +8,18 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 from netpipe.errors import InputError, LoaderFailedError, MisuseError
+from netpipe.watching.logs import Log
 from netpipe.workload.trainer import iterators, maxtext
 from netpipe.workload.trainer.network_config import NetworkConfig
 
 DATA_LOADER = "maxtext.common.data_loader"
 INTERFACE = "maxtext.input_pipeline.input_pipeline_interface"
 CHECKPOINTING = "maxtext.common.checkpointing"
+TRAIN = "maxtext.trainers.pre_train.train"
 
 
 class Shape:
@@ -40,6 +43,16 @@ class Shape:
         """Restore the weights."""
         return "weights" if checkpoint_manager and data_iterator else "none"
 
+    @staticmethod
+    def training_loop_iteration(
+        jax_device_state: Any, python_vars: Any, immutable_data: Any
+    ) -> dict[str, Any]:
+        """Train on a batch; the loss is the batch."""
+        loader, rampup_manager = python_vars["data_loader"], python_vars["rampup_manager"]
+        batch = loader.load_next_batch(rampup_manager=rampup_manager)
+        loss = jax_device_state + immutable_data["steps"] * jnp.asarray(batch["inputs"])
+        return {"scalar": {"learning/loss": loss}, "scalars": {}}
+
 
 class DataLoader:
     """MaxText's data loader, as far as these tests need it."""
@@ -54,6 +67,10 @@ class DataLoader:
             return next(self.data_iterator)
         except Exception as error:  # noqa: BLE001
             raise RuntimeError(f"failed with {error}")  # noqa: B904  # as MaxText does
+
+    def load_next_batch(self, *, rampup_manager: Any) -> Any:
+        """Return the next batch; its size is the manager's."""
+        return {**self.load_next_batch_pre_sharding(), "size": rampup_manager}
 
 
 class Broken(iterators.TrainIterator):
@@ -119,6 +136,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
         DATA_LOADER: {"DataLoader": type("DataLoader", (), dict(vars(DataLoader)))},
         "maxtext.input_pipeline": {},
         INTERFACE: {"create_data_iterator": Shape.create_data_iterator},
+        "maxtext.trainers": {},
+        "maxtext.trainers.pre_train": {},
+        TRAIN: {"training_loop_iteration": Shape.training_loop_iteration},
         "a_trainer": {"create_data_iterator": Shape.create_data_iterator},
         "pydantic": {
             "create_model": lambda name, **held: SimpleNamespace(name=name, model_fields=held)
@@ -144,6 +164,7 @@ def test_the_type_and_its_settings_are_registered(fake: dict[str, ModuleType]) -
     assert types.MaxTextConfig.model_fields["dataset_type"].annotation is types.DatasetType
     assert types.NetworkDataset.model_fields["network_train_files"] == (str, "")
     assert types.MaxTextConfig.model_fields["grain_debug_mode"] == (bool, False)
+    assert types.MaxTextConfig.model_fields["netpipe_watch_dir"] == (str, "")
     assert "packing" not in types.NetworkDataset.model_fields
 
 
@@ -204,6 +225,29 @@ def test_our_errors_end_a_training(fake: dict[str, ModuleType]) -> None:
         loader.load_next_batch_pre_sharding()
 
 
+@pytest.mark.parametrize("dataset_type", ["synthetic", "hf"])
+def test_a_training_is_watched(
+    fake: dict[str, ModuleType], dataset_type: str, tmp_path: Path
+) -> None:
+    """The batches and steps of any dataset type are watched, if a folder is set."""
+    maxtext.register()
+    for folder in ("", str(tmp_path / "logs")):
+        config = configured(dataset_type, netpipe_watch_dir=folder)
+        loader = fake[DATA_LOADER].DataLoader(config, iter([{"inputs": n} for n in range(3)]))
+        python_vars = {"data_loader": loader, "rampup_manager": 8}
+        losses = [
+            fake[TRAIN].training_loop_iteration(5, python_vars, {"config": config, "steps": 2})
+            for _ in range(3)
+        ]
+        assert [float(each["scalar"]["learning/loss"]) for each in losses] == [5, 7, 9]
+        with pytest.raises(RuntimeError, match="failed with"):
+            fake[TRAIN].training_loop_iteration(5, python_vars, {"config": config, "steps": 2})
+    python_vars["data_loader"].stop()
+    [window] = Log(tmp_path / "logs" / "process-0.jsonl").read()
+    assert window.figures.batches == 3
+    assert window.figures.synced_fraction is not None
+
+
 def test_positions_are_saved_as_those_of_grain(fake: dict[str, ModuleType]) -> None:
     """MaxText saves the position of no other type."""
     maxtext.register()
@@ -248,6 +292,7 @@ def test_a_restored_training_goes_on_in_the_data(
             r"create_data_iterator\(config, mesh, ...\) .*; found \(settings\)",
         ),
         (DATA_LOADER, "DataLoader", type("Other", (), {}), "load_next_batch_pre_sharding"),
+        (TRAIN, "training_loop_iteration", lambda state: state, "training_loop_iteration"),
         ("maxtext.configs.types", "MaxTextConfig", None, "configs.types.MaxTextConfig"),
         (
             "maxtext.configs.types", "MaxTextConfig", SimpleNamespace(model_fields={}),

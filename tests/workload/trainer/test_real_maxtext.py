@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from netpipe.watching.logs import Log
 from netpipe.workload.resume import ResumableBatches
 from netpipe.workload.trainer.network_config import NetworkConfig
 from tests.command import Netpipe, document
@@ -85,6 +86,17 @@ def test_maxtext_trains_on_our_batches(config: Path, many: Path, tmp_path: Path)
     assert set(trained_on) == set(first)
     for name, array in first.items():
         np.testing.assert_array_equal(trained_on[name], array)
+
+
+@pytest.mark.parametrize("dataset_type", ["network", "synthetic"])
+def test_a_training_is_watched(config: Path, dataset_type: str) -> None:
+    """One setting has the batches and steps of every dataset type watched."""
+    watched = f"dataset_type={dataset_type}", "netpipe_watch_dir=logs"
+    assert len(losses(*OURS, config, "steps=20", *watched)) == 20
+    windows = [*Log(Path("logs/process-0.jsonl")).read()]
+    assert sum(window.figures.batches for window in windows) == 20
+    assert all(window.figures.synced_fraction is not None for window in windows)
+    assert all(window.tokens_per_s for window in windows)
 
 
 def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
