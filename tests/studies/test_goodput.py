@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from netpipe.results.fields import Interval
-from perf_tests.studies.goodput import LOADERS, Entries, Trial, calculate, format_table, main
+from perf_tests.studies.goodput import KEPT, LOADERS, Entries, Trial, calculate, format_table, main
 from perf_tests.studies.records import read_records
+from tests.root_process import ROOT
 
 needs_library = pytest.mark.skipif(
     find_spec("ml_goodput_measurement") is None, reason="tox -e goodput runs these tests"
@@ -61,3 +62,11 @@ def test_the_table_has_medians_and_extremes() -> None:
     [row] = [*format_table([STARVED, *others])][2:]
     assert row.startswith("| starved | 98.0% (97.0 to 99.0) | 0.3% (0.3 to 0.3) |")
     assert row.endswith("| 67.0% (67.0 to 67.0) | loader-bound |")
+
+
+def test_the_page_has_the_table_of_the_trials() -> None:
+    """docs/goodput.md states the figures of the recorded trials, and their library."""
+    page = (ROOT / "docs" / "goodput.md").read_text(encoding="utf-8")
+    trials = read_records(KEPT, Trial)
+    assert "\n".join(format_table(trials)) in page
+    assert all(trial.library in page for trial in trials)
