@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from netpipe.errors import InputError
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.resume import ResumableBatches
 from netpipe.workload.tokens.batches import Batch
+from tests.workload.killing import kill_with_workers
 
 PACKED = PipelineConfig(seed=3, sequence_length=64, batch_size=8, workers=0)
 UNPACKED = dataclasses.replace(PACKED, packing=False)
@@ -189,13 +189,11 @@ def test_a_killed_training_goes_on(prepared: Path, tmp_path: Path) -> None:
     script.write_text(TRAINING.replace("\\\\n", "\\n"))
     for killed_at, workers in ((2, 2), (4, 1), (None, 0)):
         command = [sys.executable, script, prepared, state, seen, "8", str(workers)]
-        training = subprocess.Popen(
-            list(map(str, command)), stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        training = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
         assert training.stdout is not None
         for line in training.stdout:
             if killed_at is not None and int(line) >= killed_at:
-                os.killpg(training.pid, signal.SIGKILL)
+                kill_with_workers(training)
                 break
         training.stdout.close()
         training.wait()

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -11,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.workload.killing import kill_with_workers
 from tests.workload.trainer import training_process
 
-STEPS = 6
+STEPS = 4
 
 
 def free_port() -> int:
@@ -37,7 +37,7 @@ def run_processes(
             started.append(
                 subprocess.Popen(
                     [*command, *words], stdout=subprocess.PIPE, stderr=errors, text=True,
-                    start_new_session=True, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+                    env={**os.environ, "JAX_PLATFORMS": "cpu"},
                 )
             )  # fmt: skip
     try:
@@ -68,7 +68,7 @@ def _read(process: "subprocess.Popen[str]", until: int | None) -> list[dict[str,
 def _kill(started: Sequence["subprocess.Popen[str]"]) -> None:
     for process in started:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_with_workers(process)
         process.wait()
         assert process.stdout is not None
         process.stdout.close()

@@ -33,6 +33,9 @@ def compute_loss(table: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     return -(chosen * counted).sum() / counted.sum()
 
 
+evaluate = jax.jit(compute_loss)
+
+
 @jax.jit
 def step(table: jax.Array, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Descend once; return the new table, and the loss before."""
@@ -97,7 +100,7 @@ def train(
             part.replace(kept)
     batches.close()
     losses = [
-        float(compute_loss(on_device, batch))
+        float(evaluate(on_device, batch))
         for batch in make_network_eval_iterator(config, mesh, loading)
     ]
     say({"evaluated": len(losses), "losses": losses})
