@@ -1,13 +1,23 @@
 """Each disorder of this repository's pipeline fails its performance tests."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from xml.etree import ElementTree
+from runpy import run_path
 
 import pytest
 
+from netpipe.errors import PipelineOrderError
+from netpipe.jobs.targets import Factories
+from netpipe.linting.lint_job import lint_loader
+from netpipe.linting.lint_request import LintRequest
+from netpipe.workload import pipeline
+from netpipe.workload.config import PipelineConfig
+from perf_tests.test_order import test_order as fail_of_disorder
 from tests.root_project import copied_project, perf_tests_of, put_in
+from tests.workload.conftest import many as many
 
 SOURCE = "        grain.MapDataset.source(order)\n        .map(partial(read_block, source))\n"
 BATCH = "        .batch(config.batch_size // sequences, batch_fn=concatenate)\n"
@@ -24,27 +34,18 @@ class Disorder:
         rule: The rule that it breaks.
         changes: Texts in pipeline.py and their replacements.
         intent: The intent of the lint.
-        in_place: Whether the suite's own test lints the changed pipeline itself.
+        in_suite: Whether the performance tests themselves lint the changed pipeline.
     """
 
     rule: str
     changes: Mapping[str, str]
     intent: str = "throughput"
-    in_place: bool = False
+    in_suite: bool = False
 
-    @property
-    def module(self) -> str:
-        """The name of the pipeline's module."""
-        return "pipeline" if self.in_place else f"disorder_{self.rule.replace('-', '_')}"
-
-    @property
-    def test(self) -> str:
-        """The name of the test of its order."""
-        return "test_order" if self.in_place else f"test_{self.module}"
-
-    def is_told_in(self, said: Mapping[str, str]) -> bool:
-        """Whether the test of this pipeline failed with the rule."""
-        return f"order: {self.rule}:" in said[f"perf_tests.{self.test}"]
+    def put_in(self, path: Path) -> None:
+        """Change a pipeline.py."""
+        for right, wrong in self.changes.items():
+            put_in(path, right, wrong)
 
 
 DISORDERS = [
@@ -54,7 +55,7 @@ DISORDERS = [
             BATCH: "",
             WORKERS: WORKERS.replace(".map", ".batch(1, batch_fn=concatenate).map"),
         },
-        in_place=True,
+        in_suite=True,
     ),
     Disorder("map-after-mp-prefetch", {WORKERS: WORKERS.rstrip() + ".map(dict)\n"}),
     Disorder(
@@ -78,6 +79,7 @@ DISORDERS = [
         "worker-count-changes-order",
         {TO_ITER: TO_ITER.rstrip() + ".filter(lambda batch: batch is not None)\n"},
         intent="reproducible",
+        in_suite=True,
     ),
     Disorder(
         "sequential-slice-with-shuffle",
@@ -89,54 +91,31 @@ DISORDERS = [
     ),
 ]
 
-# The suite's own test of the order, on a pipeline beside the real one.
-TEST = """
-import pytest
-from netpipe.workload.config import PipelineConfig
-from netpipe.workload.NAME import build
-from perf_tests.test_order import test_order
 
-@pytest.fixture
-def netpipe_loader(data_directory):
-    return lambda: build(data_directory, PipelineConfig(epochs=1))
-"""
+def named(disorders: list[Disorder]) -> pytest.MarkDecorator:
+    """Run a test for each disorder."""
+    return pytest.mark.parametrize("disorder", disorders, ids=lambda disorder: disorder.rule)
 
 
-@pytest.fixture(params=["throughput", "reproducible"])
-def intent(request: pytest.FixtureRequest) -> str:
-    """The intent of the lint."""
-    chosen: str = request.param
-    return chosen
+@named(DISORDERS)
+def test_each_disorder_fails_with_its_rule(disorder: Disorder, many: Path, tmp_path: Path) -> None:
+    """The test of the order fails for every pipeline, and its message names the broken rule."""
+    path = tmp_path / "pipeline.py"
+    path.write_text(Path(pipeline.__file__).read_text())
+    disorder.put_in(path)
+    loader = partial(run_path(str(path))["build"], many, PipelineConfig(epochs=1))
+    request = LintRequest(result=str(tmp_path / "result.json"), intent=disorder.intent)
+    found = lint_loader(request, Factories(loader), ExitStack())
+    with pytest.raises(PipelineOrderError, match=f"order: {disorder.rule}:"):
+        fail_of_disorder(found["lint"])
 
 
-@pytest.fixture
-def disordered(tmp_path: Path, intent: str) -> Path:
-    """A copy of this repository with a pipeline for each disorder of the intent."""
+@named([disorder for disorder in DISORDERS if disorder.in_suite])
+def test_a_disorder_fails_the_performance_tests(disorder: Disorder, tmp_path: Path) -> None:
+    """A changed pipeline fails the suite with its rule."""
     project = copied_project(tmp_path)
-    data = project / "netpipe" / "workload"
-    in_order = (data / "pipeline.py").read_text()
-    for disorder in of_intent(intent):
-        path = data / f"{disorder.module}.py"
-        path.write_text(in_order)
-        for right, wrong in disorder.changes.items():
-            put_in(path, right, wrong)
-        if not disorder.in_place:
-            test = project / "perf_tests" / f"{disorder.test}.py"
-            test.write_text(TEST.replace("NAME", disorder.module))
-    return project
-
-
-def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> None:
-    """Every pipeline fails, and the message names the rule that it breaks."""
-    tests = [f"perf_tests/{disorder.test}.py::test_order" for disorder in of_intent(intent)]
-    suite = perf_tests_of(disordered, *tests, f"--netpipe-intent={intent}", "--junitxml=run.xml")
+    disorder.put_in(project / "netpipe" / "workload" / "pipeline.py")
+    test, intent = "perf_tests/test_order.py::test_order", f"--netpipe-intent={disorder.intent}"
+    suite = perf_tests_of(project, test, intent)
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
-    cases = ElementTree.parse(disordered / "run.xml").iter("testcase")
-    said = {str(case.get("classname")): "".join(case.itertext()) for case in cases}
-    failed = {disorder.rule: disorder.is_told_in(said) for disorder in of_intent(intent)}
-    assert failed == dict.fromkeys(failed, True), suite.stdout
-
-
-def of_intent(intent: str) -> list[Disorder]:
-    """Return the disorders that are errors for an intent."""
-    return [disorder for disorder in DISORDERS if disorder.intent == intent]
+    assert f"order: {disorder.rule}:" in suite.stdout
