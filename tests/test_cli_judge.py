@@ -66,6 +66,12 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def reading_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the batches of both versions in this process."""
+    monkeypatch.setattr(judge, "read_batches", read_here)
+
+
+@pytest.fixture
 def same_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give both versions the same batches, which are not read."""
     batches = Pass([{"x": ("int64[1]", "digest")}], [["row"]], ended=True)
@@ -97,6 +103,7 @@ def test_an_equal_version_is_accepted(netpipe: Netpipe, repository: Path) -> Non
     assert found["base"].startswith("main (")
 
 
+@pytest.mark.usefixtures("reading_here")
 def test_other_data_are_refused_and_the_rest_stays_open(netpipe: Netpipe, repository: Path) -> None:
     """Neither resuming nor the speed is checked while the data differ."""
     change(repository, "range(6)", "range(5)")
@@ -111,11 +118,9 @@ def test_other_data_are_refused_and_the_rest_stays_open(netpipe: Netpipe, reposi
     }  # fmt: skip
 
 
-def test_a_declared_change_is_accepted_and_shown(
-    netpipe: Netpipe, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("reading_here")
+def test_a_declared_change_is_accepted_and_shown(netpipe: Netpipe, repository: Path) -> None:
     """The reason stands in the table; the other checks are made."""
-    monkeypatch.setattr(judge, "read_batches", read_here)
     change(repository, "range(6)", "reversed(range(6))")
     lines = '"data SAME_ELEMENTS" = "the newest first"\n"shuffled NOT_COMPARED" = "not shuffled"\n'
     (repository / "pyproject.toml").write_text(f"[tool.netpipe.judge.accept]\n{lines}")
@@ -125,11 +130,13 @@ def test_a_declared_change_is_accepted_and_shown(
     assert result.stdout.splitlines()[-1] == "ACCEPTED"
 
 
+@pytest.mark.usefixtures("reading_here")
 def test_a_base_that_is_not_reproducible_decides_nothing(
     netpipe: Netpipe, repository: Path
 ) -> None:
     """Batches in an order that depends on the process cannot be compared."""
-    change(repository, "range(6)", "sorted(range(6), key=lambda n: hash(str(n)))")
+    change(repository, "range(6)", "[int(os.environ['PYTHONHASHSEED'])]")
+    change(repository, "import numpy", "import os\nimport numpy")
     git(repository, "commit", "--all", "--message", "hash")
     result = netpipe(*TARGET, "HEAD", "--json")
     assert result.exit_code == 3

@@ -1,22 +1,30 @@
 """Two live sides, and the results that their parent collects."""
 
+import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any, cast
 
 import psutil
 import pytest
 
 from netpipe.duets import parent
+from netpipe.duets.duet_job import serve_blocks
 from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.duets.parent import Side, run_duet
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE
 from netpipe.jobs.parent import CHILD_COMMAND
-from netpipe.jobs.targets import name_targets
+from netpipe.jobs.targets import Factories, name_targets
 from tests.duets import duet_targets
 from tests.jobs.child_programs import wait_until_gone
 
@@ -33,6 +41,35 @@ def side(name: str, loader: str, step: str | None = None, **settings: Any) -> Si
 def run(base: str, now: str, step: str | None = None, **settings: Any) -> Duet:
     """Run a duet of two loaders."""
     return run_duet(side("base", base, step, **settings), side("now", now, step, **settings))
+
+
+@pytest.fixture
+def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Duet]]:
+    """Return a function that runs a duet of two factories in threads of this process."""
+    threads = []
+
+    @contextmanager
+    def open_session(factories: Any, request: DuetRequest, *_: object) -> Iterator[Any]:
+        asked = replace(request, channel=os.dup(request.channel), result=str(tmp_path / "result"))
+
+        def serve() -> None:
+            # The parent closes the connection at the end of the duet.
+            with suppress(OSError), ExitStack() as closing:
+                serve_blocks(asked, Factories(factories[0]), closing)
+
+        thread = Thread(target=serve)
+        thread.start()
+        threads.append(thread)
+        yield SimpleNamespace(is_over=lambda: not thread.is_alive())
+
+    def run_factories(base: Any, now: Any, **settings: Any) -> Duet:
+        request = replace(REQUEST, **settings)
+        return run_duet(Side("base", [base], request), Side("now", [now], request))
+
+    monkeypatch.setattr(parent, "open_session", open_session)
+    yield run_factories
+    for thread in threads:
+        thread.join()
 
 
 def test_a_longer_wait_shows_in_every_slice() -> None:
@@ -77,9 +114,10 @@ def test_start_and_memory_have_one_value() -> None:
 
 
 @pytest.mark.parametrize("quantity", ["step_s", "train_s_per_step"])
-def test_steps_take_turns(quantity: str) -> None:
+def test_steps_take_turns(run_here: Callable[..., Duet], quantity: str) -> None:
     """Each gated metric of a quantity has a value for each slice, on an emulated device too."""
-    duet = run("quick", "quick", quantity=quantity, accelerator="emulated:10ms")
+    quick = duet_targets.quick
+    duet = run_here(quick, quick, quantity=quantity, accelerator="emulated:10ms")
     names = {metric.name for metric in GATED[quantity]}
     assert set(duet.base) == set(duet.now) == names
     seconds = duet.now[quantity]
@@ -93,23 +131,28 @@ def test_a_step_on_the_cpu_shares_its_cores() -> None:
     assert run("quick", "quick", "step", quantity="step_s").shares_cores
 
 
-def test_short_epochs_are_timed_within_them() -> None:
+def test_short_epochs_are_timed_within_them(run_here: Callable[..., Duet]) -> None:
     """Slices of less than an epoch are compared."""
-    assert run("slow_start", "slow_start").now["load_s_per_batch"]
+    duet = run_here(duet_targets.slow_start, duet_targets.slow_start)
+    assert duet.now["load_s_per_batch"]
 
 
 @pytest.mark.parametrize("settings", [{}, {"quantity": "train_s_per_step"}], ids=["load", "train"])
-def test_an_epoch_that_holds_no_block_is_described(settings: dict[str, Any]) -> None:
+def test_an_epoch_that_holds_no_block_is_described(
+    run_here: Callable[..., Duet], settings: dict[str, Any]
+) -> None:
     """No slice fits into it, and the shorter epoch is known."""
-    duet = run("one_batch", "short_epochs", accelerator="emulated:10ms", **settings)
+    one_batch, short_epochs = duet_targets.one_batch, duet_targets.short_epochs
+    duet = run_here(one_batch, short_epochs, accelerator="emulated:10ms", **settings)
     assert not duet.now
     assert duet.epoch_batches == 1
 
 
 def test_the_session_that_fails_is_named() -> None:
     """The error says which version it was, and what its loader raised."""
+    waiting = Side("base", [sys.executable, "-c", "import time; time.sleep(1000)"], REQUEST)
     with pytest.raises(SessionError, match=r"session of now failed: .*disk gone"):
-        run("quick", "failing")
+        run_duet(waiting, side("now", "failing"))
 
 
 def test_a_version_that_knows_no_duets_is_named() -> None:
@@ -141,6 +184,7 @@ def test_nothing_outlives_a_killed_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         children: list[psutil.Process] = []
         while len(children) < 2:
+            time.sleep(0.05)
             children = psutil.Process(process.pid).children()
         process.send_signal(signal.SIGKILL)
     for child in children:

@@ -1,6 +1,6 @@
 """Counts of work in two processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,13 +18,16 @@ from tests.work_counts import work_targets
 from tests.work_profiles import PROFILE
 
 FILE = work_targets.__file__
+ONE = ("0",)  # for tests of what each process counts
 
 
-def count(loader: str, step: str | None = None, **settings: Any) -> WorkProfile:
-    """Count the work of a loader and a step in `work_targets`."""
+def count(
+    loader: str, step: str | None = None, seeds: Sequence[str] = ("0", "1"), **settings: Any
+) -> WorkProfile:
+    """Count the work of a loader and a step in `work_targets`, in a process for each hash seed."""
     targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
     request = WorkRequest(**{"targets": targets, "batches": 4, **settings})
-    return count_work(CHILD_COMMAND, request)
+    return count_work(CHILD_COMMAND, request, hash_seeds=seeds)
 
 
 def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
@@ -54,7 +57,7 @@ def list_own_parts(profile: WorkProfile) -> list[str]:
 
 def test_the_harness_counts_nothing_of_its_own() -> None:
     """The watchdog and the loop of the harness do not appear in the counts."""
-    profile = count("list_of_batches")
+    profile = count("list_of_batches", seeds=ONE)
     assert not list_own_parts(profile)
     assert profile.counts.get("calls", {}) == {}
     assert profile.counts["read_bytes"][""] < 16
@@ -107,7 +110,7 @@ def test_two_processes_do_not_share_an_accelerator(
 
 def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
     """The user's step, which may take minutes on a CPU, does not run."""
-    profile = count("loader", "step", batches=1, accelerator="emulated:30ms")
+    profile = count("loader", "step", ONE, batches=1, accelerator="emulated:30ms")
     assert not profile.step_backend
     assert not any(kind.startswith("step_") for kind in profile.counts)
 
@@ -115,12 +118,12 @@ def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
 def test_a_failing_loader_is_an_error() -> None:
     """The message has the loader's own error."""
     with pytest.raises(SessionError, match="the disk is gone"):
-        count("failing_loader")
+        count("failing_loader", seeds=ONE)
 
 
 def test_one_batch_is_enough_for_a_step() -> None:
     """A step needs two batches, which may be the same one."""
-    profile = count("loader", "step", batches=1)
+    profile = count("loader", "step", ONE, batches=1)
     assert profile.counts["step_kept_state_bytes"] == {"": 0.0}
 
 
