@@ -14,7 +14,6 @@ assert shared_memory._make_filename().startswith("/MARK")
 
 BATCH = {"x": np.zeros((2, 3), np.int32)}
 CALM = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-TWO = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=2)
 
 def endless():
     return itertools.repeat(BATCH)
@@ -99,9 +98,10 @@ class Record(grain.transforms.Map):
         time.sleep(0.002)
         return BATCH
 
-def _workers(faults):
+def _workers(faults, count=1):
     numbers = grain.MapDataset.range(1_000_000).seed(0).map(Record(faults))
-    return numbers.to_iter_dataset(CALM).mp_prefetch(TWO)
+    workers = grain.MultiprocessingOptions(num_workers=count, per_worker_buffer_size=2)
+    return numbers.to_iter_dataset(CALM).mp_prefetch(workers)
 
 def _fail():
     raise ValueError("bad record")
@@ -119,7 +119,7 @@ def killed_worker():
     return _workers(_die)
 
 def hanging_worker():
-    return _workers(_hang)
+    return _workers(_hang, count=2)
 
 def old_style():
     sampler = grain.samplers.IndexSampler(num_records=64, seed=1, shuffle=True)
@@ -138,9 +138,9 @@ def nan_step():
 
 def recompiling_step():
     sizes = itertools.count(2)
-    compiled = jax.jit(lambda x: jnp.sum(x * x))
+    compiled = jax.jit(lambda x: x.sum())
     def step(state, batch):
-        return state, {"loss": compiled(jnp.ones(next(sizes)))}
+        return state, {"loss": compiled(np.ones(next(sizes)))}
     return 0, step
 
 def exiting_loop(batches, state, step):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -45,7 +46,7 @@ benchmarks = st.dictionaries(
     st.text(), st.lists(measurements(), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2
 )
 
-# Each example has its own number in one folder.
+# Each example makes its own file or folder.
 in_one_folder = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -57,9 +58,12 @@ def test_what_is_loaded_is_what_was_saved(
     tmp_path: Path, sessions: dict[str, tuple[Measurement, ...]]
 ) -> None:
     """Every figure is restored to the last bit, with every text and each benchmark's sessions."""
-    path = baseline.save(tmp_path / FOLDER, "drawn", DOCUMENT, sessions)
-    assert baseline.load(path).sessions == sessions
-    assert baseline.load_all(path.parent)[-1] == baseline.load(path)
+    # A folder for each example, because all files of a folder are loaded.
+    with TemporaryDirectory(dir=tmp_path) as folder:
+        path = baseline.save(Path(folder, FOLDER), "drawn", DOCUMENT, sessions)
+        loaded = baseline.load(path)
+        assert baseline.load_all(path.parent) == (loaded,)
+    assert loaded.sessions == sessions
 
 
 @pytest.fixture(scope="module")
