@@ -8,6 +8,7 @@ import numpy as np
 
 ELEMENTS: Final = 40
 BATCH: Final = 4
+ALONE: Final = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
 
 def _make(number: int) -> dict[str, np.ndarray]:
@@ -34,13 +35,13 @@ def vectorised() -> Any:
 
 def endless() -> Any:
     """Return a loader that repeats its epoch, in another order each time."""
-    return _elements().shuffle(seed=1).map(_make).repeat().batch(BATCH)
+    return _elements().shuffle(seed=1).map(_make).repeat().batch(BATCH).to_iter_dataset(ALONE)
 
 
 def endless_in_one_order() -> Any:
     """Return a loader that repeats its first epoch as it was."""
     ordered = _elements().shuffle(seed=1).map(_make)
-    return ordered.repeat(reseed_each_epoch=False).batch(BATCH)
+    return ordered.repeat(reseed_each_epoch=False).batch(BATCH).to_iter_dataset(ALONE)
 
 
 def endless_without_end() -> Iterator[Any]:
