@@ -51,7 +51,8 @@ def draw_svg(report: LintReport, *, lists_findings: bool = True) -> str:
     """Return an SVG of a pipeline with its findings marked and, by default, listed below it."""
     console = Console(
         record=True, width=_COLUMNS, file=StringIO(), color_system="truecolor",
-        force_terminal=True, legacy_windows=False, markup=False, emoji=False, highlight=False,
+        force_terminal=True, force_jupyter=False, legacy_windows=False, markup=False, emoji=False,
+        highlight=False,
     )  # fmt: skip
     if lists_findings:
         print_report(console, report)

@@ -74,6 +74,15 @@ def test_text_from_outside_is_escaped() -> None:
     assert "<i>{lines}$dark.py:1" in words(drawing)
 
 
+def test_a_notebook_does_not_show_the_picture_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing displays nothing in a notebook, where rich would."""
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *words: shown.append(words))
+    draw_svg(report_of("straight"))
+    assert shown == []
+
+
 def test_findings_are_listed_without_a_graph() -> None:
     """Findings without a graph are listed, and the description says so."""
     finding, *_ = findings_of_all_severities()
