@@ -5,7 +5,9 @@ from typing import Any
 
 project = "netpipe"
 copyright = "the netpipe authors"
-extensions = ["myst_parser"]
+extensions = ["myst_nb"]
+# tox -e notebook runs it.
+nb_execution_mode = "off"
 html_theme = "sphinx_book_theme"
 html_title = "netpipe"
 html_extra_path = ["index.html"]
@@ -16,6 +18,7 @@ include_patterns = [
     "*.md",
     "baselines/README.md",
     "docs/**.md",
+    "docs/try.ipynb",
     "examples/**.md",
     "perf_tests/**.md",
     "tests/zoo/README.md",
@@ -30,7 +33,7 @@ def list_pages(text: str) -> str:
     """Return a hidden table of contents of the pages that the text links, by its bold headings."""
     trees = []
     for part in re.split(r"\n(?=\*\*)", text):
-        links = dict.fromkeys(re.findall(r"\]\(([\w./-]+)\.md", part))
+        links = dict.fromkeys(re.findall(r"\]\(([\w./-]+)\.(?:md|ipynb)", part))
         caption = re.match(r"\*\*(.+?)\*\*", part)
         named = [f":caption: {caption[1]}"] if caption else []
         if links:

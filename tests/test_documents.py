@@ -65,7 +65,8 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     """The README.md of docs, and that of its how-to pages, link to every page of their folder."""
     for folder in ("docs", "docs/howto"):
-        pages = {path.name for path in (ROOT / folder).glob("*.md")} - {"README.md"}
+        files = {path.name for path in (ROOT / folder).iterdir()} - {"README.md"}
+        pages = {name for name in files if name.endswith((".md", ".ipynb"))}
         assert pages <= set(LINK.findall(text_of(f"{folder}/README.md")))
 
 
