@@ -1,9 +1,12 @@
 """The site, built from the repository's Markdown files; docs/README.md is its table of contents."""
 
 import re
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 project = "netpipe"
+author = "the netpipe authors"
 copyright = "the netpipe authors"
 extensions = ["myst_nb"]
 # tox -e notebook runs it.
@@ -12,6 +15,8 @@ html_theme = "sphinx_book_theme"
 html_title = "netpipe"
 html_extra_path = ["index.html"]
 root_doc = "docs/README"
+# docs/gallery.md links its pages, which are complete.
+GALLERY = "docs/gallery"
 # These pages list others, which belong below them.
 indexes = ["docs/howto/README", "perf_tests/studies/README"]
 include_patterns = [
@@ -42,7 +47,7 @@ def list_pages(text: str) -> str:
 
 
 def setup(app: Any) -> None:
-    """Add tables of contents when Sphinx reads the root page and the other indexes."""
+    """Add tables of contents to the indexes when Sphinx reads them; copy the gallery at the end."""
 
     def add_pages(_: Any, name: str, source: list[str]) -> None:
         if name == root_doc:
@@ -51,4 +56,8 @@ def setup(app: Any) -> None:
             own = re.sub(r"\]\(\.\./[^)]*\)", "]", source[0])
             source[0] += f"\n{list_pages(own)}\n"
 
+    def copy_gallery(*_: Any) -> None:
+        copytree(Path(app.srcdir, GALLERY), Path(app.outdir, GALLERY), dirs_exist_ok=True)
+
     app.connect("source-read", add_pages)
+    app.connect("build-finished", copy_gallery)

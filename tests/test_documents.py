@@ -80,8 +80,12 @@ def test_contributing_names_files_that_exist() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """The README has at most 150 lines, and each picture of a page less than 200 kB."""
-    assert len(text_of("README.md").splitlines()) <= 150
+    """The README has at most 600 words and 150 lines, and opens with a picture; all are small."""
+    text = text_of("README.md")
+    assert len(text.split()) <= 600
+    assert len(text.splitlines()) <= 150
+    assert "](docs/measurement-page.png)" in text.partition("
+## ")[0]
     sizes = [path.stat().st_size for path in (ROOT / "docs").glob("*.png")]
     assert 0 < max(sizes) < 200_000
 
