@@ -178,20 +178,39 @@ class Watcher(Iterator[Any]):
         return None
 
     def _run(self) -> None:
+        looked_s = self._clock()
         try:
-            while not self._over.wait(self._random.uniform(*_SAMPLE_S)):
-                self.sample()
+            while not self._over.wait(pause_s := self._random.uniform(*_SAMPLE_S)):
+                self.sample(looked_s + pause_s)
+                looked_s = self._clock()
                 if self._clock() - self._since_s >= self._window_s:
                     self.close_window()
         except Exception as error:  # noqa: BLE001  # training must go on
             self._end(error)
 
-    def sample(self) -> None:
-        """Look whether the device is idle while the loop waits."""
-        is_waiting, is_done = self._asked_s is not None, self._is_step_done()
+    def sample(self, at_s: float | None = None) -> None:
+        """Note whether the device was idle while the loop waited, at a moment; now by default.
+
+        A thread that computes in Python, such as a loop that loads its own batches, lets this one
+        look only when it is done. So the moment counts, not when this thread came to look.
+        """
+        is_done = self._is_step_done()
         if is_done is not None:
             self._samples += 1
-            self._idle_samples += is_waiting and is_done
+            self._idle_samples += self._is_idle_wait(
+                self._clock() if at_s is None else at_s, is_done
+            )
+
+    def _is_idle_wait(self, at_s: float, is_done: bool) -> bool:
+        asked_s = self._asked_s
+        if asked_s is not None and asked_s <= at_s:
+            return is_done
+        with suppress(IndexError):  # The window may be closed meanwhile.
+            for number in range(1, len(self._given) + 1):
+                given = self._given[-number]
+                if given.at_s - given.wait_s <= at_s:
+                    return at_s < given.at_s and bool(is_done or given.found_done)
+        return False
 
     def close_window(self) -> None:
         """End the window, and write its line; a failure ends the log, not the training.

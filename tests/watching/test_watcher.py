@@ -191,6 +191,31 @@ def test_a_log_that_cannot_be_written_ends_alone(
     assert watched.figures()["netpipe/batches"] == 4
 
 
+@pytest.mark.parametrize(("syncs", "exposed"), [(True, 0.2), (False, 0.0)])
+def test_a_loader_that_lets_no_thread_look_is_seen(
+    watch: Watch, clock: FakeClock, syncs: bool, exposed: float
+) -> None:
+    """The moments of a wait count, although the thread that samples looks after it."""
+    load_s = 0.005
+
+    def loading() -> Iterator[Any]:
+        while True:
+            clock.sleep(load_s)
+            yield {"x": 0}
+
+    watched, done_s = watch(loading()), 0.0
+    for _ in islice(watched, 100):
+        moments = [clock() - load_s + (each + 0.5) * 0.001 for each in range(25)]
+        done_s = max(done_s, clock()) + STEP_S
+        watched.on_step_end({"loss": Step(clock, done_s)})
+        for at_s in moments[:5]:
+            watched.sample(at_s)
+        clock.sleep(done_s - clock() if syncs else STEP_S - load_s)
+        for at_s in moments[5 : 25 if syncs else 20]:
+            watched.sample(at_s)
+    assert window_of(watched).exposed_fraction.median == pytest.approx(exposed, abs=0.02)
+
+
 class _Hostile:
     """A result of a step that raises whatever is asked of it."""
 
@@ -317,7 +342,7 @@ def test_a_failure_of_the_thread_is_one_warning(
 ) -> None:
     """Training goes on without the watcher."""
     monkeypatch.setattr(watcher_module, "_SAMPLE_S", (0.0, 0.001))
-    monkeypatch.setattr(Watcher, "sample", lambda _: 1 // 0)
+    monkeypatch.setattr(Watcher, "sample", lambda *_: 1 // 0)
     watched = netpipe.watch(iter(range(5)))
     assert next(watched) == 0
     watched._thread.join(10.0)
@@ -343,7 +368,7 @@ def test_stopping_writes_the_last_window(
     assert window.figures.batches == 3
     failing = watch(iter(range(9)))
     next(failing)
-    monkeypatch.setattr(failing, "report", lambda _: 1 // 0)
+    monkeypatch.setattr(failing, "report", lambda *_: 1 // 0)
     failing.stop()
     assert capsys.readouterr().err.count("watching has ended: ZeroDivisionError") == 1
     assert [next(watched), next(failing)] == [3, 1]

@@ -43,12 +43,12 @@ class DebugLog(Watcher):
         self._reported_s: float | None = None
         self._next_read_s = 0.0
 
-    def sample(self) -> None:
+    def sample(self, at_s: float | None = None) -> None:
         """Read Grain's counts if each worker has sent new ones, and report a long wait once.
 
         Without new counts, Grain would wait for them.
         """
-        super().sample()
+        super().sample(at_s)
         now_s = self._clock()
         iterator = self._grain_iterator() if now_s >= self._next_read_s else None
         if iterator and all(queue.qsize() for queue in _find_queues(iterator._stats)):  # noqa: SLF001
