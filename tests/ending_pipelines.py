@@ -116,7 +116,7 @@ def failing_worker():
     return _workers(_fail)
 
 def killed_worker():
-    return _workers(_die)
+    return _workers(_die, count=2)
 
 def hanging_worker():
     return _workers(_hang, count=2)

@@ -118,4 +118,6 @@ def test_a_disorder_fails_the_performance_tests(disorder: Disorder, tmp_path: Pa
     test, intent = "perf_tests/test_order.py::test_order", f"--netpipe-intent={disorder.intent}"
     suite = perf_tests_of(project, test, intent)
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
-    assert f"order: {disorder.rule}:" in suite.stdout
+    assert "1 failed" in suite.stdout
+    failure = suite.stdout.partition("short test summary info")[2]
+    assert f"order: {disorder.rule}:" in failure

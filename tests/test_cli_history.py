@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.history.entries import append_entries, read_entries
+from netpipe.history.entries import Entry, append_entries, read_entries
 from tests.command import Netpipe
-from tests.history.made import TEST, make_entries, noisy
+from tests.history.made import TEST, make_entries, make_entry, noisy
 from tests.reporting import examples
 from tests.reporting.parsed import parsed
 
@@ -74,11 +74,26 @@ def test_a_page_shows_what_changed(netpipe: Netpipe, tmp_path: Path) -> None:
     append_entries(history, make_entries(noisy([2.0] * 30 + [2.2] * 10, 0.01)), "FILE")
     ended = netpipe("history", "page", history, "--html", page)
     assert ended.exit_code == 0, ended.output
-    assert f"load_cpu_ratio of {TEST} on h200-x1 became worse at about 000001eaa" in ended.stdout
-    assert "2.2 in 10 commits, after 2 in 30, 1.10 x" in ended.stdout
+    assert f"{TEST} h200-x1: load_cpu_ratio rose by 10% (worse) at about 000001eaa" in ended.stdout
+    assert "2 in 30 commits, then 2.2 in 10" in ended.stdout
     found = parsed(page.read_text())
-    assert {"Worse", "A metric became worse, and did not recover."} <= {*found.texts}
-    assert any("a line is the median between changes" in text for text in found.texts)
+    assert {"Worse", "A metric is worse than before."} <= {*found.texts}
+    assert any("Each point is a commit" in text for text in found.texts)
+
+
+def test_a_series_that_has_ended_does_not_make_the_headline(
+    netpipe: Netpipe, tmp_path: Path
+) -> None:
+    """The metric became worse on a host that is no longer used."""
+    history, page = tmp_path / "history.jsonl", tmp_path / "page.html"
+    values = noisy([2.0] * 30 + [2.2] * 10 + [3.0] * 40, 0.01)
+    entries = [
+        make_entry(number, {"load_cpu_ratio": value}, host="old" if number < 40 else "new")
+        for number, value in enumerate(values)
+    ]
+    append_entries(history, entries, "FILE")
+    assert "(worse)" in netpipe("history", "page", history, "--html", page).stdout
+    assert "No worse" in parsed(page.read_text()).texts
 
 
 @pytest.mark.parametrize(
@@ -99,9 +114,20 @@ def test_a_page_without_changes(
     assert word in parsed(page.read_text()).texts
 
 
-def test_an_empty_history_is_refused(netpipe: Netpipe, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entries", [[], [make_entry(1, {})]], ids=["no commit", "no value"])
+def test_an_empty_history_is_refused(
+    netpipe: Netpipe, tmp_path: Path, entries: list[Entry]
+) -> None:
     """The error says how to add a commit."""
-    (tmp_path / "history.jsonl").touch()
-    ended = netpipe("history", "page", tmp_path / "history.jsonl", "--html", tmp_path / "page.html")
+    history = tmp_path / "history.jsonl"
+    append_entries(history, entries, "FILE")
+    ended = netpipe("history", "page", history, "--html", tmp_path / "page.html")
     assert ended.exit_code != 0
-    assert "netpipe history add appends one" in ended.stderr
+    assert "netpipe history add appends some" in ended.stderr
+
+
+def test_changes_that_are_not_committed_are_told(netpipe: Netpipe, run: Path) -> None:
+    """The results may not be those of the commit."""
+    subprocess.run(["git", "add", run.name], check=True)
+    ended = netpipe("history", "add", run, "history.jsonl")
+    assert "the working tree has changes that are not in this commit" in ended.stderr

@@ -24,7 +24,9 @@ def history() -> None:
 @history.command(epilog="\b\nExample:\n  netpipe history add run.json history.jsonl")
 @click.argument("result", type=path_type)
 @click.argument("file", type=path_type)
-@click.option("--commit", default="HEAD", show_default=True, metavar="REF", help="The commit.")
+@click.option(
+    "--commit", default="HEAD", show_default=True, metavar="REF", help="The measured commit."
+)
 @click.option(
     "--benchmark-json", "benchmark", type=path_type, metavar="FILE",
     help="Also write the results in the format of github-action-benchmark (customSmallerIsBetter).",
@@ -43,7 +45,8 @@ def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
     way_out = "pytest perf_tests --netpipe-json FILE writes such a document"
     check_schema(document["schema"], ("netpipe.run/1",), result, way_out=way_out)
     try:
-        sha, date = git(Path(), "show", "--no-patch", "--format=%H %cI", commit, "--").split()
+        sha, date = git(Path(), "log", "-1", "--format=%H %cI", commit, "--").split()
+        is_changed = commit == "HEAD" and git(Path(), "status", "--porcelain", "-uno")
     except (GitError, ValueError) as error:
         raise InputError("netpipe history add", "--commit", "be a commit here", error) from error
     entries = make_entries(document, sha, date, result)
@@ -52,6 +55,8 @@ def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
         rows = list(_list_benchmarks(entries))
         write_whole(benchmark, json.dumps(rows, indent=1) + "\n", "--benchmark-json")
     notes.print(f"added: {sha[:12]} to {file}")
+    if is_changed:
+        notes.print("the working tree has changes that are not in this commit")
 
 
 def _list_benchmarks(entries: Iterable["Entry"]) -> Iterator[dict[str, Any]]:
@@ -83,14 +88,15 @@ def page(file: Path, path: Path) -> None:
 
     refuse_unwritable(path, "--html")
     entries = read_entries(file)
-    if not entries:
-        raise InputError(file, "file", "hold a commit", "none", "netpipe history add appends one")
-    series = list(list_series(entries))
+    series = list_series(entries)
+    if not series:
+        raise InputError(file, "file", "hold a result", "none", "netpipe history add appends some")
     changes = [change for each in series for change in find_change_points(each)]
     document = {"schema": Entry.SCHEMA, "entries": [entry.to_document() for entry in entries]}
     write_whole(path, render_page([document], repeat=command_line()), "--html")
     for change in changes:
-        output.print(describe_change(change), soft_wrap=True)
+        place = f"{change.series.test} {change.series.device}".strip()
+        output.print(f"{place}: {describe_change(change)}", soft_wrap=True)
     if not changes:
         longest = max(len(each.values) for each in series)
         few = f"; {MIN_COMMITS} commits are needed to see one" * (longest < MIN_COMMITS)

@@ -74,7 +74,7 @@ def _render(logs: "Logs") -> RenderableType:
 def _print_lines(logs: "Logs") -> None:
     from netpipe.reporting.training_table import growth_lines, window_line
 
-    kind, growing = None, dict[str, str]()
+    kind, told = None, set[str]()
     for new in _follow(logs):
         for name, window in new:
             output.print(window_line(name, window), soft_wrap=True)
@@ -82,10 +82,10 @@ def _print_lines(logs: "Logs") -> None:
         if judged.kind != kind:
             kind = judged.kind
             output.print(_format_verdict(judged), soft_wrap=True)
-        before, growing = growing, growth_lines(logs.windows)
-        for name, text in growing.items():
-            if name not in before:
+        for name, text in growth_lines(logs.windows).items():
+            if name not in told:
                 output.print(text, soft_wrap=True)
+                told.add(name)
 
 
 def _judge(logs: "Logs") -> "Judged":

@@ -1,16 +1,16 @@
-"""Find the commits at which a metric changed, also by less than any single comparison can tell.
+"""Find the commits at which a metric changed, including changes too small for one comparison.
 
-The levels of a series are cut where a new mean explains them better than the old one, which PELT
-does for the smallest sum of squares and a penalty per cut (Killick, Fearnhead and Eckley, J. Am.
-Stat. Assoc. 107, 2012, p. 1590). Noise is measured in differences between commits, which a few
-changes hardly move, and those of neighbours are smaller than others if a disturbance lasts for
-several commits. Such noise moves means further, by the factor (1 + r) / (1 - r) of the variance of
-a mean for a correlation r of neighbours, so the penalty grows with it.
+PELT cuts a series where new means explain its levels better than the old one, by the sum of squares
+and a penalty for each cut (Killick, Fearnhead and Eckley, J. Am. Stat. Assoc. 107, 2012, p. 1590).
+Noise is estimated from differences between commits, which a few changes hardly move. If
+disturbances last for several commits, neighbours are correlated (r), and the variance of a mean
+grows by (1 + r) / (1 - r); the levels are scaled accordingly.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from math import log, sqrt
 from statistics import median
 from typing import Final
@@ -26,17 +26,19 @@ MIN_COMMITS: Final = 20
 
 # A level of fewer commits is taken for noise.
 _MIN_SEGMENT: Final = 5
-# Standard deviations from the usual level nearby; what lies further away counts as this much.
-_OUTLIER: Final = 3.0
-# Chosen in perf_tests/studies/history.md: 3% over 20 commits against false alarms.
+# Values further than this many standard deviations from the local median are clipped.
+_CLIPPED_DEVIATIONS: Final = 3.0
+# Chosen in perf_tests/studies/history.md: drifts of 3% against false changes.
 _PENALTY: Final = 5.0
-# Commits between the values of a difference that a disturbance of some commits does not make small.
+# The lag from which disturbances of a few commits are independent.
 _LAG: Final = 5
 # Sessions may agree by chance, as in the gate.
 _MIN_NOISE: Final = 0.002
 _MAX_CORRELATION: Final = 0.9
-# The median of the absolute values of normal noise, for a standard deviation of 1.
-_NORMAL_MEDIAN: Final = 0.6745
+# Quantiles of the absolute values of normal noise with a standard deviation of 1. That of
+# neighbours is the higher one: most neighbours of a metric with a few distinct values are equal.
+_MEDIAN: Final = (0.5, 0.6745)
+_UPPER_QUARTILE: Final = (0.75, 1.1503)
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,6 @@ class ChangePoint:
         levels = self.series.levels
         return median(levels[self.at : self.end]) > median(levels[self.begin : self.at])
 
-    @property
-    def is_latest(self) -> bool:
-        """Whether the metric has not changed since."""
-        return self.end == len(self.series.values)
-
 
 def find_change_points(series: Series) -> list[ChangePoint]:
     """Return the changes of a series, the oldest first; none if it has less than `MIN_COMMITS`.
@@ -82,12 +79,23 @@ def find_change_points(series: Series) -> list[ChangePoint]:
     Raises:
         MisuseError: The package ruptures is not installed.
     """
-    cuts = cut_levels(series.levels)
+    cuts = cut_levels(tuple(series.levels))
     ends = [0, *cuts, len(series.values)]
     return [ChangePoint(series, *ends[number : number + 3]) for number in range(len(cuts))]
 
 
-def cut_levels(levels: Sequence[float]) -> list[int]:
+def is_worse_now(changes: Sequence[ChangePoint]) -> bool:
+    """Return whether the last level of a series is worse than one that it became worse than."""
+    if not changes:
+        return False
+    levels = changes[-1].series.levels
+    now = median(levels[changes[-1].at :])
+    worse = (each for each in changes if each.is_worse)
+    return any(now > median(levels[each.begin : each.at]) + _MIN_NOISE for each in worse)
+
+
+@cache
+def cut_levels(levels: tuple[float, ...]) -> list[int]:
     """Return the index of the first level after each change."""
     if len(levels) < MIN_COMMITS:
         return []
@@ -96,20 +104,43 @@ def cut_levels(levels: Sequence[float]) -> list[int]:
     except ImportError as error:
         message = "change points need the package ruptures: pip install 'netpipe[history]'"
         raise MisuseError(message) from error
-    from scipy.ndimage import median_filter
 
     values = np.array(levels)
-    near, far = (_measure_noise(values, lag) for lag in (1, _LAG))
-    correlation = min(max(0.0, 1 - (near / far) ** 2), _MAX_CORRELATION)
-    usual, reach = median_filter(values, 2 * _MIN_SEGMENT - 1), _OUTLIER * max(near, far)
-    kept = np.clip(values, usual - reach, usual + reach)
-    unsteadiness = max(near, far) * sqrt((1 + correlation) / (1 - correlation))
-    scaled = (kept - np.median(kept)) / unsteadiness
-    found = KernelCPD(kernel="linear", min_size=_MIN_SEGMENT).fit(scaled.reshape(-1, 1))
-    return list(map(int, found.predict(pen=_PENALTY * log(len(values)))[:-1]))
+    near = _estimate_noise(values, 1, *_UPPER_QUARTILE)
+    lagged = _estimate_noise(values, _LAG, *_MEDIAN)
+    noise = max(near, lagged)
+    correlation = min(max(0.0, 1 - (near / lagged) ** 2), _MAX_CORRELATION)
+    local_median = _find_local_median(values)
+    reach = _CLIPPED_DEVIATIONS * noise
+    clipped = np.clip(values, local_median - reach, local_median + reach)
+    noise_of_mean = noise * sqrt((1 + correlation) / (1 - correlation))
+    scaled = ((clipped - np.median(clipped)) / noise_of_mean).reshape(-1, 1)
+    found = KernelCPD(kernel="linear", min_size=_MIN_SEGMENT).fit(scaled)
+    cuts = list(map(int, found.predict(pen=_PENALTY * log(len(values)))[:-1]))
+    ends = [0, *cuts, len(values)]
+    return [
+        cut
+        for cut, (begin, _), (_, end) in zip(cuts, pairwise(ends), pairwise(ends[1:]), strict=False)
+        if _lasts(values[begin:cut], values[cut:end])
+    ]
 
 
-def _measure_noise(values: NDArray[np.float64], lag: int) -> float:
-    """Return the standard deviation of values, from differences over a number of commits."""
-    difference = float(np.median(np.abs(values[lag:] - values[:-lag])))
-    return max(_MIN_NOISE, difference / _NORMAL_MEDIAN / sqrt(2))
+def _estimate_noise(values: NDArray[np.float64], lag: int, quantile: float, normal: float) -> float:
+    """Return the standard deviation of values, from their differences over a number of commits."""
+    differences = np.abs(values[lag:] - values[:-lag])
+    return max(_MIN_NOISE, float(np.quantile(differences, quantile)) / normal / sqrt(2))
+
+
+def _find_local_median(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median around each value; at both ends, that of the nearest whole window."""
+    half = _MIN_SEGMENT - 1
+    windows = np.lib.stride_tricks.sliding_window_view(values, 2 * half + 1)
+    return np.pad(np.median(windows, axis=1), half, mode="edge")
+
+
+def _lasts(before: NDArray[np.float64], after: NDArray[np.float64]) -> bool:
+    """Return whether enough commits of each level lie on its side of the middle between both."""
+    low, high = sorted((before, after), key=np.median)
+    middle = (np.median(low) + np.median(high)) / 2
+    on_their_sides = int(np.sum(low < middle)), int(np.sum(high > middle))
+    return min(on_their_sides) >= _MIN_SEGMENT

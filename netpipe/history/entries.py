@@ -2,9 +2,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import log
 from pathlib import Path
 from statistics import median
@@ -15,20 +14,20 @@ from netpipe.errors import InputError
 from netpipe.files.text_files import parse_json
 from netpipe.files.whole_file import write_whole
 from netpipe.gate.metrics import METRICS, Metric
-from netpipe.gate.outcomes import NO_WORSE, Outcome
+from netpipe.gate.work_baselines import work_key
 from netpipe.results.documents import check_document, check_schema
 from netpipe.results.fields import Document, Text, parse
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import format_metric
-from netpipe.results.work_profile import DATA_KINDS, KINDS
+from netpipe.results.work_profile import DATA_KINDS, KINDS, WorkProfile
 
 # If other programs take more of the host's CPU time, times on the host say little about the code.
 _MAX_BUSY_FRACTION: Final = 0.1
 # The logarithm of 0 is not finite, and a count of work may be 0.
 _SMALLEST_COUNT: Final = 1e-12
-_JUDGED: Final = (*NO_WORSE, Outcome.REGRESSED)
 _WAY_OUT: Final = "netpipe history add writes such a file"
 
+_Key = tuple[str, ...]
 Values = Mapping[str, Mapping[str, float]]
 
 
@@ -38,9 +37,9 @@ class Entry(Document):
 
     Attributes:
         date: The time of the commit, as ISO 8601.
-        device: The key of the device; empty for counts of work, which belong to no device.
+        device: The key of the device; empty for counts of work, which are equal on every device.
         host: The class of the host; empty for counts of work.
-        data: Identifies the data and configuration; empty for counts of work.
+        data: Identifies the data and configuration, and for counts of work the packages.
         values: The value of each metric, or count of work, by test.
     """
 
@@ -56,17 +55,19 @@ class Entry(Document):
 
 @dataclass(frozen=True)
 class Series:
-    """A metric of a test over commits, the oldest first, on one device and class of host.
+    """A metric of a test over commits, the oldest first.
 
     Attributes:
         commits: An entry for each commit.
         values: The metric's value at each commit, in its unit; the median if it has several.
+        has_ended: Whether a newer series has other data, another host or other packages.
     """
 
     test: str
     metric: str
     commits: tuple[Entry, ...]
     values: tuple[float, ...]
+    has_ended: bool = False
 
     @property
     def levels(self) -> list[float]:
@@ -90,11 +91,8 @@ class Series:
 def make_entries(run: Mapping[str, Any], commit: str, date: str, where: object) -> list[Entry]:
     """Return the entries of a `netpipe.run/1` document; `where` names its file in errors.
 
-    Left out are metrics that tell nothing, and kinds of work that this run did not judge: which
-    parts of them were counted depends on the baseline.
-
     Raises:
-        InputError: The document holds neither a session nor a count of work.
+        InputError: The document holds neither a metric that can be kept nor a count of work.
     """
     found: dict[tuple[str, str, str], dict[str, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
@@ -103,30 +101,31 @@ def make_entries(run: Mapping[str, Any], commit: str, date: str, where: object) 
         session = parse_measurement(printed, where)
         place = session.device.key, host_class(session.host), session.fingerprint
         for metric in METRICS.values():
-            if is_telling(metric, session):
+            if is_steady(metric, session):
                 found[place][printed["test"]][metric.name].append(metric.value(session))
-    for row in run["comparisons"]:
-        is_judged = row["metric"] in KINDS and row["outcome"] in _JUDGED
-        if is_judged and row["metric"] not in DATA_KINDS and not row["against"]:
-            found["", "", ""][row["benchmark"]][row["metric"]].append(row["now"])
+    for counted in run.get("work", ()):
+        profile = parse(counted, WorkProfile, where)
+        place = "", "", f"{profile.fingerprint} {work_key(profile.versions)}".strip()
+        for kind in {*profile.counts}.difference(DATA_KINDS):
+            found[place][counted.get("test", "")][kind].append(profile.total(kind))
     if not found:
-        raise InputError(where, "measurements", "hold a session", "none", "Run the tests again")
+        constraint = "hold a metric that can be kept, or counts of work"
+        way_out = "Steps on a device that shares its cores with the loader are not kept"
+        raise InputError(where, "measurements", constraint, "none", way_out)
     return [
-        Entry(
-            commit, date, *place, {test: _take_medians(metrics) for test, metrics in each.items()}
-        )
-        for place, each in found.items()
+        Entry(commit, date, *place, {test: _take_medians(each) for test, each in tests.items()})
+        for place, tests in found.items()
     ]
 
 
-def is_telling(metric: Metric, session: Measurement) -> bool:
-    """Return whether a session has a metric that its device, and other programs, leave steady."""
+def is_steady(metric: Metric, session: Measurement) -> bool:
+    """Return whether a session has a metric, and other programs and the step did not move it."""
     is_disturbed = metric.is_host_time and session.busy_elsewhere_fraction > _MAX_BUSY_FRACTION
     return metric.is_in(session) and metric.is_judged_on(session.device) and not is_disturbed
 
 
 def _take_medians(metrics: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {name: float(median(values)) for name, values in metrics.items()}
+    return {name: float(median(metrics[name])) for name in sorted(metrics)}
 
 
 def append_entries(path: Path, entries: Iterable[Entry], option: str) -> None:
@@ -135,13 +134,15 @@ def append_entries(path: Path, entries: Iterable[Entry], option: str) -> None:
     Raises:
         InputError: The file is not a history, or cannot be written.
     """
-    before = path.read_text("utf-8") if path.exists() and read_entries(path) else ""
-    lines = (json.dumps(entry.to_document(), allow_nan=False) + "\n" for entry in entries)
-    write_whole(path, before + "".join(lines), option)
+    before = read_entries(path) if path.exists() else []
+    lines = (
+        json.dumps(entry.to_document(), allow_nan=False) + "\n" for entry in (*before, *entries)
+    )
+    write_whole(path, "".join(lines), option)
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """Return the entries of a file, in the order in which they were added.
+    """Return the entries of a file, in the order of its lines.
 
     Raises:
         InputError: The file cannot be read, or a line is not an entry.
@@ -150,7 +151,8 @@ def read_entries(path: Path) -> list[Entry]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise InputError(path, "file", "be a readable history", error, _WAY_OUT) from error
-    return [_parse_entry(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    numbered = ((f"{path}, line {number}", line) for number, line in enumerate(lines, 1))
+    return [_parse_entry(line, where) for where, line in numbered if line.strip()]
 
 
 def _parse_entry(line: str, where: str) -> Entry:
@@ -164,19 +166,26 @@ def _parse_entry(line: str, where: str) -> Entry:
     return parse(document, Entry, where)
 
 
-def list_series(entries: Iterable[Entry]) -> Iterator[Series]:
-    """Yield the metrics of each test; other data, or another host, begins another series."""
-    found: dict[tuple[str, ...], list[tuple[Entry, float]]] = defaultdict(list)
-    for entry in entries:
+def list_series(entries: Sequence[Entry]) -> list[Series]:
+    """Return the metrics of each test on each device, in the order of the commits' dates.
+
+    Other data, other packages, or another class of host for a metric that depends on it, begin
+    another series.
+    """
+    found: dict[_Key, dict[str, list[tuple[Entry, float]]]] = defaultdict(lambda: defaultdict(list))
+    latest: dict[_Key, _Key] = {}
+    for entry in sorted(entries, key=lambda each: each.date):
         for test, metrics in entry.values.items():
             for name, value in metrics.items():
                 metric = METRICS.get(name)
                 host = entry.host if metric is None or metric.depends_on_host else ""
-                found[test, name, entry.device, host, entry.data].append((entry, value))
-    for (test, name, *_), measured in found.items():
-        commits, values = list[Entry](), list[float]()
-        for _, group in groupby(measured, lambda each: each[0].commit):
-            of_commit = list(group)
-            commits.append(of_commit[-1][0])
-            values.append(median(value for _, value in of_commit))
-        yield Series(test, name, tuple(commits), tuple(values))
+                key: _Key = (test, name, entry.device, host, entry.data)
+                found[key][entry.commit].append((entry, value))
+                latest[key[:3]] = key
+    series = []
+    for key, commits in found.items():
+        taken = tuple(each[-1][0] for each in commits.values())
+        values = tuple(median(value for _, value in each) for each in commits.values())
+        has_ended = latest[key[:3]] != key
+        series.append(Series(key[0], key[1], taken, values, has_ended))
+    return series

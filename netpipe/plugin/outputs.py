@@ -40,7 +40,7 @@ from netpipe.plugin.gate_results import GateResult
 from netpipe.plugin.github import add_step_summary
 from netpipe.plugin.options import LOCAL
 from netpipe.plugin.run import Run
-from netpipe.results.fields import Must, Text
+from netpipe.results.fields import MayBeAbsent, Must, Text
 from netpipe.results.measurement import Measurement
 from netpipe.results.work_profile import WorkProfile
 from netpipe.verdict.decision import judge
@@ -274,6 +274,13 @@ class OtherVersion(TypedDict):
     duets: list[PrintedDuet]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TestedWork(WorkProfile):
+    """The counted work of a test's loader and step."""
+
+    test: MayBeAbsent[str] = ""  #: The full name of the test.
+
+
 class RunDocument(TypedDict):
     """The document of `--netpipe-json`: all measurements, findings and comparisons of a run."""
 
@@ -281,7 +288,7 @@ class RunDocument(TypedDict):
     #: Every session, with its verdict.
     measurements: list[Annotated[Measurement, Must(required=["verdict"])]]
     lints: list[LintReport]
-    work: NotRequired[list[WorkProfile]]  #: The counted work of every loader and step.
+    work: NotRequired[list[TestedWork]]  #: The counted work of every loader and step.
     accepted: Accepted
     comparisons: list[PrintedComparison]
     against: OtherVersion | None  #: The other version; null if there is none.
@@ -298,7 +305,10 @@ def run_document(run: Run) -> dict[str, Any]:
             for session in sessions
         ],
         "lints": list(measurer.lints.values()),
-        "work": [profile.to_document() for profile in measurer.profiles.values()],
+        "work": [
+            {**profile.to_document(), "test": test}
+            for test, profile in measurer.recorded_work.items()
+        ],
         "accepted": {
             "commit": acceptance.commit and acceptance.commit.sha,
             "baseline_changes": [change.to_document() for change in acceptance.changes],

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from netpipe.gate.metrics import METRICS
 from netpipe.history.change_points import MIN_COMMITS, cut_levels
-from netpipe.history.entries import is_telling
+from netpipe.history.entries import is_steady
 from netpipe.results.measurement import Measurement
 from perf_tests.studies.gate_power.__main__ import KEPT
 from perf_tests.studies.gate_power.live import read_sessions
@@ -34,7 +34,7 @@ Noise = Callable[[Generator, int], Levels]
 def recorded_noise(sessions: Sequence[Measurement], name: str) -> Noise:
     """Return a function that draws the levels of a metric from recorded sessions."""
     metric = METRICS[name]
-    levels = np.array([metric.level(each) for each in sessions if is_telling(metric, each)])
+    levels = np.array([metric.level(each) for each in sessions if is_steady(metric, each)])
 
     def draw(rng: Generator, commits: int) -> Levels:
         starts = rng.integers(len(levels) - _BLOCK + 1, size=(-(-commits // _BLOCK), 1))
@@ -47,6 +47,10 @@ def recorded_noise(sessions: Sequence[Measurement], name: str) -> Noise:
 def normal_noise(spread: float) -> Noise:
     """Return a function that draws independent levels with a standard deviation."""
     return lambda rng, commits: rng.normal(0, spread, commits)
+
+
+def _draw_one_of_two(rng: Generator, commits: int) -> Levels:
+    return np.where(rng.random(commits) < 0.3, 0.01, 0.0)
 
 
 def add_drift(levels: Levels) -> Levels:
@@ -63,7 +67,7 @@ def count_alarms(levels: Levels) -> int:
     """
     seen: list[int] = []
     for commits in range(MIN_COMMITS, len(levels) + 1):
-        cuts = cut_levels(levels[:commits].tolist())
+        cuts = cut_levels(tuple(levels[:commits].tolist()))
         seen += [cut for cut in cuts if all(abs(cut - each) > _BLOCK for each in seen)]
     return len(seen)
 
@@ -73,14 +77,17 @@ def make_rows(sessions: Sequence[Measurement], histories: int) -> Iterator[str]:
     noises = {
         f"{name}, recorded": recorded_noise(sessions, name)
         for name, metric in METRICS.items()
-        if sum(is_telling(metric, each) for each in sessions) > _BLOCK and not metric.is_share
+        if sum(is_steady(metric, each) for each in sessions) > _BLOCK and not metric.is_share
     }
     noises |= {f"normal, {spread:.1%}": normal_noise(spread) for spread in (0.01, 0.015, 0.03)}
+    noises["one of two values, 1% apart"] = _draw_one_of_two
     for name, draw in noises.items():
         rng = np.random.default_rng(0)
         alarms = [count_alarms(draw(rng, COMMITS)) for _ in range(histories)]
         drawn = [add_drift(draw(rng, COMMITS)) for _ in range(histories)]
-        found = [any(cut in _FOUND_WITHIN for cut in cut_levels(each.tolist())) for each in drawn]
+        found = [
+            any(cut in _FOUND_WITHIN for cut in cut_levels(tuple(each.tolist()))) for each in drawn
+        ]
         spread = np.std(draw(rng, 10 * COMMITS))
         yield (
             f"| {name} | {spread:.1%} | {sum(alarms) / histories:.2f} | "

@@ -54,7 +54,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
 
         def serve() -> None:
             # The parent closes the connection at the end of the duet.
-            with suppress(OSError), ExitStack() as closing:
+            with suppress(BrokenPipeError, ConnectionResetError), ExitStack() as closing:
                 serve_blocks(asked, Factories(factories[0]), closing)
 
         thread = Thread(target=serve)
@@ -69,7 +69,8 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
     monkeypatch.setattr(parent, "open_session", open_session)
     yield run_factories
     for thread in threads:
-        thread.join()
+        thread.join(30.0)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_longer_wait_shows_in_every_slice() -> None:
@@ -128,7 +129,7 @@ def test_steps_take_turns(run_here: Callable[..., Duet], quantity: str) -> None:
 
 def test_a_step_on_the_cpu_shares_its_cores() -> None:
     """The decision knows that the loader and the step share cores."""
-    assert run("quick", "quick", "step", quantity="step_s").shares_cores
+    assert run("quick", "quick", "step", quantity="train_s_per_step").shares_cores
 
 
 def test_short_epochs_are_timed_within_them(run_here: Callable[..., Duet]) -> None:

@@ -1,6 +1,7 @@
 """Any measurement is restored exactly, and any changed byte of a file is noticed."""
 
 import json
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -46,13 +47,13 @@ benchmarks = st.dictionaries(
     st.text(), st.lists(measurements(), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2
 )
 
-# Each example makes its own file or folder.
-in_one_folder = settings(
+# Examples share the folder of the test.
+few_examples = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
-@in_one_folder
+@few_examples
 @given(sessions=benchmarks)
 def test_what_is_loaded_is_what_was_saved(
     tmp_path: Path, sessions: dict[str, tuple[Measurement, ...]]
@@ -60,10 +61,10 @@ def test_what_is_loaded_is_what_was_saved(
     """Every figure is restored to the last bit, with every text and each benchmark's sessions."""
     # A folder for each example, because all files of a folder are loaded.
     with TemporaryDirectory(dir=tmp_path) as folder:
-        path = baseline.save(Path(folder, FOLDER), "drawn", DOCUMENT, sessions)
-        loaded = baseline.load(path)
-        assert baseline.load_all(path.parent) == (loaded,)
-    assert loaded.sessions == sessions
+        save = partial(baseline.save, Path(folder, FOLDER), "drawn", DOCUMENT, sessions)
+        first, second = (baseline.load(save()) for _ in range(2))
+        assert baseline.load_all(first.path.parent) == (first, second)
+    assert first.sessions == second.sessions == sessions
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return baseline.save(folder, "whole", DOCUMENT, SAVED).read_bytes()
 
 
-@settings(in_one_folder, max_examples=150)
+@settings(few_examples, max_examples=150)
 @given(place=st.integers(0), byte=st.integers(0, 255))
 def test_no_byte_can_be_another(tmp_path: Path, content: bytes, place: int, byte: int) -> None:
     """A file with one changed byte is refused, or means the same: whitespace may change."""

@@ -8,10 +8,12 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.gate.metrics import METRICS
+from netpipe.gate.work_baselines import work_key
 from netpipe.history.entries import append_entries, list_series, make_entries, read_entries
 from tests.history.made import DEVICE, TEST, make_entry
 from tests.measurements import CPU, make_measurement
 from tests.reporting import examples
+from tests.work_profiles import PROFILE
 
 COMMIT, DATE = "c" * 40, "2026-11-28T10:00:00+00:00"
 
@@ -49,24 +51,20 @@ def test_times_beside_busy_programs_are_left_out() -> None:
     assert not {"load_s_per_batch", "first_batch_s"} & {*entry.values[TEST]}
 
 
-def test_work_that_was_judged_belongs_to_no_device() -> None:
-    """After other outcomes, parts are left out; and the contents of batches cannot be plotted."""
-    counted = {"device": None, "quantity": "work", "now": 7.0}
-    rows = [
-        examples.comparison("PASS", "calls", **counted),
-        examples.comparison("INCONCLUSIVE", "allocations", **counted),
-        examples.comparison("NOT_COMPARED", "elements", **counted),
-        examples.comparison("PASS", "epoch_batches", **counted),
-        examples.comparison("PASS", "sent_bytes", **{**counted, "against": "main"}),
-    ]
-    (entry,) = entries_of(measurements=[], comparisons=rows)
-    assert (entry.device, entry.host, entry.values) == ("", "", {TEST: {"calls": 7.0}})
+def test_counts_of_work_belong_to_no_device_but_to_their_packages() -> None:
+    """All parts count, whatever a comparison with a baseline would leave out."""
+    counted = PROFILE.to_document() | {"test": TEST}
+    (entry,) = entries_of(measurements=[], work=[counted])
+    assert (entry.device, entry.host) == ("", "")
+    assert work_key(PROFILE.versions) in entry.data
+    assert entry.values[TEST]["calls"] == PROFILE.total("calls")
+    assert not {"contents", "epoch_batches"} & {*entry.values[TEST]}
 
 
 def test_a_run_without_results_is_refused() -> None:
     """The error names the file."""
-    with pytest.raises(InputError, match=r"run\.json: measurements must hold a session"):
-        entries_of(measurements=[], comparisons=[])
+    with pytest.raises(InputError, match=r"run\.json: measurements must hold a metric"):
+        entries_of(measurements=[])
 
 
 def test_what_is_read_is_what_was_appended(tmp_path: Path) -> None:
@@ -77,6 +75,15 @@ def test_what_is_read_is_what_was_appended(tmp_path: Path) -> None:
     append_entries(path, [second], "FILE")
     assert read_entries(path) == [first, second]
     assert [path.name for path in tmp_path.iterdir()] == ["history.jsonl"]
+
+
+def test_an_edited_file_can_be_appended_to(tmp_path: Path) -> None:
+    """An editor may leave a blank line, and no newline at the end."""
+    path = tmp_path / "history.jsonl"
+    first, second = make_entry(1, {"step_s": 0.1}), make_entry(2, {"step_s": 0.2})
+    path.write_text(f"\n{json.dumps(first.to_document())}")
+    append_entries(path, [second], "FILE")
+    assert read_entries(path) == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -111,16 +118,16 @@ def test_other_data_or_another_host_begins_another_series() -> None:
         make_entry(2, metrics, host="another"),
         make_entry(3, metrics, data="larger"),
     ]
-    found = [(each.metric, len(each.values)) for each in list_series(entries)]
+    found = [(each.metric, len(each.values), each.has_ended) for each in list_series(entries)]
     assert sorted(found) == [
-        *[("accelerator_utilisation", 1), ("accelerator_utilisation", 2)],
-        *[("load_cpu_ratio", 1)] * 3,
+        *[("accelerator_utilisation", 1, False), ("accelerator_utilisation", 2, True)],
+        *[("load_cpu_ratio", 1, False), *[("load_cpu_ratio", 1, True)] * 2],
     ]
 
 
-def test_runs_of_one_commit_are_one_value() -> None:
-    """A commit that was run again does not count twice."""
-    values = [(1, 1.0), (2, 2.0), (2, 4.0)]
-    (series,) = list_series(make_entry(number, {"step_s": value}) for number, value in values)
-    assert series.values == (1.0, 3.0)
-    assert [each.commit[:7] for each in series.commits] == ["0000001", "0000002"]
+def test_commits_come_in_the_order_of_their_dates() -> None:
+    """A commit that is run again does not count twice, nor as the newest."""
+    values = [(1, 1.0), (2, 2.0), (3, 5.0), (2, 4.0)]
+    (series,) = list_series([make_entry(number, {"step_s": value}) for number, value in values])
+    assert series.values == (1.0, 3.0, 5.0)
+    assert [each.commit[:7] for each in series.commits] == ["0000001", "0000002", "0000003"]

@@ -41,7 +41,7 @@ def endless() -> Any:
 def endless_in_one_order() -> Any:
     """Return a loader that repeats its first epoch as it was."""
     ordered = _elements().shuffle(seed=1).map(_make)
-    return ordered.repeat(reseed_each_epoch=False).batch(BATCH).to_iter_dataset(ALONE)
+    return ordered.repeat(reseed_each_epoch=False).batch(BATCH)
 
 
 def endless_without_end() -> Iterator[Any]:

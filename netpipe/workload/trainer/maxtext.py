@@ -132,7 +132,16 @@ def _load_next_batch(original: _Function, self: Any) -> Any:
 
 
 class _WatchedLoader(Watcher):
-    """MaxText's data loader, watched."""
+    """MaxText's data loader, watched; it keeps the other attributes of that loader."""
+
+    def __init__(self, loader: Any, load: Callable[[], Any], log: Path) -> None:
+        self._loader = loader
+        super().__init__(iter(load, None), log)
+
+    def __getattr__(self, name: str) -> Any:
+        if "_loader" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self._loader, name)
 
     def load_next_batch(self, **_: Any) -> Any:
         """Return the next batch."""
@@ -147,7 +156,7 @@ def _training_loop_iteration(
     if folder and not isinstance(loader, _WatchedLoader):
         load = partial(loader.load_next_batch, rampup_manager=python_vars["rampup_manager"])
         log = Path(folder, f"process-{jax.process_index()}.jsonl")
-        loader = python_vars["data_loader"] = _WatchedLoader(iter(load, None), log)
+        loader = python_vars["data_loader"] = _WatchedLoader(loader, load, log)
         atexit.register(loader.stop)
     metrics = original(jax_device_state, python_vars, immutable_data)
     if folder:

@@ -13,7 +13,7 @@ from typing import Any
 from tests.workload.killing import kill_with_workers
 from tests.workload.trainer import training_process
 
-STEPS = 4
+STEPS = 6
 
 
 def free_port() -> int:

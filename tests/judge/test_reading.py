@@ -1,0 +1,32 @@
+"""The batches of a version, read in a process of its own."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from netpipe.duets.parent import Side
+from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.judge import reading
+from netpipe.judge.reading import ReadRequest, read_batches
+
+
+class _AskedError(Exception):
+    pass
+
+
+def test_a_version_is_read_with_the_hash_seed_that_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise an order that depends on hashes would be the same in both versions."""
+    asked: list[Mapping[str, str]] = []
+
+    def run_session(_: object, __: object, place: ProcessEnvironment, *___: Any) -> None:
+        asked.append(place.variables)
+        raise _AskedError
+
+    monkeypatch.setattr(reading, "run_session", run_session)
+    for seed in ("0", "7"):
+        with pytest.raises(_AskedError):
+            read_batches(Side("now", ["python"], ReadRequest()), seed)
+    assert [variables["PYTHONHASHSEED"] for variables in asked] == ["0", "7"]
