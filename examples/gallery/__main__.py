@@ -94,7 +94,7 @@ def measure(name: str, result: Path) -> None:
             with new.open("wb") as stream:
                 subprocess.run(words, cwd=ROOT, check=False, stdout=stream)
         text = new.read_text(encoding="utf-8")
-        # Where the files were is no part of the case.
+        # The paths of this machine mean nothing elsewhere.
         for path in (f"{folder}/project/", f"{ROOT}/"):
             text = text.replace(path, "")
     said = quote(json.loads(text))
