@@ -20,6 +20,8 @@ _CAUSE: Final = "netpipe diagnose finds the cause"
 # A loop that finds this share of its steps done reads each result before it asks for a batch.
 _MIN_SYNCED: Final = 0.5
 _MIN_WORST_TENTH: Final = 0.5
+# Pauses that take longer than the steps slow training down, however deep the buffers are.
+_MAX_HIDDEN: Final = 0.5
 # With fewer batches, one of them is more than a tenth.
 _MIN_FOR_JITTER: Final = 20
 # A loader that computes for this share of a wait loads in the loop's own thread. Beside other
@@ -151,7 +153,7 @@ def judge(figures: Figures, batches_before: int = 1) -> Judged:
         return Judged(VerdictKind.HEALTHY, f"{idle} of the time", "nothing")
     if exposed.low <= EPSILON:
         return Judged(VerdictKind.INCONCLUSIVE, f"{idle} of the time", "run netpipe measure")
-    is_uneven = figures.worst_tenth_fraction >= _MIN_WORST_TENTH
+    is_uneven = figures.worst_tenth_fraction >= _MIN_WORST_TENTH and exposed.median < _MAX_HIDDEN
     if is_uneven and figures.batches >= _MIN_FOR_JITTER:
         share = format_percent(figures.worst_tenth_fraction)
         message = f"{idle} of the time, {share} of it in the worst tenth of the waits"

@@ -19,6 +19,10 @@ from tests.watching.windows import make_figures
         ({"exposed_fraction": None, "synced_fraction": None}, "inconclusive"),
         ({"worst_tenth_fraction": 0.7}, "jitter"),
         ({"worst_tenth_fraction": 0.7, "batches": 6}, "loader-bound"),
+        (
+            {"worst_tenth_fraction": 0.9, "exposed_fraction": Interval(0.55, 0.5, 0.6, 200)},
+            "loader-bound",
+        ),
         ({"synced_fraction": 1.0, "own_work_fraction": 0.9}, "forced-sync"),
         ({"synced_fraction": 1.0, "own_work_fraction": 0.9, "step_s": 0.03}, "loader-bound"),
         ({"synced_fraction": 1.0}, "loader-bound"),
