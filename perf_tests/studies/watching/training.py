@@ -118,9 +118,17 @@ class TrainingRequest:
         return ["-m", MODULE, json.dumps(asdict(self))]
 
 
+def _repeat(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yield the batches of one epoch after the other; an iterator has a single one."""
+    epoch = iter(batches)
+    yield from epoch
+    while epoch is not batches:
+        yield from batches
+
+
 def _limit(batches: Iterable[Batch], request: TrainingRequest) -> Iterator[Batch]:
     ends_s = None if request.seconds is None else time.monotonic() + request.seconds
-    for number, batch in enumerate(batches):
+    for number, batch in enumerate(_repeat(batches)):
         if number == request.steps or (ends_s is not None and time.monotonic() > ends_s):
             return
         yield batch

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from netpipe.verdict.kinds import VerdictKind
 from netpipe.watching.logs import Log
 from netpipe.watching.window import Window
 from perf_tests.studies.faults.catalogue import CASES
-from perf_tests.studies.watching import memory, trials
+from perf_tests.studies.watching import memory, training, trials
 from perf_tests.studies.watching.__main__ import format_table
 from perf_tests.studies.watching.training import (
     BECOMES_SLOW,
@@ -83,6 +84,12 @@ def test_a_loader_becomes_slow() -> None:
     """Batches take longer from the given one on."""
     delay = BecomesSlow(0.01, 0.05, at=3)
     assert [delay(number) for number in range(5)] == [0.01, 0.01, 0.01, 0.05, 0.05]
+
+
+def test_a_training_goes_through_several_epochs() -> None:
+    """A loader that can begin again does; an iterator ends."""
+    assert [*islice(training._repeat([1, 2]), 5)] == [1, 2, 1, 2, 1]
+    assert [*training._repeat(iter([1, 2]))] == [1, 2]
 
 
 def test_a_training_is_watched(tmp_path: Path) -> None:
