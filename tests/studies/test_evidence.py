@@ -69,7 +69,12 @@ def test_the_scaling_page_states_what_killed_trainings_saw() -> None:
 
 
 def test_the_watching_page_states_the_recorded_trials() -> None:
-    """It has the table of the file, in which no answer is wrong."""
+    """It has the table of the file, in which 95% of the faults are right and no other is wrong."""
     trials = read_records(STUDIES / "watching" / "trials.jsonl", watching.Trial)
     assert "\n".join(format_table(trials)) in page_of("watching")
-    assert not any(trial.problems for trial in trials)
+    assert not any(trial.problems for trial in trials if trial.question != "faults")
+    faults = [trial for trial in trials if trial.question == "faults"]
+    decided = [not trial.problems for trial in faults if not trial.is_open]
+    assert sum(decided) >= 0.95 * len(decided) >= 0.95 * 0.9 * len(faults)
+    missed = [trial for trial in faults if trial.problems and trial.called == "healthy"]
+    assert missed == []
