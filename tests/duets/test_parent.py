@@ -46,11 +46,14 @@ def run(base: str, now: str, step: str | None = None, **settings: Any) -> Duet:
 @pytest.fixture
 def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Duet]]:
     """Return a function that runs a duet of two factories in threads of this process."""
-    threads = []
+    threads = list[Thread]()
 
     @contextmanager
     def open_session(factories: Any, request: DuetRequest, *_: object) -> Iterator[Any]:
-        asked = replace(request, channel=os.dup(request.channel), result=str(tmp_path / "result"))
+        # The stacks of a session lie beside its result.
+        folder = tmp_path / str(len(threads))
+        folder.mkdir()
+        asked = replace(request, channel=os.dup(request.channel), result=str(folder / "result"))
 
         def serve() -> None:
             # The parent closes the connection at the end of the duet.
