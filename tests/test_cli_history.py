@@ -11,6 +11,7 @@ from tests.command import Netpipe
 from tests.history.made import TEST, make_entries, make_entry, noisy
 from tests.reporting import examples
 from tests.reporting.parsed import parsed
+from tests.root_process import ROOT
 
 
 @pytest.fixture
@@ -131,3 +132,14 @@ def test_changes_that_are_not_committed_are_told(netpipe: Netpipe, run: Path) ->
     subprocess.run(["git", "add", run.name], check=True)
     ended = netpipe("history", "add", run, "history.jsonl")
     assert "the working tree has changes that are not in this commit" in ended.stderr
+
+
+def test_the_page_of_the_documentation_shows_this_output(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The example has 60 commits with noise of 1.2% and a drift of 3% over 20 of them."""
+    levels = [1.8 * (1 + 0.03 * min(max((number - 25) / 20, 0), 1)) for number in range(60)]
+    history = tmp_path / "history.jsonl"
+    append_entries(history, make_entries(noisy(levels, 0.012)), "FILE")
+    printed = netpipe("history", "page", history, "--html", tmp_path / "page.html").stdout
+    page = (ROOT / "docs" / "history.md").read_text()
+    _, *lines = page.partition("```console\n")[2].partition("```")[0].splitlines()
+    assert " ".join(lines) == printed.strip()
