@@ -51,6 +51,13 @@ class _Given(NamedTuple):
     found_done: bool | None
 
 
+class _Sample(NamedTuple):
+    """A moment, and whether the loop then waited for data while the device was idle."""
+
+    at_s: float
+    is_idle_wait: bool
+
+
 class Watcher(Iterator[Any]):
     """The batches of a training run, which are passed on unchanged.
 
@@ -86,7 +93,8 @@ class Watcher(Iterator[Any]):
         self._step: Any = None
         self._batch: Any = None
         self._epoch, self._is_begun = 1, False
-        self._samples = self._idle_samples = self._taken = 0
+        self._samples: deque[_Sample] = deque()
+        self._taken = 0
         self._since_s = self._clock()
         self._open_s = 0.0
         self._compilations = compilation_count()
@@ -123,7 +131,7 @@ class Watcher(Iterator[Any]):
         try:
             batch = next(self._iterator)
         except StopIteration:
-            self.close_window()
+            self._end_epoch(asked_s)
             raise
         finally:
             self._asked_s = None
@@ -139,6 +147,17 @@ class Watcher(Iterator[Any]):
             self._thread.start()
         except RuntimeError as error:  # there are too many threads
             self._end(error)
+
+    def _end_epoch(self, asked_s: float) -> None:
+        """Close the window before a request that found no batch left.
+
+        Workers may take a second to end. Training waits for that only if another epoch follows,
+        so it counts in the next window.
+        """
+        self._asked_s, now_s = None, self._clock()
+        waiting_since_s = max(asked_s, self._since_s)
+        self.close_window(waiting_since_s)
+        self._open_s = waiting_since_s - now_s
 
     def __getattr__(self, name: str) -> Any:
         if "_iterator" not in vars(self):
@@ -196,10 +215,8 @@ class Watcher(Iterator[Any]):
         """
         is_done = self._is_step_done()
         if is_done is not None:
-            self._samples += 1
-            self._idle_samples += self._is_idle_wait(
-                self._clock() if at_s is None else at_s, is_done
-            )
+            at_s = self._clock() if at_s is None else at_s
+            self._samples.append(_Sample(at_s, self._is_idle_wait(at_s, is_done)))
 
     def _is_idle_wait(self, at_s: float, is_done: bool) -> bool:
         asked_s = self._asked_s
@@ -212,20 +229,28 @@ class Watcher(Iterator[Any]):
                     return at_s < given.at_s and bool(is_done or given.found_done)
         return False
 
-    def close_window(self) -> None:
-        """End the window, and write its line; a failure ends the log, not the training.
+    def close_window(self, at_s: float | None = None) -> None:
+        """End the window, by default now, and write its line.
 
-        A window without a batch or a request, as during an evaluation, has no line.
+        A failure ends the log, not the training. A window without a batch or a request, as during
+        an evaluation, has no line.
         """
         try:
             with self._lock:
-                now_s = self._clock()
+                now_s = self._clock() if at_s is None else at_s
                 if self._given or self._asked_s is not None:
                     self._latest = self._make_window(now_s)
                     self.report(self._latest)
-                self._since_s, self._samples, self._idle_samples = now_s, 0, 0
+                self._since_s = now_s
+                self._take_samples(now_s)
         except Exception as error:  # noqa: BLE001  # training must go on
             self._end(error)
+
+    def _take_samples(self, before_s: float) -> list[_Sample]:
+        samples = []
+        while self._samples and self._samples[0].at_s < before_s:
+            samples.append(self._samples.popleft())
+        return samples
 
     def stop(self) -> None:
         """Write the last window and stop watching; the batches go on."""
@@ -278,13 +303,16 @@ class Watcher(Iterator[Any]):
         gaps_s = [later.at_s - each.at_s for each, later in pairwise(given)]
         found = [each.found_done for each in given if each.found_done is not None]
         spread_s = percentiles(waits_s) if waits_s else ()
+        samples = self._take_samples(now_s)
         return Figures(
             seconds=seconds,
             batches=len(given),
             waiting_fraction=min(1.0, max(0.0, waited_s / seconds)),
             wait_s=Waits(spread_s[50], spread_s[99], spread_s[100]) if spread_s else None,
             step_s=median(gaps_s) if gaps_s else None,
-            exposed_fraction=sampled_fraction(self._idle_samples, self._samples),
+            exposed_fraction=sampled_fraction(
+                sum(each.is_idle_wait for each in samples), len(samples)
+            ),
             synced_fraction=sum(found) / len(found) if found else None,
             worst_tenth_fraction=worst_tenth_fraction(waits_s) if waits_s else 0.0,
             own_work_fraction=min(1.0, worked_s / max(1e-9, sum(waits_s))),
