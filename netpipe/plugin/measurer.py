@@ -34,6 +34,7 @@ class Measurer:
         tests: The first test that requested each subject, by the subject's full key.
         recorded: The sessions behind each benchmark, by the id of its test.
         durations: What the sessions did, in order, with the time of each phase.
+        without_baseline: The accelerators that have no baseline to compare with.
     """
 
     options: Options
@@ -50,6 +51,7 @@ class Measurer:
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     recorded_work: dict[str, WorkProfile] = field(default_factory=dict)
     durations: list[str] = field(default_factory=list)
+    without_baseline: set[str] = field(default_factory=set)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _benchmarked: set[Hashable] = field(default_factory=set)
@@ -83,7 +85,7 @@ class Measurer:
 
     def benchmark(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
         """Return the sessions behind a benchmark: at least one, or as many as a recording needs."""
-        if self._gates and self._may_end_early(subject):
+        if self._gates(subject) and self._may_end_early(subject):
             # Sessions that ended as soon as their verdict was clear are too short for the gate.
             self.sessions.pop(subject.full_key, None)
         self._benchmarked.add(subject.full_key)
@@ -192,13 +194,13 @@ class Measurer:
             "batch_limit_s": self.options.request.batch_limit_s,
         }
 
-    @property
-    def _gates(self) -> bool:
-        """Whether the times of benchmarks are compared or recorded."""
-        return self.compares or bool(self.options.record or self.against)
+    def _gates(self, subject: Subject) -> bool:
+        """Return whether the times of the subject's benchmarks are compared or recorded."""
+        compares = self.compares and subject.accelerator not in self.without_baseline
+        return compares or bool(self.options.record or self.against)
 
     def _may_end_early(self, subject: Subject) -> bool:
         """Return whether, as far as is known, only the verdict of the subject's sessions counts."""
         is_emulated = parse_accelerator(subject.accelerator) is not None
         is_verdict_alone = is_emulated and subject.full_key not in self._benchmarked
-        return is_verdict_alone or not self._gates
+        return is_verdict_alone or not self._gates(subject)

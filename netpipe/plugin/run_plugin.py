@@ -212,6 +212,7 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
         if baselines and (accelerator,) == options.accelerators == ("auto",):
             other_plugins.show_baseline(config, baselines[-1].path)
         elif not (baselines or options.against) and accelerator in compared:
+            run.measurer.without_baseline.add(accelerator)
             fails = ", so its benchmarks will fail" if run.options.fail_when_missing else ""
             run.measurer.report_progress(
                 f"there is no baseline for {key}{fails}. Record one: {_recording_command(config)}"

@@ -75,6 +75,8 @@ def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
 def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     """A compared session uses the whole budget; an emulated one for a verdict alone ends early."""
     project.has(LOAD_TIME + MARKED)
+    project.compare().assert_outcomes(passed=2)
+    assert {request.stopping_rule for request in project.requests} == {"clear"}, "no baseline"
     project.record()
     project.compare().assert_outcomes(passed=2)
     rules = {request.accelerator: request.stopping_rule for request in project.requests}

@@ -96,6 +96,16 @@ def test_a_session_that_ended_early_is_not_gated(
     assert [request.stopping_rule for request in sessions.requests] == rules
 
 
+@pytest.mark.parametrize(("known", "rule"), [((), "budget"), (("auto",), "clear")])
+def test_times_without_a_baseline_end_early(known: tuple[str, ...], rule: str) -> None:
+    """The session is shared with the tests of the verdict then."""
+    measurer, sessions = measuring(recorded(), compares=True)
+    measurer.without_baseline.update(known)
+    measurer.benchmark("test_load", SUBJECT)
+    measurer.measure(SUBJECT)
+    assert [request.stopping_rule for request in sessions.requests] == [rule]
+
+
 def test_a_recording_ends_at_a_session_that_cannot_be_recorded() -> None:
     """The remaining sessions would be refused with it."""
     measurer, sessions = measuring(recorded(), *[open_question()] * 9, record="a", sessions=9)
