@@ -24,6 +24,7 @@ from netpipe.verdict import decision
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.command import Netpipe, document
 from tests.measurements import CPU, EMULATED, make_measurement
+from tests.sessions_here import sessions_here as sessions_here
 
 PIPELINES = """
 import itertools
@@ -121,6 +122,7 @@ def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_a_named_accelerator_takes_flops(netpipe: Netpipe, pipelines: str) -> None:
     """Peak, MFU and FLOPs make the step time, and the document says so."""
     result = netpipe(
@@ -277,6 +279,7 @@ def test_a_failure_among_several_decides(
     assert result.exit_code == code
 
 
+@pytest.mark.usefixtures("sessions_here")
 @pytest.mark.parametrize(
     ("words", "named"),
     [

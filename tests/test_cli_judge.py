@@ -143,11 +143,13 @@ def test_a_base_that_is_not_reproducible_decides_nothing(
     assert outcomes(json.loads(result.stdout))["data"] == "NOT_COMPARED"
 
 
+@pytest.mark.usefixtures("reading_here")
 def test_a_version_that_is_no_longer_reproducible_is_refused(
     netpipe: Netpipe, repository: Path
 ) -> None:
     """The base gives the same batches in each process, so the change is to blame."""
-    change(repository, "range(6)", "sorted(range(6), key=lambda n: hash(str(n)))")
+    change(repository, "range(6)", "[int(os.environ['PYTHONHASHSEED'])]")
+    change(repository, "import numpy", "import os\nimport numpy")
     result = netpipe(*TARGET, "HEAD", "--json")
     assert result.exit_code == 1
     assert "other batches in each process" in json.loads(result.stdout)["checks"][0]["reason"]

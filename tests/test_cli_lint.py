@@ -14,6 +14,7 @@ from netpipe.linting.lint_request import LintRequest
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.command import Netpipe, document
+from tests.sessions_here import sessions_here as sessions_here
 
 PIPELINES = """
 import grain
@@ -79,6 +80,7 @@ def linted(monkeypatch: pytest.MonkeyPatch) -> Linted:
     return stand_in
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
     """A batch after mp_prefetch is an error for throughput: exit code 1."""
     result = netpipe("lint", f"{pipelines}:disordered", "--json")
@@ -88,6 +90,7 @@ def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
     assert {node["made_at"].rpartition(":")[0] for node in found["graph"]} >= {pipelines}
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_a_call_that_grain_does_not_have_is_answered(netpipe: Netpipe, pipelines: str) -> None:
     """The error says what to write and shows the line of the call: exit code 2."""
     result = netpipe("lint", f"{pipelines}:unreachable")
@@ -97,6 +100,7 @@ def test_a_call_that_grain_does_not_have_is_answered(netpipe: Netpipe, pipelines
     assert f'{pipelines}", line 20, in unreachable' in frame
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_a_correct_pipeline_passes(netpipe: Netpipe, pipelines: str) -> None:
     """A correct pipeline is drawn and ends with exit code 0."""
     result = netpipe("lint", f"{pipelines}:ordered")
@@ -105,6 +109,7 @@ def test_a_correct_pipeline_passes(netpipe: Netpipe, pipelines: str) -> None:
     assert "no findings" in result.stdout
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_prove_tests_what_the_structure_does_not_decide(netpipe: Netpipe, pipelines: str) -> None:
     """With --prove, the first batches are compared without and with workers."""
     target = f"{pipelines}:filtered"
@@ -118,6 +123,7 @@ def test_prove_tests_what_the_structure_does_not_decide(netpipe: Netpipe, pipeli
     assert proofs["worker-count-changes-order"].startswith("proven: batch ")
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_try_reports_a_trial(netpipe: Netpipe, pipelines: str) -> None:
     """The document has a trial, whatever the result on a busy machine."""
     result = netpipe("lint", f"{pipelines}:unprefetched", "--try", "--budget", 3, "--json")

@@ -6,14 +6,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import current_process, shared_memory
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.command import Netpipe
 from tests.ending_pipelines import PIPELINES
+from tests.sessions_here import sessions_here as sessions_here
 
 FINE, FAILED, MISUSE, INCONCLUSIVE = 0, 1, 2, 3
 LIMIT_S = 120.0  # for one command on the slowest machine; tests only assert that it ends
@@ -41,11 +45,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measure(pipelines: Path, loader: str, *words: str) -> Ended:
     """Run `netpipe measure`, and fail if a process or file of it is left."""
     temporary = pipelines.parent / "tmp"
-    command = [sys.executable, "-m", "netpipe", "measure", "--loader", f"{pipelines}:{loader}"]
-    if "--step" not in words:
-        command += ["--accelerator", "emulated:5ms"]
     done = subprocess.run(
-        [*command, "--budget", "1", "--json", *words],
+        [sys.executable, "-m", "netpipe", *words_of(pipelines, loader, *words)],
         env={**os.environ, "TMPDIR": str(temporary), "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
@@ -61,6 +62,32 @@ def measure(pipelines: Path, loader: str, *words: str) -> Ended:
     assert left == []
     assert "Traceback" not in done.stderr
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def words_of(pipelines: Path, loader: str, *words: str) -> list[str]:
+    """Return the words that measure a loader."""
+    device = [] if "--step" in words else ["--accelerator", "emulated:5ms"]
+    target = f"{pipelines}:{loader}"
+    return ["measure", "--loader", target, *device, "--budget", "1", "--json", *words]
+
+
+@pytest.fixture
+def measure_here(
+    netpipe: Netpipe,
+    pipelines: Path,
+    sessions_here: object,  # noqa: ARG001  # not called from here
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Ended]:
+    """Return a function that measures in this process, where nothing has to be ended."""
+    # The pipelines change these.
+    monkeypatch.setattr(shared_memory, "_SHM_NAME_PREFIX", "/psm_")
+    monkeypatch.setitem(current_process()._config, "semprefix", "/mp")  # type: ignore[attr-defined]
+
+    def measure_loader(loader: str, *words: str) -> Ended:
+        done = netpipe(*words_of(pipelines, loader, *words))
+        return Ended(done.exit_code, done.stdout, done.stderr)
+
+    return measure_loader
 
 
 def mark_of(folder: Path) -> str:
@@ -114,9 +141,11 @@ def test_a_killed_worker_is_named(pipelines: Path) -> None:
 
 
 @pytest.mark.parametrize(("loader", "place"), [("failing", "failing"), ("failing_worker", "_fail")])
-def test_a_loader_that_raises_is_quoted(pipelines: Path, loader: str, place: str) -> None:
+def test_a_loader_that_raises_is_quoted(
+    measure_here: Callable[..., Ended], loader: str, place: str
+) -> None:
     """An exception here or in a worker is quoted with the user's line only."""
-    ended = measure(pipelines, loader)
+    ended = measure_here(loader)
     lines = ended.log.splitlines()
     headline = r"netpipe: .* 57 batches: ValueError: bad record"
     first = next(n for n, line in enumerate(lines) if re.fullmatch(headline, line))
@@ -147,46 +176,50 @@ def test_a_manager_goes_too(pipelines: Path) -> None:
     assert "after 3 batches" in ended.log
 
 
-def test_an_empty_loader_is_misuse(pipelines: Path) -> None:
+def test_an_empty_loader_is_misuse(measure_here: Callable[..., Ended]) -> None:
     """The error is one line."""
-    ended = measure(pipelines, "empty")
+    ended = measure_here("empty")
     assert ended.code == MISUSE
     assert ended.log.splitlines()[-1].startswith("netpipe: loader() gave no batch")
 
 
-def test_a_loop_that_exits_is_quoted(pipelines: Path) -> None:
+def test_a_loop_that_exits_is_quoted(measure_here: Callable[..., Ended], pipelines: Path) -> None:
     """`sys.exit` in a loop ends the measurement with its words and its line."""
-    ended = measure(pipelines, "endless", "--loop", f"{pipelines}:exiting_loop")
+    ended = measure_here("endless", "--loop", f"{pipelines}:exiting_loop")
     assert ended.code == MISUSE
     assert "SystemExit: that was" in ended.log
     assert "in exiting_loop" in ended.log
 
 
-def test_a_loader_that_is_too_short_is_misuse(pipelines: Path) -> None:
+def test_a_loader_that_is_too_short_is_misuse(measure_here: Callable[..., Ended]) -> None:
     """The message has the number of batches before a loader ended for good."""
-    ended = measure(pipelines, "only_few")
+    ended = measure_here("only_few")
     assert ended.code == MISUSE
     assert "ended after 20 batches" in ended.log
 
 
 @pytest.mark.parametrize("loader", ["torch_style", "main_thread_only", "old_style", "only_once"])
-def test_every_kind_of_loader_is_measured(pipelines: Path, loader: str) -> None:
+def test_every_kind_of_loader_is_measured(measure_here: Callable[..., Ended], loader: str) -> None:
     """A torch-style, an endless main-thread, an old-style, and a finite loader are measured."""
-    ended = measure(pipelines, loader)
+    ended = measure_here(loader)
     assert ended.code in (FINE, FAILED, INCONCLUSIVE), ended.log
     assert json.loads(ended.out)["batch_bytes"] > 0
 
 
-def test_a_loss_that_is_no_number_is_inconclusive(pipelines: Path) -> None:
+def test_a_loss_that_is_no_number_is_inconclusive(
+    measure_here: Callable[..., Ended], pipelines: Path
+) -> None:
     """The verdict on a step that computes NaN mentions it."""
-    ended = measure(pipelines, "endless", "--step", f"{pipelines}:nan_step")
+    ended = measure_here("endless", "--step", f"{pipelines}:nan_step")
     assert ended.code == INCONCLUSIVE, ended.log
     assert kind_of(ended) == "inconclusive"
     assert "nan" in json.dumps(json.loads(ended.out)["verdict"]).lower()
 
 
-def test_a_step_that_compiles_every_time_is_recompiling(pipelines: Path) -> None:
+def test_a_step_that_compiles_every_time_is_recompiling(
+    measure_here: Callable[..., Ended], pipelines: Path
+) -> None:
     """The warm-up ends although each step compiles, and the verdict names it."""
-    ended = measure(pipelines, "endless", "--step", f"{pipelines}:recompiling_step")
+    ended = measure_here("endless", "--step", f"{pipelines}:recompiling_step")
     assert ended.code == FAILED, ended.log
     assert kind_of(ended) == "recompiling"
