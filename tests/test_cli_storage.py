@@ -10,6 +10,7 @@ from netpipe.jobs import parent
 from netpipe.jobs.targets import Target
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
+from tests.sessions_here import sessions_here as sessions_here
 
 STORAGE = "object-store,latency=20ms,tail=20ms"
 LOADER = """
@@ -55,6 +56,7 @@ def test_a_loader_is_measured_in_a_storage(netpipe: Netpipe, loaders: str, tmp_p
     assert f"from {STORAGE}" in text
 
 
+@pytest.mark.usefixtures("sessions_here")
 def test_a_loader_that_cannot_be_placed_is_refused(netpipe: Netpipe, loaders: str) -> None:
     """A loader without a stand-in is refused in one line with the call to add, and exit code 2."""
     result = netpipe(

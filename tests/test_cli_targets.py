@@ -63,20 +63,21 @@ def _imports_forgotten() -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_files_beside_the_target_hide_no_module(project: Path, inside: bool) -> None:
+HIDING = ("timeit.py", "random.py", "grain.py", "cloudpickle.py")
+
+
+def test_files_beside_the_target_hide_no_module(project: Path) -> None:
     """Files beside the target hide neither standard nor installed modules."""
-    for name in ("timeit.py", "random.py", "grain.py", "cloudpickle.py"):
+    for name in HIDING:
         (project / name).write_text(WRONG)
-    target = "pipe.py:loader" if inside else f"{project / 'pipe.py'}:loader"
-    result = run("lint", target, "--quiet", folder=project if inside else project.parent)
+    result = run("lint", f"{project / 'pipe.py'}:loader", "--quiet", folder=project.parent)
     assert (result.returncode, result.stderr) == (0, "")
     assert "ProcessPrefetch" in result.stdout or "mp_prefetch" in result.stdout
 
 
-def test_workers_import_the_target_and_hide_no_module(project: Path) -> None:
-    """A worker process imports the target's functions by its stem, and the right modules."""
-    for name in ("timeit.py", "grain.py"):
+def test_a_target_in_the_current_folder_hides_no_module(project: Path) -> None:
+    """So does a worker process, which imports the target's functions by its stem."""
+    for name in HIDING:
         (project / name).write_text(WRONG)
     result = run("lint", "pipe.py:filtered", "--prove", "--quiet", folder=project)
     assert (result.returncode, result.stderr) == (0, "")
@@ -121,6 +122,7 @@ def test_an_import_error_names_the_file_and_the_line(
 def test_the_command_prints_an_import_error(project: Path, name: str, error: str) -> None:
     """The error that ends the session's import is on standard error, and the exit code is 2."""
     source, line, says = SOURCES[error]
+    (project / "pipe.py").write_text("import neighbour\n")
     (project / name).write_text(source)
     result = run("lint", "pipe.py:loader", "--quiet", folder=project)
     assert result.returncode == 2

@@ -1,6 +1,7 @@
 """This repository's pipeline and step as targets of the command line, and on emulated GPUs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 
 from fixtures import targets
 from fixtures.workload import Step, cpu_workload, gpu_workload
+from netpipe.jobs.request import REQUEST_VARIABLE
+from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.workload.config import BATCH_ARRAYS, Config
 from netpipe.workload.preparation.synthetic import generate
 from netpipe.workload.step import train
 from netpipe.workload.step.presets import PRESET_BY_NAME, flops_per_step
 from tests.root_process import run_module
 
-CPU_BATCH_BYTES = 6 * 128 * 1024 * 4
 GPU_BATCH_BYTES = 6 * 16 * 1024 * 4
 
 
@@ -46,11 +48,10 @@ def test_a_loader_gives_batches_of_its_workload(
     """The small loader gives 8 sequences of 256 tokens of the user's data."""
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
     generate(tmp_path / "data", probes=30)
-    batches = iter(targets.loader())
-    try:
-        assert next(batches)["inputs"].shape == (8, 256)
-    finally:
-        batches.close()
+    workload = targets.loader.workload
+    alone = replace(workload, pipeline=replace(workload.pipeline, workers=0))
+    batches = replace(targets.loader, workload=alone)()
+    assert next(iter(batches))["inputs"].shape == (8, 256)
 
 
 def test_a_cpu_step_trains_on_a_part_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +113,8 @@ def netpipe_step():
 def netpipe_fingerprint():
     return "empty"
 """,
-    "test_each.py": """
+    "test_gpu.py": """
 import pytest
-
-
-@pytest.mark.netpipe(accelerator="emulated:10ms")
-def test_cpu(netpipe_measurement):
-    pass
 
 
 @pytest.mark.netpipe(accelerator="emulated:8xgb200")
@@ -128,28 +124,24 @@ def test_gpu(netpipe_measurement):
 }
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Measure a loader of the workload that suits each device, by the device's words."""
-    folder = tmp_path_factory.mktemp("suite")
-    for name, text in SUITE.items():
-        (folder / name).write_text(text)
-    run_module(
-        "pytest", str(folder), "-p", "no:cacheprovider", "--netpipe-budget", "0.5",
-        "--netpipe-json", str(folder / "run.json"),
-    )  # fmt: skip
-    found = json.loads((folder / "run.json").read_text())["measurements"]
-    return {each["device"]["kind"].partition(",")[0]: each for each in found}
-
-
-def test_a_cpu_is_given_large_batches(measured: dict[str, Any]) -> None:
+def test_a_cpu_is_given_large_batches(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So is an emulated step that names no GPU."""
-    assert measured["emulated:10ms"]["batch_bytes"] == CPU_BATCH_BYTES
+    session = MeasureRequest(accelerator="emulated:10ms")
+    monkeypatch.setenv(REQUEST_VARIABLE, session.to_json())
+    assert request.getfixturevalue("workload") == cpu_workload(Config())
 
 
-def test_an_emulated_gpu_is_given_the_gpu_workload(measured: dict[str, Any]) -> None:
+def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:
     """An emulated GPU's step time follows from our step's FLOPs, in the perf tests too."""
-    found = measured["emulated:8xgb200"]
+    for name, text in SUITE.items():
+        (tmp_path / name).write_text(text)
+    run_module(
+        "pytest", str(tmp_path), "-p", "no:cacheprovider", "--netpipe-budget", "0.5",
+        "--netpipe-json", str(tmp_path / "run.json"),
+    )  # fmt: skip
+    [found] = json.loads((tmp_path / "run.json").read_text())["measurements"]
     assert found["batch_bytes"] == GPU_BATCH_BYTES
     tflop = Step(gpu_workload(Config())).flops_per_step / 1e12
     assert found["device"]["kind"].startswith(f"emulated:8xgb200, {tflop:.3g} TFLOP a step")

@@ -19,7 +19,9 @@ from netpipe.diagnosis import diagnose as diagnosing
 from netpipe.errors import MisuseError
 from netpipe.jobs.request import REQUEST_VARIABLE
 from netpipe.verdict.decision import judge
+from netpipe.work_counts import reproducible_counts
 from tests.reporting.examples import diagnosis
+from tests.sessions_here import sessions_here as sessions_here
 
 LOADER = """
 import grain
@@ -56,12 +58,20 @@ def test_a_loader_is_measured(pipeline: ModuleType) -> None:
     assert "<script" not in shown
 
 
-def test_work_is_counted_and_the_order_is_linted(pipeline: ModuleType, tmp_path: Path) -> None:
-    """The results have the typed object and the document."""
+@pytest.mark.usefixtures("pipeline")
+def test_work_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result has the typed object, and a page."""
+    once = functools.partial(reproducible_counts.count_work, hash_seeds=("0",))
+    monkeypatch.setattr(reproducible_counts, "count_work", once)
     counted = netpipe.work(f"{tmp_path / 'users_pipeline.py'}:loader", batches=4)
     assert counted.found.batches == 4
     assert counted.found.arrays == {"x": "int32[4,8]"}
     assert "int32[4,8]" in counted._repr_html_()
+
+
+@pytest.mark.usefixtures("sessions_here")
+def test_the_order_is_linted(pipeline: ModuleType) -> None:
+    """The result has the typed object and the document."""
     linted = netpipe.lint(pipeline.loader, intent="reproducible")
     assert linted.found.intent == "reproducible"
     assert linted.document["schema"] == "netpipe.lint/1"
@@ -203,7 +213,7 @@ def test_an_accelerator_that_this_process_holds_is_refused(
 def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     """A script without a guard is refused: its session would start endless sessions."""
     script = tmp_path / "users_script.py"
-    script.write_text(f"{LOADER}\nimport netpipe\nnetpipe.work(loader)\n")
+    script.write_text("import netpipe\ndef loader(): ...\nnetpipe.lint(loader)\n")
     environment = {name: value for name, value in os.environ.items() if name != REQUEST_VARIABLE}
     ended = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, env={**environment, "JAX_PLATFORMS": "cpu"},
