@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import has_step
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.diagnosis.experiments.turns import NO_TIME
-from netpipe.jobs import parent
+from netpipe.jobs.parent import run_session
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import name_targets
 from netpipe.measuring.measure_request import MeasureRequest
 from tests.command import Netpipe, document
 from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
+from tests.sessions_here import sessions_here as sessions_here
 
 LOADERS = "tests.diagnosis.loaders:{}"
 ODD = "Map of f[/x] :smile: [red]"
@@ -27,6 +28,12 @@ ODD = "Map of f[/x] :smile: [red]"
 @pytest.fixture(autouse=True)
 def _sessions_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ":".join([str(Path(__file__).parent.parent), *sys.path]))
+
+
+@pytest.fixture
+def _diagnosed_here(monkeypatch: pytest.MonkeyPatch, sessions_here: Callable[..., Any]) -> None:
+    """Run the sessions of a diagnosis in this process."""
+    monkeypatch.setattr(diagnose, "run_session", sessions_here)
 
 
 @pytest.fixture
@@ -108,6 +115,7 @@ def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("_diagnosed_here")
 @pytest.mark.parametrize(
     ("loader", "said"),
     [
@@ -126,6 +134,7 @@ def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> No
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("_diagnosed_here")
 def test_the_error_of_a_loader_is_reported(netpipe: Netpipe) -> None:
     """The error is the first line, and its place is below; brackets are printed literally."""
     loader = LOADERS.format("raising")
@@ -136,15 +145,16 @@ def test_the_error_of_a_loader_is_reported(netpipe: Netpipe) -> None:
 
 
 @pytest.fixture
-def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run every part of a diagnosis even on a busy machine."""
+def _unhurried(monkeypatch: pytest.MonkeyPatch, sessions_here: Callable[..., Any]) -> None:
+    """Run every part of a diagnosis even on a busy machine; lint in this process."""
 
-    def run_session(command: Sequence[str], request: SessionRequest, **named: Any) -> Any:
-        if request.kind == "diagnose":
-            command = [*command[:-1], "tests.diagnosis.child_without_limit"]
-        return parent.run_session(command, request, **named)
+    def run_unhurried(command: Sequence[str], request: SessionRequest, **named: Any) -> Any:
+        if request.kind == "lint":
+            return sessions_here(command, request)
+        command = [*command[:-1], "tests.diagnosis.child_without_limit"]
+        return run_session(command, request, **named)
 
-    monkeypatch.setattr(diagnose, "run_session", run_session)
+    monkeypatch.setattr(diagnose, "run_session", run_unhurried)
 
 
 @pytest.mark.usefixtures("_unhurried")
