@@ -74,6 +74,7 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     put_in(project / "perf_tests" / "test_emulated.py", "emulated:60ms", "emulated:30ms")
     # Three rounds of so slow a loader do not fit into the usual budget on every machine.
     flags = ("--netpipe-config", "alone.toml", "--netpipe-budget", "6")
-    suite = perf_tests_of(project, "perf_tests/test_emulated.py", *flags)
+    test = "perf_tests/test_emulated.py::test_loading_stays_below_an_emulated_step"
+    suite = perf_tests_of(project, test, *flags)
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     assert "loader too slow: " in suite.stdout
