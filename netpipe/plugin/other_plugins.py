@@ -4,7 +4,6 @@ Timed tests run alone, in the controlling process, after the workers of pytest-x
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -48,16 +47,9 @@ def enable_without_workers(config: pytest.Config) -> None:
 
 def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
     """Raise a UsageError if `--benchmark-compare` took a path for the number of a run."""
-    if not isinstance(compare, str):
-        return
-    path = config.invocation_params.dir / compare.partition("::")[0]
-    if not exists(path):
-        return
-    is_path = path.is_dir() or (path.suffix == ".py" and path.is_file())
-    if path.is_dir():
-        with suppress(ValueError):  # The path is too deep to name a run.
-            is_path = not any(_benchmark_session(config).storage.load(compare))
-    if is_path:
+    # pytest-benchmark takes the path of a JSON file.
+    path = config.invocation_params.dir / str(compare).partition("::")[0]
+    if isinstance(compare, str) and exists(path) and path.suffix != ".json":
         raise pytest.UsageError(
             f"--benchmark-compare must come after the path of the tests; found {compare!r}, "
             f"taken for the number of a run. Run: pytest {compare} --benchmark-compare"

@@ -50,14 +50,12 @@ def test_a_path_is_no_run_for_workers_either(project: Project) -> None:
     result.stdout.no_fnmatch_line("*workers*")
 
 
-def test_a_run_called_like_a_path(project: Project) -> None:
-    """If pytest-benchmark finds a run of that name, it comes before a folder of that name."""
+def test_the_file_of_a_run_is_no_path_of_tests(project: Project) -> None:
+    """A JSON file goes to pytest-benchmark, which compares its own tests with it."""
     project.has("def test_plain(benchmark): benchmark.pedantic(lambda: None, rounds=3)")
     project.run("--benchmark-save=second")
     stored = next((project.pytester.path / ".benchmarks").glob("*/0001_second.json"))
-    stored.rename(stored.with_name("perf_tests.json"))
-    (project.pytester.path / "perf_tests").mkdir()
-    result = project.run("--benchmark-compare", "perf_tests")
+    result = project.run("--benchmark-compare", str(stored))
     assert result.ret == pytest.ExitCode.OK
     line_with(result, "test_plain (NOW)")
 
