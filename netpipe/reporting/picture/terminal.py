@@ -17,7 +17,6 @@ from netpipe.reporting.picture.visible_graph import (
     TRAINING,
     Branches,
     Entry,
-    Outline,
     VisibleGraph,
     Workers,
     label_finding,
@@ -52,11 +51,13 @@ class TextPicture:
             yield line
 
     def _lines(self, width: int) -> Iterator[Text]:
-        outline = VisibleGraph(self.report).outline
-        if not outline:
+        visible = VisibleGraph(self.report)
+        if not visible.outline:
             yield Text(NO_GRAPH)
             return
-        first, *others = _draw((*outline, None), TRAINING, width, _measure_margin(outline))
+        # Source lines end where they do in a box.
+        margin = 2 * any(node.kind == "ProcessPrefetch" for node in visible.nodes.values())
+        first, *others = _draw((*visible.outline, None), TRAINING, width, margin)
         if "╭" not in first.plain:
             yield _draw_border("──", TRAINING, width)
         yield from (first, *others)
@@ -84,18 +85,6 @@ def _print_finding(console: Console, finding: LintFinding) -> None:
             console.print(indented, soft_wrap=True)
 
 
-def _measure_margin(outline: Outline) -> int:
-    """Return the width of the right margin, which only boxes use; source lines end before it."""
-    margins = [0]
-    for part in outline:
-        match part:
-            case Workers():
-                margins.append(2 + _measure_margin(part.outline))
-            case Branches():
-                margins += map(_measure_margin, part.outlines)
-    return max(margins)
-
-
 def _draw(
     parts: Sequence[Entry | Workers | Branches | None], process: str, width: int, margin: int
 ) -> Iterator[Text]:
@@ -105,7 +94,7 @@ def _draw(
         match part:
             case Workers():
                 yield _draw_border("╭╮", part.label, width)
-                for line in _draw(part.outline, part.label, width - 4, margin - 2):
+                for line in _draw(part.outline, part.label, width - 4, 0):
                     line.truncate(width - 4, pad=True)
                     yield Text.assemble(("│ ", "dim"), line, (" │", "dim"))
                 yield _draw_border("╰╯", process, width)

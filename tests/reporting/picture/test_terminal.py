@@ -80,10 +80,10 @@ def test_ascii_where_the_console_has_no_more() -> None:
 | | | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture          loader.py:15 | |
 | | +- 2 worker processes -----------------------------------------------------------------------+ |
 | |   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch                                  |
-| |   .batch(3)                                                                     loader.py:16   |
-| + source Probes, 1,000 elements                                                   loader.py:12   |
-| | .map(tokenize)                                                                  loader.py:14   |
-| | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture            loader.py:15   |
+| |   .batch(3)                                                                       loader.py:16 |
+| + source Probes, 1,000 elements                                                     loader.py:12 |
+| | .map(tokenize)                                                                    loader.py:14 |
+| | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture              loader.py:15 |
 | ` IterDataset.mix(proportions 1:1)                                                               |
 +- training process -------------------------------------------------------------------------------+
   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch
