@@ -31,7 +31,7 @@ _MARK: Final = " *"
 def throughput_table(found: Throughput) -> Table:
     """Return a table of the combinations, the best one marked, with ratios to another loader."""
     has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
-    columns = (_TOKENS if has_tokens else _EXAMPLES) | _COLUMNS
+    columns = TOKEN_COLUMNS if has_tokens else _EXAMPLE_COLUMNS
     table = TerminalTable("loader speed", "batch", "workers", *columns)
     # With the default padding, ten columns do not fit.
     table.padding = (0, 1, 0, 0)
@@ -90,21 +90,22 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
 
 
 _Columns = dict[str, tuple[str, Callable[[float], str]]]
-_TOKENS: Final[_Columns] = {
+_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s", "examples_per_s", "examples_per_cpu_s")
+_COLUMNS: Final[_Columns] = {
+    "PSS": ("peak_pss_bytes", format_megabytes),
+    "1st batch": ("first_batch_s", format_seconds),
+}
+_EXAMPLE_COLUMNS: Final[_Columns] = {
+    "examples/s": ("examples_per_s", format_amount),
+    "examples/CPU s": ("examples_per_cpu_s", format_amount),
+    "batches/s": ("batches_per_s", format_amount),
+} | _COLUMNS
+TOKEN_COLUMNS: Final[_Columns] = {
     "tokens/s": ("tokens_per_s", format_amount),
     "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
     "batches/s": ("batches_per_s", format_amount),
     "padding": ("padding_fraction", format_percent),
     "worst": ("padding_fraction_worst_batch", format_percent),
     "B/token": ("bytes_read_per_token", format_amount),
-}
-_EXAMPLES: Final[_Columns] = {
-    "examples/s": ("examples_per_s", format_amount),
-    "examples/CPU s": ("examples_per_cpu_s", format_amount),
-    "batches/s": ("batches_per_s", format_amount),
-}
-_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s", "examples_per_s", "examples_per_cpu_s")
-_COLUMNS: Final[_Columns] = {
-    "PSS": ("peak_pss_bytes", format_megabytes),
-    "1st batch": ("first_batch_s", format_seconds),
-}
+} | _COLUMNS
+"""The figure behind each heading, and its format."""

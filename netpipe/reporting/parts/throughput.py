@@ -1,25 +1,17 @@
 """The part of a throughput document: the speed of loaders without a step."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from netpipe.reporting.content import Drawing, Fact, Headline, Part
 from netpipe.reporting.parts.measurement import build_environment_cards
 from netpipe.reporting.plots.rows import Row, draw_amounts
 from netpipe.reporting.tables import Cell, Figure, Table
+from netpipe.reporting.throughput_table import TOKEN_COLUMNS
 from netpipe.reporting.tones import Tone
 from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_amount, format_bounds, format_bytes, format_number
-
-_FIGURES: Final = (
-    ("tokens/s", "tokens_per_s", format_amount),
-    ("tokens/CPU s", "tokens_per_cpu_s", format_amount),
-    ("batches/s", "batches_per_s", format_amount),
-    ("padding", "padding_fraction", "{:.0%}".format),
-    ("bytes/token", "bytes_read_per_token", format_number),
-    ("memory", "peak_pss_bytes", format_bytes),
-)
+from netpipe.results.units import format_amount, format_bounds
 
 
 def build_throughput_part(document: Mapping[str, Any]) -> Part:
@@ -55,10 +47,10 @@ def _draw_speeds(loaders: Mapping[str, Any]) -> Drawing:
 
 
 def _build_table(loaders: Mapping[str, Any]) -> Table:
-    rows = []
-    for name, loader in loaders.items():
-        row = {label: Figure(write(loader[key]["median"])) for label, key, write in _FIGURES}
-        rows.append({"loader": Cell(name), **row})
+    rows: list[dict[str, Cell]] = [{"loader": Cell(name)} for name in loaders]
+    for row, loader in zip(rows, loaders.values(), strict=True):
+        for heading, (figure, write) in TOKEN_COLUMNS.items():
+            row[heading] = Figure(write(loader[figure]["median"]))
     return Table("Every combination", "Medians over the runs.", rows, is_wide=True)
 
 
