@@ -65,14 +65,10 @@ def sort_functions(folder: Path) -> dict[str, list[str]]:
                     found[role].append(f"{path}:{node.name}")
                 case [batches, state, step] if "state" in state and "step" in step:
                     # A function that saves or logs has such arguments too.
-                    if _iterates(node, batches):
+                    loops = (each for each in ast.walk(node) if isinstance(each, ast.For))
+                    if any(batches in _list_names(loop.iter) for loop in loops):
                         found["loop"].append(f"{path}:{node.name}")
     return found
-
-
-def _iterates(function: ast.FunctionDef, name: str) -> bool:
-    loops = (node for node in ast.walk(function) if isinstance(node, ast.For))
-    return any(name in _list_names(loop.iter) for loop in loops)
 
 
 def _returns_step(function: ast.FunctionDef) -> bool:
