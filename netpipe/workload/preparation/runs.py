@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.recfunctions import repack_fields
 from numpy.typing import NDArray
 
 from netpipe.workload.formats.addresses import ADDRESS, AddressTable
@@ -147,28 +148,21 @@ def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
     cut if its section comes before that of the sample.
     """
     every = min(_SAMPLED_EVERY, max(1, limit // 4))
-    sampled = [_keys(section)[:, every - 1 :: every] for section in sections]
-    section_of_sample = np.repeat(np.arange(len(sampled)), [keys.shape[1] for keys in sampled])
-    samples = np.stack([*np.concatenate(sampled, axis=1), section_of_sample])
-    order = np.lexsort(samples[::-1])[limit // every :: limit // every]
-    cuts = samples[:, order].T.tolist()
+    sampled = [_keys(section)[every - 1 :: every] for section in sections]
+    numbers = np.repeat(np.arange(len(sampled)), list(map(len, sampled)))
+    samples = np.concatenate(sampled)
+    order = np.lexsort((numbers, samples["time_us"], samples["probe"]))
+    order = order[limit // every :: limit // every]
+    cuts = list(zip(samples[order], numbers[order].tolist(), strict=True))
     return [
-        [_find_cut(keys, cut, is_before=number < cut[2]) for cut in cuts]
+        [int(keys.searchsorted(cut, "right" if number < owner else "left")) for cut, owner in cuts]
         for number, keys in enumerate(map(_keys, sections))
     ]
 
 
-def _find_cut(keys: NDArray[np.int64], cut: Sequence[int], *, is_before: bool) -> int:
-    """Return the number of measurements before a cut; equal ones count if `is_before`."""
-    first, end = np.searchsorted(keys[0], cut[0]), np.searchsorted(keys[0], cut[0], "right")
-    times_us = keys[1][first:end]
-    return int(first + np.searchsorted(times_us, cut[1], "right" if is_before else "left"))
-
-
-def _keys(section: Section) -> NDArray[np.int64]:
-    """Return the probes and times of a section, int64 (2, measurements)."""
-    measurements = section.read()
-    return np.stack([measurements["probe"], measurements["time_us"]])
+def _keys(section: Section) -> NDArray[np.void]:
+    """Return the probes and times of a section, (measurements,), which compare in this order."""
+    return repack_fields(section.read()[["probe", "time_us"]])
 
 
 def _join_addresses(
