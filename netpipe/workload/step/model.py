@@ -1,8 +1,8 @@
 """A decoder-only transformer: RMSNorm before each block, rotary positions, a gated MLP.
 
-Shapes are named B batch, S sequence, T = B S tokens, D width, N heads of H each, K key-value
-heads, F MLP width, V vocabulary, L layers. The residual stream is (T, D), since XLA on CPU takes
-three times as long for a product with a batch axis.
+Shapes are named B batch, S sequence, T = B S tokens, D width, N heads of H each, F MLP width, V
+vocabulary, L layers. The residual stream is (T, D), since XLA on CPU takes three times as long for
+a product with a batch axis.
 """
 
 import math
@@ -24,8 +24,8 @@ class Layer(NamedTuple):
 
     attention_norm: Array  # (L, D)
     query: Array  # (L, D, N H)
-    key: Array  # (L, D, K H)
-    value: Array  # (L, D, K H)
+    key: Array  # (L, D, H)
+    value: Array  # (L, D, H)
     output: Array  # (L, N H, D)
     mlp_norm: Array  # (L, D)
     gate: Array  # (L, D, F)
@@ -56,7 +56,7 @@ def init_parameters(architecture: Architecture, key: Array) -> Parameters:
     Projections into the residual stream are divided by sqrt(2 L), as in GPT-2.
     """
     layers, width, mlp_width = architecture.layers, architecture.width, architecture.mlp_width
-    kv_width = architecture.kv_heads * architecture.head_width
+    kv_width = architecture.head_width
     keys = iter(jax.random.split(key, 9))
 
     def normal(*shape: int, fan_in: int) -> Array:
@@ -139,7 +139,7 @@ def _rotate(heads: Array, context: _Context) -> Array:
 
 
 def _attention(x: Array, layer: Layer, context: _Context) -> Array:
-    """Causal attention within segments, for `x` (T, D); query heads share the key-value heads."""
+    """Causal attention within segments, for `x` (T, D); query heads share a key-value head."""
     batch, length, half = context.cosine.shape
     heads = (batch, length, -1, 2 * half)
     mixed = jax.nn.dot_product_attention(

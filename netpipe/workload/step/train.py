@@ -27,21 +27,20 @@ class State(NamedTuple):
 Step = Callable[[State, Batch], tuple[State, dict[str, Array]]]
 
 
-def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tuple[State, Step]:
-    """Build a preset's initial state and `step(state, batch) -> (state, aux)` on jax's device.
+def make_step(
+    config: StepConfig,
+    sequence_length: int,
+    batch_size: int,
+    architecture: Architecture | None = None,
+) -> tuple[State, Step]:
+    """Build the initial state and `step(state, batch) -> (state, aux)` on jax's device.
 
     The step donates the state it is given. A batch maps `BATCH_ARRAYS` to numpy or jax arrays,
     each int32 (batch_size, sequence_length); otherwise tracing raises an InputError. `aux["loss"]`
-    is the result of `loss_of`.
+    is the result of `loss_of`. The architecture is by default that of the preset.
     """
-    architecture = PRESET_BY_NAME[config.preset].architecture
-    return build_step(architecture, config, (batch_size, sequence_length))
-
-
-def build_step(
-    architecture: Architecture, config: StepConfig, batch_shape: tuple[int, int]
-) -> tuple[State, Step]:
-    """Build the state and the step for an architecture instead of a preset; see `make_step`."""
+    architecture = architecture or PRESET_BY_NAME[config.preset].architecture
+    batch_shape = batch_size, sequence_length
     optimizer = optax.adamw(config.learning_rate)
     dtype = compute_dtype(jax.devices()[0])
 

@@ -12,7 +12,7 @@ BATCH_SHAPE = (2, 16)
 @pytest.fixture(scope="session")
 def small() -> Architecture:
     """Two layers, two query heads on one key-value head, 11 tokens."""
-    return Architecture(layers=2, width=8, heads=2, kv_heads=1, mlp_width=12, vocabulary=11)
+    return Architecture(layers=2, width=8, heads=2, mlp_width=12, vocabulary=11)
 
 
 @pytest.fixture

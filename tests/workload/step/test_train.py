@@ -15,7 +15,6 @@ from netpipe.workload.step.train import (
     Batch,
     State,
     Step,
-    build_step,
     compute_dtype,
     loss_of,
     make_step,
@@ -29,7 +28,7 @@ SHAPE = (2, 16)
 @pytest.fixture(scope="module")
 def compiled(small: Architecture) -> tuple[State, Step]:
     """One state and step for all tests of this file: compiling takes seconds."""
-    return build_step(small, FAST, SHAPE)
+    return make_step(FAST, SHAPE[1], SHAPE[0], small)
 
 
 @pytest.fixture
@@ -100,8 +99,8 @@ def test_the_step_compiles_once(state: State, step: Step, batch: dict[str, np.nd
 
 def test_the_same_seed_gives_the_same_parameters(small: Architecture, state: State) -> None:
     """Parameters are a function of the seed alone."""
-    again, _ = build_step(small, FAST, SHAPE)
-    other, _ = build_step(small, StepConfig(seed=FAST.seed + 1), SHAPE)
+    again, _ = make_step(FAST, SHAPE[1], SHAPE[0], small)
+    other, _ = make_step(StepConfig(seed=FAST.seed + 1), SHAPE[1], SHAPE[0], small)
     first = np.asarray(state.parameters.embedding)
     np.testing.assert_array_equal(again.parameters.embedding, first)
     assert (np.asarray(other.parameters.embedding) != first).any()
