@@ -20,7 +20,6 @@ from netpipe.workload.formats.parquet import find_parquet, read_parquet
 from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import (
     MEASUREMENT,
-    ROW_BYTES,
     cut_rows,
     sort_by_probe,
     split_sorted,
@@ -70,7 +69,7 @@ def write(table: pa.Table, out: Path) -> pa.Table:
     bucket = table["bucket"][0].as_py()
     with (out / f"{bucket:02d}.rows").open("wb") as stream:
         for history in split_sorted(sort_by_probe(measurements)):
-            for row in cut_rows(history, addresses, ROW_BYTES):
+            for row in cut_rows(history, addresses):
                 stream.write(encode_row(row))
     return pa.table({"measurements": [len(measurements)]})
 

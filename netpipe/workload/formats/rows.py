@@ -164,10 +164,10 @@ def sort_by_probe(
     return measurements[order]
 
 
-def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) -> Iterator[ProbeRow]:
+def cut_rows(history: MeasurementArray, addresses: Addresses) -> Iterator[ProbeRow]:
     """Yield rows of about equal length, cut from the measurements (n,), n >= 1, of one probe.
 
-    The measurements are in time order. The arrays of a row take at most `row_bytes`, unless the
+    The measurements are in time order. The arrays of a row take at most `ROW_BYTES`, unless the
     row has a single measurement.
     """
     pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
@@ -175,12 +175,12 @@ def cut_rows(history: MeasurementArray, addresses: Addresses, row_bytes: int) ->
         pieces = max(pieces, 2)
     if pieces == 1:
         row = make_row(history, addresses)
-        pieces = min(-(-row.array_bytes // row_bytes), len(history))
+        pieces = min(-(-row.array_bytes // ROW_BYTES), len(history))
         if pieces == 1:
             yield row
             return
     for piece in np.array_split(history, pieces):
-        yield from cut_rows(piece, addresses, row_bytes)
+        yield from cut_rows(piece, addresses)
 
 
 def make_row(history: MeasurementArray, addresses: Addresses) -> ProbeRow:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from netpipe.workload.formats.index import Index
 from netpipe.workload.formats.layout import decode_history_v0
-from netpipe.workload.formats.rows import ROW_BYTES
 from netpipe.workload.preparation.output_folder import whole_folder
 from netpipe.workload.preparation.prepare import Progress, require_at_least
 from netpipe.workload.preparation.rows_writer import RowsWriter, save_rows
@@ -16,17 +15,10 @@ def is_inherited(folder: Path) -> bool:
     return bool(find_array_records(folder)) and not any(folder.rglob("*.parquet"))
 
 
-def convert(
-    folder: Path,
-    out: Path,
-    *,
-    seed: int = 0,
-    row_bytes: int = ROW_BYTES,
-    progress: Progress | None = None,
-) -> Index:
+def convert(folder: Path, out: Path, *, seed: int = 0, progress: Progress | None = None) -> Index:
     """Rewrite a folder's inherited rows in the newest layout, in one file per split.
 
-    Rows keep their order, and rows larger than `row_bytes` are cut. If none is cut, the same seed
+    Rows keep their order, and rows larger than `ROW_BYTES` are cut. If none is cut, the same seed
     draws the same contexts as from the inherited rows. Errors are the same as for `prepare`.
     """
     require_at_least(0, seed=seed)
@@ -34,7 +26,7 @@ def convert(
     total = sum(int(source.row_measurements.sum()) for source in sources.values())
     done = 0
     with whole_folder(out, find_array_records(folder)) as building:
-        writer = RowsWriter(building, ".", {"train": 1, "eval": 1}, row_bytes)
+        writer = RowsWriter(building, ".", {"train": 1, "eval": 1})
         probes: dict[str, set[int]] = {split: set() for split in sources}
         for split, source in sources.items():
             for record, where in source.records():
@@ -46,6 +38,5 @@ def convert(
                     progress(done, total, "converting")
         written = writer.close({split: len(found) for split, found in probes.items()})
         return save_rows(
-            [written], building, lambda name, last: (building / name).rename(building / last),
-            seed=seed, row_bytes=row_bytes,
-        )  # fmt: skip
+            [written], building, lambda name, last: (building / name).rename(building / last), seed
+        )

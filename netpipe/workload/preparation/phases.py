@@ -104,14 +104,13 @@ class ShardTask(Task):
     files: Mapping[str, int]
     runs: tuple[tuple[Slice, Run], ...]
     choice: EvalChoice | None
-    row_bytes: int
 
     result_type: ClassVar[type[WrittenRows]] = WrittenRows
 
     def do(self, advance: Advance) -> WrittenRows:
         """Write the rows bucket by bucket, and return the shards."""
         with tempfile.TemporaryDirectory(prefix=f"{self.name}-", dir=self.work.path) as folder:
-            writer = RowsWriter(Path(folder), f"{self.name}-", self.files, self.row_bytes)
+            writer = RowsWriter(Path(folder), f"{self.name}-", self.files)
             probes = Counter[str]()
             for bucket in self.buckets:
                 self._write(bucket, writer, probes, advance)

@@ -12,6 +12,7 @@ from netpipe.errors import InputError
 from netpipe.workload.formats.layout import LAYOUT_VERSION
 from netpipe.workload.formats.parquet import distinct_files, find_parquet, open_parquet
 from netpipe.workload.formats.places import Place, find_place
+from netpipe.workload.formats.rows import ROW_BYTES
 from netpipe.workload.preparation.split import find_splits
 
 SLICE_ROWS = 5 << 18
@@ -86,7 +87,7 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     slices = tuple(_cut(files, splits))
     rows = sum(each.rows for each in slices)
     many = max(shards, -(-rows // _BUCKET_ROWS)) if rows > SLICE_ROWS else 0
-    constants = __version__, LAYOUT_VERSION, SLICE_ROWS, _BUCKET_ROWS
+    constants = __version__, LAYOUT_VERSION, ROW_BYTES, SLICE_ROWS, _BUCKET_ROWS
     about = [constants, settings, [file.identity for file in files]]
     key = hashlib.blake2b(json.dumps(about).encode(), digest_size=16).hexdigest()
     return Plan(files, slices, max(_BUCKETS, many), key)

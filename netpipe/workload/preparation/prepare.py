@@ -29,7 +29,6 @@ from netpipe.workload.formats.dropped import join_dropped
 from netpipe.workload.formats.index import Index
 from netpipe.workload.formats.parquet import MergedProbesWarning
 from netpipe.workload.formats.places import Place, find_place
-from netpipe.workload.formats.rows import ROW_BYTES
 from netpipe.workload.preparation.output_folder import remote_folder, whole_folder
 from netpipe.workload.preparation.phases import ShardTask, SliceResult, SliceTask
 from netpipe.workload.preparation.plan import Plan, make_plan
@@ -50,14 +49,12 @@ class Settings:
 
     seed: int = 0
     shards: int = 8
-    row_bytes: int = ROW_BYTES
     eval_fraction: float = EVAL_FRACTION
     drops_invalid: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(0, seed=self.seed)
         require_at_least(1, shards=self.shards)
-        require_at_least(1024, row_bytes=self.row_bytes)
         if not 0 < self.eval_fraction < 1:
             raise InputError("split", "eval_fraction", "be between 0 and 1", self.eval_fraction)
 
@@ -68,7 +65,6 @@ def prepare(
     *,
     seed: int = 0,
     shards: int = 8,
-    row_bytes: int = ROW_BYTES,
     eval_fraction: float = EVAL_FRACTION,
     drops_invalid: bool = False,
     workers: int = 1,
@@ -79,16 +75,16 @@ def prepare(
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
     docs/preparing.md describes the settings. The sources are parquet files, or folders of them;
-    they and `out` are paths or URIs. The arrays of a row take at most `row_bytes`. The `runner`
-    does the work of a large input, by default in `workers` processes. Every process must reach the
-    sources and, under the same path, the work folder in `scratch`.
+    they and `out` are paths or URIs. The `runner` does the work of a large input, by default in
+    `workers` processes. Every process must reach the sources and, under the same path, the work
+    folder in `scratch`.
 
     Raises:
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
             unchanged.
         NetpipeError: A process of a runner was killed.
     """
-    settings = Settings(seed, shards, row_bytes, eval_fraction, drops_invalid)
+    settings = Settings(seed, shards, eval_fraction, drops_invalid)
     plan = make_plan(sources, vars(settings), shards)
     if plan.is_small:
         runner = run_here
@@ -135,8 +131,8 @@ def prepare_plan(
         warnings.warn(merged, MergedProbesWarning, stacklevel=3)
     return save_rows(
         written, building, lambda name, last: (work / name).get(building / last),
-        seed=settings.seed, eval_fraction=settings.eval_fraction, row_bytes=settings.row_bytes,
-        dropped=join_dropped(each for result in read for each in result.dropped),
+        settings.seed, settings.eval_fraction,
+        join_dropped(each for result in read for each in result.dropped),
     )  # fmt: skip
 
 
@@ -163,7 +159,7 @@ def _shard_tasks(
         ShardTask(
             # Rounded so that the rows of all tasks add up to the total.
             work, f"shard-{number:06d}", (plan.rows + number) // count, tuple(buckets.tolist()),
-            files, runs, choice, settings.row_bytes,
+            files, runs, choice,
         )
         for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
     ]  # fmt: skip

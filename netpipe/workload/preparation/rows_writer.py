@@ -9,7 +9,7 @@ from netpipe.workload.formats.addresses import Addresses
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.index import Index, Split, save_index
 from netpipe.workload.formats.layout import LAYOUT_VERSION, encode_row
-from netpipe.workload.formats.rows import MeasurementArray, cut_rows
+from netpipe.workload.formats.rows import ROW_BYTES, MeasurementArray, cut_rows
 from netpipe.workload.formats.shards import ShardWriter
 from netpipe.workload.preparation.split import EVAL_FRACTION
 
@@ -31,8 +31,7 @@ class WrittenRows:
 class RowsWriter:
     """Writes the histories of probes as rows to files in a folder."""
 
-    def __init__(self, folder: Path, prefix: str, files: Mapping[str, int], row_bytes: int) -> None:
-        self._row_bytes = row_bytes
+    def __init__(self, folder: Path, prefix: str, files: Mapping[str, int]) -> None:
         self._writers = {
             split: ShardWriter([folder / f"{prefix}{split}-{n}" for n in range(files[split])])
             for split in SPLITS
@@ -41,7 +40,7 @@ class RowsWriter:
 
     def write(self, split: str, history: MeasurementArray, addresses: Addresses) -> None:
         """Write the measurements (n,), n >= 1, of one probe, in time order."""
-        for row in cut_rows(history, addresses, self._row_bytes):
+        for row in cut_rows(history, addresses):
             record = encode_row(row)
             self._fingerprint.update(record)
             self._writers[split].write(record, len(row))
@@ -55,9 +54,8 @@ class RowsWriter:
 
 
 def save_rows(
-    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object], *,
-    seed: int, row_bytes: int, eval_fraction: float = EVAL_FRACTION,
-    dropped: tuple[Dropped, ...] = (),
+    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object],
+    seed: int, eval_fraction: float = EVAL_FRACTION, dropped: tuple[Dropped, ...] = (),
 ) -> Index:  # fmt: skip
     """Put the files of all writers into a folder, and save and return their index.
 
@@ -79,7 +77,7 @@ def save_rows(
         layout_version=LAYOUT_VERSION,
         seed=seed,
         eval_fraction=eval_fraction,
-        row_bytes=row_bytes,
+        row_bytes=ROW_BYTES,
         fingerprint=_join_hashes([each.fingerprint for each in written], 16),
         dropped=dropped,
         train=splits["train"],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from netpipe.workload.formats import rows as rows_module
 from netpipe.workload.formats.addresses import AddressTable
 from netpipe.workload.formats.parquet import read_parquet
 from netpipe.workload.formats.rows import (
@@ -43,10 +44,13 @@ def test_a_row_gives_its_measurements_back() -> None:
 
 
 @pytest.mark.parametrize("row_bytes", [1024, 1500, 100_000])
-def test_rows_hold_no_more_than_allowed(tmp_path: Path, row_bytes: int) -> None:
+def test_rows_hold_no_more_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row_bytes: int
+) -> None:
     """Rows are at most as large as asked, about equally long, and together the history."""
+    monkeypatch.setattr(rows_module, "ROW_BYTES", row_bytes)
     history, addresses = _history(tmp_path, 1000)
-    rows = list(cut_rows(history, addresses, row_bytes))
+    rows = list(cut_rows(history, addresses))
     whole = make_row(history, addresses)
     assert all(row.array_bytes <= row_bytes for row in rows)
     assert max(len(row) for row in rows) <= 2 * min(len(row) for row in rows)
@@ -55,20 +59,24 @@ def test_rows_hold_no_more_than_allowed(tmp_path: Path, row_bytes: int) -> None:
     assert {row.probe for row in rows} == {-9}
 
 
-def test_one_measurement_is_always_a_row(tmp_path: Path) -> None:
+def test_one_measurement_is_always_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit below one measurement gives rows of one."""
-    rows = list(cut_rows(*_history(tmp_path, 5), 1))
+    monkeypatch.setattr(rows_module, "ROW_BYTES", 1)
+    rows = list(cut_rows(*_history(tmp_path, 5)))
     assert [len(row) for row in rows] == [1] * 5
 
 
-def test_rows_are_limited_in_length_and_time(tmp_path: Path) -> None:
+def test_rows_are_limited_in_length_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row has at most 65,536 measurements, and spans at most 2**32 - 1 seconds."""
+    monkeypatch.setattr(rows_module, "ROW_BYTES", 1 << 30)
     history, addresses = _history(tmp_path, 10)
     long = np.resize(history, MAX_ROW_MEASUREMENTS + 1)
     long["time_us"] = 0
-    assert [len(row) for row in cut_rows(long, addresses, 1 << 30)] == [32_769, 32_768]
+    assert [len(row) for row in cut_rows(long, addresses)] == [32_769, 32_768]
     history["time_us"] = np.linspace(0, 1 << 53, 10).astype(np.int64)
-    rows = list(cut_rows(history, addresses, 1 << 30))
+    rows = list(cut_rows(history, addresses))
     seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
     np.testing.assert_array_equal(seconds, history["time_us"] // 1_000_000)
 

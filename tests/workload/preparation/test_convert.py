@@ -62,9 +62,12 @@ def test_the_index_counts_the_rows(
     assert reported[-1] == (measurements, measurements)
 
 
-def test_long_rows_are_cut(tmp_path: Path, inherited: Path) -> None:
+def test_long_rows_are_cut(
+    tmp_path: Path, inherited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row above the cap becomes several, and none is above it."""
-    convert(inherited, tmp_path / "out", row_bytes=2048)
+    monkeypatch.setattr("netpipe.workload.formats.rows.ROW_BYTES", 2048)
+    convert(inherited, tmp_path / "out")
     source = open_source(tmp_path / "out", "train")
     rows = source.read(range(len(source.row_measurements)))
     assert len(rows) > len(open_source(inherited, "train").row_measurements)
