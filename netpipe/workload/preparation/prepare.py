@@ -32,7 +32,7 @@ from netpipe.workload.formats.places import Place, find_place
 from netpipe.workload.preparation.output_folder import remote_folder, whole_folder
 from netpipe.workload.preparation.phases import ShardTask, SliceResult, SliceTask
 from netpipe.workload.preparation.plan import Plan, make_plan
-from netpipe.workload.preparation.processes import ProcessRunner
+from netpipe.workload.preparation.processes import run_in_processes
 from netpipe.workload.preparation.rows_writer import WrittenRows, save_rows
 from netpipe.workload.preparation.runs import Run
 from netpipe.workload.preparation.split import EVAL_FRACTION, EvalChoice
@@ -89,7 +89,7 @@ def prepare(
     if plan.is_small:
         runner = run_here
     elif runner is None:
-        runner = ProcessRunner(workers) if workers > 1 else run_here
+        runner = partial(run_in_processes, workers) if workers > 1 else run_here
     place = find_place(out)
     scratch = scratch or find_scratch(place)
     local_files = [Path(file.place.path) for file in plan.files if file.place.is_local]

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,45 +23,36 @@ _KILLED = (
 _rows_done: Any = None  # in a worker: the shared counter
 
 
-@dataclass(frozen=True)
-class ProcessRunner:
-    """Runs tasks in new processes, which end when this one does, even if it is killed."""
+def run_in_processes(workers: int, tasks: Sequence[Task], advance: Advance) -> None:
+    """Run tasks in new processes, which end when this one does, even if it is killed.
 
-    workers: int
-
-    def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
-        """Run all tasks; raise a NetpipeError if a process was killed."""
-        # Forking a process that has threads can deadlock the child.
-        context = multiprocessing.get_context("spawn")
-        done = context.Value("q", 0)
-        others = set(multiprocessing.active_children())
-        executor = ProcessPoolExecutor(
-            min(self.workers, len(tasks)), context, _start_worker, (done, os.getpid())
-        )
-        try:
-            _await(executor, tasks, done, advance)
-        except BaseException as error:
-            for child in set(multiprocessing.active_children()) - others:
-                child.kill()
-            if isinstance(error, BrokenProcessPool):
-                raise NetpipeError(_KILLED) from error
-            raise
-        finally:
-            executor.shutdown(cancel_futures=True)
-
-
-def _await(
-    executor: ProcessPoolExecutor, tasks: Sequence[Task], done: Any, advance: Advance
-) -> None:
-    pending = {executor.submit(_run, task) for task in tasks}
-    reported = 0
-    while pending:
-        ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
-        for future in ended:
-            future.result()
-        # Read without the lock, which a killed worker may still hold.
-        reported, before = done.get_obj().value, reported
-        advance(reported - before)
+    Raises:
+        NetpipeError: A process was killed.
+    """
+    # Forking a process that has threads can deadlock the child.
+    context = multiprocessing.get_context("spawn")
+    done, reported = context.Value("q", 0), 0
+    others = set(multiprocessing.active_children())
+    executor = ProcessPoolExecutor(
+        min(workers, len(tasks)), context, _start_worker, (done, os.getpid())
+    )
+    try:
+        pending = {executor.submit(_run, task) for task in tasks}
+        while pending:
+            ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
+            for future in ended:
+                future.result()
+            # Read without the lock, which a killed worker may still hold.
+            reported, before = done.get_obj().value, reported
+            advance(reported - before)
+    except BaseException as error:
+        for child in set(multiprocessing.active_children()) - others:
+            child.kill()
+        if isinstance(error, BrokenProcessPool):
+            raise NetpipeError(_KILLED) from error
+        raise
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _start_worker(rows_done: Any, parent: int) -> None:
