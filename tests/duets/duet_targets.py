@@ -17,8 +17,8 @@ def quick() -> Iterator[Batch]:
 
 
 def slow() -> Iterator[Batch]:
-    """Wait 8 ms for every batch."""
-    return _waiting(0.008)
+    """Wait 40 ms for every batch."""
+    return _waiting(0.04)
 
 
 def very_slow() -> Iterator[Batch]:

@@ -19,7 +19,7 @@ TIMED_ALONE = """
 """
 
 
-@pytest.mark.parametrize("flags", [("-n2", "--dist=loadfile"), ("-n1", "--dist=each")])
+@pytest.mark.parametrize("flags", [("-n1", "--dist=loadfile"), ("-n1", "--dist=each")])
 def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None:
     """One run counts the tests of workers and the timed ones."""
     project.has(WHERE, "test_correct")
@@ -33,7 +33,7 @@ def test_timed_tests_run_alone(project: Project, flags: tuple[str, ...]) -> None
 def test_nothing_timed_is_collected_once(project: Project) -> None:
     """Without a timed test, the run is pytest-xdist's alone."""
     project.has(WHERE, "test_perf")
-    result = project.run("-n2")
+    result = project.run("-n1")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*netpipe*==*")
@@ -110,22 +110,21 @@ def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> No
     result.assert_outcomes(passed=1, errors=1)
 
 
-@pytest.mark.parametrize("ask", ["netpipe_measurement", "netpipe_lint"])
-def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
-    """A test that requests a fixture dynamically fails in a worker, with the remedy."""
-    project.has(f"def test_hidden(request): request.getfixturevalue({ask!r})")
-    result = project.compare("-n1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(failed=1)
-    line_with(result, "timed test", "as arguments", "-n0")
-
-
-def test_a_worker_skips_what_is_inconclusive(project: Project) -> None:
-    """An inconclusive assertion skips its test in a worker too."""
+def test_timed_and_inconclusive_tests_in_a_worker(project: Project) -> None:
+    """A test that requests a timed fixture fails with the remedy; an inconclusive one skips."""
     project.has("""
+        import pytest
         from netpipe.errors import InconclusiveError
+
+        @pytest.mark.parametrize("name", ["netpipe_measurement", "netpipe_lint"])
+        def test_hidden(request, name):
+            request.getfixturevalue(name)
 
         def test_stored():
             raise InconclusiveError("undecided")
     """)
-    project.run("-n1").assert_outcomes(skipped=1)
+    result = project.compare("-n1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=2, skipped=1)
+    for name in ("netpipe_measurement", "netpipe_lint"):
+        line_with(result, f"test_hidden[{name}]", "timed test", "as arguments", "-n0")

@@ -51,10 +51,9 @@ def test_the_sources_of_a_grain_pipeline_are_replaced(loader: Callable[[], Any])
     assert make.netpipe_storage in ("local", "remote")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("loader", [sources.batches, sources.data_loader, sources.in_workers])
+@pytest.mark.parametrize("loader", [sources.batches, sources.data_loader])
 def test_batches_stay_the_same(loader: Callable[[], Any]) -> None:
-    """A loader in a storage yields the same batches, even with worker processes."""
-    let_grain_start_workers()
+    """A loader in a storage yields the same batches."""
     placed, original = (list(make()) for make in (place(loader, FAST), loader))
     assert len(placed) == len(original) > 0
     for batch, expected in zip(placed, original, strict=True):
@@ -69,11 +68,16 @@ def test_sources_of_grain_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_share_the_storage_of_their_loader() -> None:
-    """Both workers read into one cache, which the training process sees."""
+    """Both workers read their half into one cache, which the training process sees."""
     let_grain_start_workers()
     made = place(sources.in_workers, f"{FAST},cache=1GB")()
     (source,) = sources_of(made)
-    assert len(list(made)) == 10
+    rows = [batch[:, 0].tolist() for batch in made]
+    assert rows == [
+        list(range(first + worker, first + 20, 2))
+        for first in range(0, 100, 20)
+        for worker in (0, 1)
+    ]
     assert source._service._state[_CACHED_BYTES] >= 100 * 8000
 
 

@@ -117,7 +117,7 @@ def test_unpacked_batches_are_what_the_definition_says(
 
 
 @pytest.mark.parametrize(
-    ("config", "workers"), [(IN_PROCESS, 3), (UNPACKED, 2)], ids=["packed", "unpacked"]
+    ("config", "workers"), [(IN_PROCESS, 2), (UNPACKED, 2)], ids=["packed", "unpacked"]
 )
 def test_workers_change_nothing(prepared: Path, config: PipelineConfig, workers: int) -> None:
     """Batches are the same, in the same order, with and without workers."""

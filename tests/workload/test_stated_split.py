@@ -87,7 +87,7 @@ def file_sets(draw: st.DrawFn) -> dict[str, tuple[str, list[int]]]:
 
 @both_formats
 @given(files=file_sets())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_an_evaluation_probe_is_never_trained_on(
     write: Write, files: dict[str, tuple[str, list[int]]]
 ) -> None:
@@ -187,8 +187,8 @@ def test_a_word_within_a_word_states_nothing(tmp_path: Path, write: Write) -> No
     )  # fmt: skip
     data = tmp_path / "test_of_names0"
     for number, name in enumerate(names):
-        write(data / f"x/{name}", range(40 * number, 40 * number + 40))
-    assert probes_of(data, "train") | probes_of(data, "eval") == set(range(40 * len(names)))
+        write(data / f"x/{name}", range(10 * number, 10 * number + 10))
+    assert probes_of(data, "train") | probes_of(data, "eval") == set(range(10 * len(names)))
     assert not probes_of(data, "train") & probes_of(data, "eval")
 
 

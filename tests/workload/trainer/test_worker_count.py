@@ -56,7 +56,7 @@ def test_cores_and_memory_bound_the_workers(
 def test_the_number_is_chosen_from_a_measured_worker(
     config: NetworkConfig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pipeline has the printed number of workers, and the batches of none."""
+    """The pipeline has the printed number of workers."""
     monkeypatch.setattr(worker_count, "this_host", lambda: HOST)
     with closing(make_network_train_iterator(config, MESH, [0])) as batches:
         chosen, start = capfd.readouterr().err.splitlines()
@@ -70,10 +70,6 @@ def test_the_number_is_chosen_from_a_measured_worker(
         assert workers == min(3, fit) == batches._batches.config.workers
         assert abs(1024 / each_mb - fit) < 1
         assert f"workers: {workers}, batches ahead: 2" in start
-        given = np.asarray(next(batches)["inputs"])
-    alone = replace(config, grain_worker_count=0)
-    with closing(make_network_train_iterator(alone, MESH, [0])) as batches:
-        np.testing.assert_array_equal(given, next(batches)["inputs"])
 
 
 def test_a_larger_buffer_leaves_room_for_fewer_workers(
