@@ -1,9 +1,7 @@
 """`netpipe history`: results over commits, and where they changed."""
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,9 +9,6 @@ from netpipe.cli.console import command_line, notes, output, path_type
 from netpipe.errors import InputError
 from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.git import GitError, git
-
-if TYPE_CHECKING:
-    from netpipe.history.entries import Entry
 
 
 @click.group(epilog="\b\nExample:\n  netpipe history page history.jsonl --html history.html")
@@ -36,7 +31,7 @@ def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
 
     RESULT is a file that --netpipe-json wrote.
     """
-    from netpipe.history.entries import append_entries, make_entries
+    from netpipe.history.entries import append_entries, find_metric, make_entries
     from netpipe.reporting.rendering import read_document
     from netpipe.results.documents import check_schema
 
@@ -52,26 +47,17 @@ def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
     entries = make_entries(document, sha, date, result)
     append_entries(file, entries, "FILE")
     if benchmark is not None:
-        rows = list(_list_benchmarks(entries))
+        rows = [
+            {"name": f"{test} {name}{on}", "unit": find_metric(name).unit or "x", "value": value}
+            for entry in entries
+            for on in (f" on {entry.device}" * bool(entry.device),)
+            for test, name, value in entry.list_values()
+            if find_metric(name).lower_is_better
+        ]
         write_whole(benchmark, json.dumps(rows, indent=1) + "\n", "--benchmark-json")
     notes.print(f"added: {sha[:12]} to {file}")
     if is_changed:
         notes.print("the working tree has changes that are not in this commit")
-
-
-def _list_benchmarks(entries: Iterable["Entry"]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of github-action-benchmark; for all of these, smaller is better."""
-    from netpipe.gate.metrics import METRICS
-    from netpipe.results.work_profile import KINDS
-
-    for entry in entries:
-        for test, metrics in entry.values.items():
-            for name, value in metrics.items():
-                metric = METRICS.get(name)
-                if metric is None or metric.lower_is_better:
-                    unit = metric.unit if metric else KINDS[name].unit
-                    label = f"{test} {name}" + f" on {entry.device}" * bool(entry.device)
-                    yield {"name": label, "unit": unit or "x", "value": value}
 
 
 @history.command(epilog="\b\nExample:\n  netpipe history page history.jsonl --html history.html")
@@ -81,25 +67,21 @@ def _list_benchmarks(entries: Iterable["Entry"]) -> Iterator[dict[str, Any]]:
 )
 def page(file: Path, path: Path) -> None:
     """Make one HTML page of FILE, with a chart of each metric, and print what changed."""
-    from netpipe.history.change_points import MIN_COMMITS, find_change_points
+    from netpipe.history.change_points import MIN_COMMITS
     from netpipe.history.entries import Entry, list_series, read_entries
-    from netpipe.reporting.parts.history import describe_change
     from netpipe.reporting.rendering import render_page
 
-    refuse_unwritable(path, "--html")
     entries = read_entries(file)
     series = list_series(entries)
     if not series:
         raise InputError(file, "file", "hold a result", "none", "netpipe history add appends some")
-    changes = [change for each in series for change in find_change_points(each)]
     document = {"schema": Entry.SCHEMA, "entries": [entry.to_document() for entry in entries]}
     write_whole(path, render_page([document], repeat=command_line()), "--html")
-    for change in changes:
-        place = f"{change.series.test} {change.series.device}".strip()
-        output.print(f"{place}: {describe_change(change)}", soft_wrap=True)
-    if not changes:
+    for each in series:
+        for change in each.changes:
+            output.print(f"{each.place}: {each.describe(*change)}", soft_wrap=True)
+    if not any(each.changes for each in series):
         longest = max(len(each.values) for each in series)
         few = f"; {MIN_COMMITS} commits are needed to see one" * (longest < MIN_COMMITS)
-        commits = f"{longest} commit{'s' * (longest > 1)}"
-        output.print(f"no change in {commits}{few}", soft_wrap=True)
+        output.print(f"no change in {longest} commit{'s' * (longest > 1)}{few}", soft_wrap=True)
     notes.print(f"written: {path}")

@@ -44,7 +44,7 @@ def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> A
         InputError: The file cannot be read, is too large, or is not such JSON.
     """
     try:
-        return parse_json(_read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe))
+        return parse_json(read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe))
     except (ValueError, RecursionError) as error:
         raise InputError(path, "file", "be JSON", error, way_out) from error
 
@@ -65,7 +65,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     import tomllib  # Every run of pytest loads this module, but few read TOML.
 
     try:
-        return tomllib.loads(_read_text(path, MAX_TOML_BYTES))
+        return tomllib.loads(read_text(path, MAX_TOML_BYTES))
     except (ValueError, RecursionError) as error:
         raise InputError(path, "file", "be TOML", error) from error
 
@@ -86,7 +86,8 @@ def read_project_table(folder: Path, name: str) -> tuple[Path, dict[str, Any]]:
     return path, table
 
 
-def _read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool = False) -> str:
+def read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool = False) -> str:
+    """Read a file as UTF-8; raise an InputError if it is unreadable or larger than `limit`."""
     try:
         # Opening a pipe waits for a writer, which may never come.
         if not accepts_pipe and S_ISFIFO(path.stat().st_mode):

@@ -6,50 +6,50 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.history.change_points import MIN_COMMITS, cut_levels, find_change_points, is_worse_now
+from netpipe.history.change_points import MIN_COMMITS, cut_levels
 from tests.history.made import make_series, noisy
 
 
 def test_a_step_is_found_at_its_commit() -> None:
     """The change has the medians before and after it."""
-    (change,) = find_change_points(make_series(noisy([2.0] * 30 + [2.2] * 15, 0.01)))
-    assert (change.begin, change.at, change.end) == (0, 30, 45)
-    assert (change.before, change.after) == pytest.approx((2.0, 2.2), rel=0.01)
-    assert change.is_worse
-    assert is_worse_now([change])
+    series = make_series(noisy([2.0] * 30 + [2.2] * 15, 0.01))
+    ((before, after),) = series.changes
+    assert (before.begin, before.end, after.begin, after.end) == (0, 30, 30, 45)
+    assert (before.value, after.value) == pytest.approx((2.0, 2.2), rel=0.01)
+    assert series.is_worse(before, after)
+    assert series.is_worse_now
 
 
 def test_a_drift_that_no_comparison_finds_is_found() -> None:
     """A rise of 3% over 20 commits, each of 0.15%, shows in sessions that spread by 1.2%."""
     levels = 1.8 * (1 + 0.03 * np.clip((np.arange(80) - 30) / 20, 0, 1))
-    (change,) = find_change_points(make_series(noisy(levels, 0.012)))
-    assert 30 <= change.at <= 50
-    assert change.after / change.before == pytest.approx(1.03, abs=0.01)
+    ((before, after),) = make_series(noisy(levels, 0.012)).changes
+    assert 30 <= after.begin <= 50
+    assert after.value / before.value == pytest.approx(1.03, abs=0.01)
 
 
 def test_a_change_may_be_taken_back() -> None:
     """Both changes are found, and the metric is no worse than before."""
-    slower, back = find_change_points(
-        make_series(noisy([1.0] * 20 + [1.1] * 12 + [1.0] * 20, 0.01))
-    )
-    assert (slower.is_worse, back.is_worse) == (True, False)
-    assert (back.begin, back.at, back.end) == (20, 32, 52)
-    assert not is_worse_now([slower, back])
+    series = make_series(noisy([1.0] * 20 + [1.1] * 12 + [1.0] * 20, 0.01))
+    slower, back = series.changes
+    assert (series.is_worse(*slower), series.is_worse(*back)) == (True, False)
+    assert [(each.begin, each.end) for each in back] == [(20, 32), (32, 52)]
+    assert not series.is_worse_now
 
 
 def test_a_part_of_a_change_may_stay() -> None:
     """A metric that has recovered in part is worse than before."""
-    changes = find_change_points(make_series(noisy([2.0] * 30 + [2.4] * 15 + [2.3] * 15, 0.005)))
-    assert [each.is_worse for each in changes] == [True, False]
-    assert is_worse_now(changes)
+    series = make_series(noisy([2.0] * 30 + [2.4] * 15 + [2.3] * 15, 0.005))
+    assert [series.is_worse(*each) for each in series.changes] == [True, False]
+    assert series.is_worse_now
 
 
 def test_a_rising_utilisation_is_better() -> None:
     """Worse and better follow the metric's direction."""
-    (change,) = find_change_points(
-        make_series(noisy([0.8] * 20 + [0.9] * 20, 0.01), "accelerator_utilisation")
-    )
-    assert not change.is_worse
+    values = noisy([0.8] * 20 + [0.9] * 20, 0.01)
+    series = make_series(values, "accelerator_utilisation")
+    (change,) = series.changes
+    assert not series.is_worse(*change)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -67,13 +67,13 @@ def test_less_than_five_disturbed_commits_are_noise(at: int, disturbed: int) -> 
     """Neither in the middle nor at an end is a short disturbance a change."""
     values = noisy([1.0] * 40, 0.01)
     values[at : at + disturbed] = [1.5] * disturbed
-    assert find_change_points(make_series(values)) == []
+    assert make_series(values).changes == []
 
 
 def test_five_commits_at_the_end_are_a_change() -> None:
     """A regression is seen as soon as it lasts for five commits."""
-    (change,) = find_change_points(make_series(noisy([1.0] * 40 + [1.2] * 5, 0.01)))
-    assert change.at == 40
+    ((_, after),) = make_series(noisy([1.0] * 40 + [1.2] * 5, 0.01)).changes
+    assert after.begin == 40
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -86,19 +86,19 @@ def test_a_metric_with_two_values_has_noise(seed: int) -> None:
 def test_exact_counts_have_no_noise() -> None:
     """A count of work that rises by 1% has changed; one that is the same has not."""
     assert [
-        each.at for each in find_change_points(make_series([100.0] * 20 + [101.0] * 6, "calls"))
+        after.begin for _, after in make_series([100.0] * 20 + [101.0] * 6, "calls").changes
     ] == [20]
-    assert find_change_points(make_series([100.0] * 40, "calls")) == []
-    assert [
-        each.at for each in find_change_points(make_series([0.0] * 15 + [4.0] * 6, "padding"))
-    ] == [15]
+    assert make_series([100.0] * 40, "calls").changes == []
+    assert [after.begin for _, after in make_series([0.0] * 15 + [4.0] * 6, "padding").changes] == [
+        15
+    ]
 
 
 def test_too_few_commits_show_no_change() -> None:
     """Noise is not known from a few commits."""
     values = [1.0] * 10 + [2.0] * 10
-    assert find_change_points(make_series(values[1:])) == []
-    assert len(find_change_points(make_series(values))) == 1
+    assert make_series(values[1:]).changes == []
+    assert len(make_series(values).changes) == 1
     assert len(values) == MIN_COMMITS
 
 

@@ -166,26 +166,20 @@ def draw_values(
     figure: Figure,
     values: Sequence[float],
     spans: Sequence[tuple[int, int, float]],
-    ends: tuple[str, str],
     write: Callable[[float], str],
 ) -> None:
     """Draw one or more values in their order, with a line for each span of them.
 
     A span is the index of its first value, the index after its last, and the height of its line.
-    `ends` are the labels of the first and the last value.
     """
-    axes = add_axes(figure, left=16, top=28, right=24, bottom=30, height=180)
+    axes = add_axes(figure, left=16, top=28, right=24, bottom=8, height=158)
     middle = (min(values) + max(values)) / 2
     half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * abs(max(values))) / 1.8 or 1.0
     axes.set_ylim(middle - half, middle + half)
+    axes.set_xlim(-0.5, len(values) - 0.5)
+    axes.set_xticks([])
     axes.plot(values, "o", color=Ink.DEVICE, markersize=5, alpha=0.6, clip_on=False)
     for begin, end, height in spans:
         axes.plot((begin - 0.5, end - 0.5), (height, height), color=Ink.TEXT, linewidth=2)
-    last = len(values) - 1
-    axes.set_xlim(-0.5, last + 0.5)
-    axes.set_xticks([0, last] if last else [0], [*ends][: last + 1])
-    for label in axes.get_xticklabels()[-1:]:
-        label.set_horizontalalignment("right")
-    axes.get_xticklabels()[0].set_horizontalalignment("left")
     title = f"{write(min(values))} to {write(max(values))}; last {write(values[-1])}"
     axes.set_title(title, loc="left", fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)
