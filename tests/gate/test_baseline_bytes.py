@@ -49,7 +49,7 @@ benchmarks = st.dictionaries(
 
 # Examples share the folder of the test.
 few_examples = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

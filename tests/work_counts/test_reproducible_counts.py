@@ -1,7 +1,7 @@
 """Counts of work in two processes."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +10,11 @@ import pytest
 
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
-from netpipe.jobs.targets import name_targets
-from netpipe.results.work_profile import WorkProfile
+from netpipe.jobs.targets import Factories, name_targets
+from netpipe.results.work_profile import WorkProfile, parse_work_profile
 from netpipe.work_counts import reproducible_counts
 from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
+from netpipe.work_counts.work_job import count_factories
 from tests.work_counts import work_targets
 from tests.work_profiles import PROFILE
 
@@ -28,6 +29,13 @@ def count(
     targets = name_targets(loader=f"{FILE}:{loader}", step=step and f"{FILE}:{step}")
     request = WorkRequest(**{"targets": targets, "batches": 4, **settings})
     return count_work(CHILD_COMMAND, request, hash_seeds=seeds)
+
+
+def count_here(folder: Path, **settings: Any) -> WorkProfile:
+    """Count one batch of `work_targets.loader` and its step in the process of the test."""
+    factories = Factories(work_targets.loader, work_targets.step)
+    request = WorkRequest(batches=1, result=str(folder / "result.json"), **settings)
+    return parse_work_profile(count_factories(request, factories, ExitStack())["work"])
 
 
 def test_a_loader_and_a_step_are_counted_alike_twice() -> None:
@@ -108,9 +116,9 @@ def test_two_processes_do_not_share_an_accelerator(
     assert len(seen) == 2
 
 
-def test_an_emulated_accelerator_takes_the_place_of_the_step() -> None:
+def test_an_emulated_accelerator_takes_the_place_of_the_step(tmp_path: Path) -> None:
     """The user's step, which may take minutes on a CPU, does not run."""
-    profile = count("loader", "step", ONE, batches=1, accelerator="emulated:30ms")
+    profile = count_here(tmp_path, accelerator="emulated:30ms")
     assert not profile.step_backend
     assert not any(kind.startswith("step_") for kind in profile.counts)
 
@@ -121,9 +129,9 @@ def test_a_failing_loader_is_an_error() -> None:
         count("failing_loader", seeds=ONE)
 
 
-def test_one_batch_is_enough_for_a_step() -> None:
+def test_one_batch_is_enough_for_a_step(tmp_path: Path) -> None:
     """A step needs two batches, which may be the same one."""
-    profile = count("loader", "step", ONE, batches=1)
+    profile = count_here(tmp_path)
     assert profile.counts["step_kept_state_bytes"] == {"": 0.0}
 
 

@@ -75,15 +75,6 @@ def test_a_correct_pipeline_is_not_blamed(pipeline: CorrectPipeline, intent: str
 
 
 @pytest.mark.parametrize("pipeline", EACH)
-def test_a_correct_pipeline_gives_batches(
-    pipeline: CorrectPipeline, workers_are_threads: Workers
-) -> None:
-    """The pipeline runs: with two workers, the first two batches come."""
-    workers_are_threads(2)
-    assert len(first(pipeline, 2)) == 2
-
-
-@pytest.mark.parametrize("pipeline", EACH)
 def test_reproducible_pipelines_are_reproducible(
     pipeline: CorrectPipeline, workers_are_threads: Workers
 ) -> None:
@@ -92,6 +83,7 @@ def test_reproducible_pipelines_are_reproducible(
     for count in range(4):
         workers_are_threads(count)
         batches.append(first(pipeline, 8))
+    assert min(map(len, batches)) >= 2
     is_reproducible = all(others == batches[0] for others in batches)
     assert is_reproducible == ("reproducible" in pipeline.intents)
 
