@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from netpipe.resuming.checking import ResumeRequest
 
 _METHODS: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
 _QUIET_LIMIT_S: Final = 1.0
+# A loader that forgets its shard in a restore continues exactly on a single host.
+_SECOND_HOST: Final = {"shard_index": 1, "shard_count": 2}
 
 
 def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
@@ -27,6 +30,8 @@ def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack)
     with open_channel(request) as channel:
         request = replace(request, **channel.recv())
     factory: Callable[..., Any] = factories.loader
+    if takes_parameters(factory, *_SECOND_HOST):
+        factory = partial(factory, **_SECOND_HOST)
     takes_workers = takes_parameters(factory, "workers")
     run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
     clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0

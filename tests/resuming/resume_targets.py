@@ -51,6 +51,18 @@ class Repeating(Batches):
         self.position = max(0, state["position"] - 1)
 
 
+class ForgettingItsShard(Batches):
+    """Gives the batches of all hosts after a restore."""
+
+    def __init__(self, shard_index: int = 0, shard_count: int = 1) -> None:
+        super().__init__(list(range(2 * BATCHES))[shard_index::shard_count])
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Go to a position among the batches of all hosts."""
+        self.numbers = list(range(2 * BATCHES))
+        super().set_state(state)
+
+
 class Reordering(Batches):
     """Gives the rest in reverse order after a restore."""
 

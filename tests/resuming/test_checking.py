@@ -91,6 +91,7 @@ def test_a_loader_that_goes_on_exactly(check: Check, factory: Callable[..., Any]
         (resume_targets.Repeating, "repeated: batch 6 came in place of batch 7"),
         (resume_targets.Reordering, "reordered: batch 11 came in place of batch 7"),
         (resume_targets.Altering, "altered: batch 11 is not in the uninterrupted run"),
+        (resume_targets.ForgettingItsShard, "repeated: batch 3 came in place of batch 7"),
         (resume_targets.EndingEarly, "ended early, at batch 11"),
         (resume_targets.EndingLate, "ended late, at batch 12"),
         (resume_targets.Refusing, "failed: this state is of another loader"),
