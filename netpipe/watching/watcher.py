@@ -155,9 +155,8 @@ class Watcher(Iterator[Any]):
         so it counts in the next window.
         """
         self._asked_s, now_s = None, self._clock()
-        waiting_since_s = max(asked_s, self._since_s)
-        self.close_window(waiting_since_s)
-        self._open_s = waiting_since_s - now_s
+        self.close_window(asked_s)
+        self._open_s = self._since_s - now_s
 
     def __getattr__(self, name: str) -> Any:
         if "_iterator" not in vars(self):
@@ -237,10 +236,12 @@ class Watcher(Iterator[Any]):
         """
         try:
             with self._lock:
-                now_s = self._clock() if at_s is None else at_s
+                now_s = self._clock() if at_s is None else max(at_s, self._since_s)
                 if self._given or self._asked_s is not None:
                     self._latest = self._make_window(now_s)
                     self.report(self._latest)
+                else:
+                    self._open_s = 0.0
                 self._since_s = now_s
                 self._take_samples(now_s)
         except Exception as error:  # noqa: BLE001  # training must go on

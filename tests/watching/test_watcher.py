@@ -294,31 +294,6 @@ def test_states_and_epochs_are_those_of_the_loader(watch: Watch) -> None:
     assert not hasattr(watched, "load_state_dict")
 
 
-def test_the_end_of_an_epoch_is_a_wait_of_the_next(watch: Watch, clock: FakeClock) -> None:
-    """A run that ends has not waited 5 s for its workers to end; one that goes on has."""
-
-    class Epochs:
-        def __iter__(self) -> Iterator[int]:
-            for number in range(3):
-                clock.sleep(1)
-                yield number
-            for _ in range(5):
-                clock.sleep(1)
-                watched.sample()
-
-    watched, found = watch(Epochs()), []
-    watched.on_step_end(Step(clock, 0.0))
-    for _ in range(2):
-        for _ in watched:
-            clock.sleep(9)
-        assert watched._latest is not None
-        found.append(watched._latest.figures)
-    assert [each.seconds for each in found] == [30, 35]
-    assert [each.waiting_fraction for each in found] == pytest.approx([3 / 30, 8 / 35])
-    assert found[0].exposed_fraction is None, "its samples are those of the next window"
-    assert getattr(found[1].exposed_fraction, "n", 0) == 5
-
-
 def test_a_real_run_writes_its_windows(tmp_path: Path) -> None:
     """The watcher's own thread closes windows; losses are those of an unwatched run."""
     log = tmp_path / "run.jsonl"
