@@ -83,6 +83,18 @@ def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     assert rules == {"auto": "budget", "emulated:7ms": "clear"}
 
 
+def test_a_step_on_fewer_devices_than_the_host_has(project: Project) -> None:
+    """Its baseline shows after a session, which ended too early to be compared with it."""
+    project.has(LOAD_TIME)
+    project.record()
+    project.requests.clear()
+    project.device = replace(project.device, key="cpu-testing-8")
+    result = project.compare()
+    result.assert_outcomes(passed=1)
+    line_with(result, "there is no baseline for cpu-testing-8")
+    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]
+
+
 def test_a_short_session_is_not_compared(project: Project) -> None:
     """A benchmark after a verdict of the same subject has a session of its own."""
     project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
