@@ -15,12 +15,10 @@ from netpipe.jobs.request import SessionRequest, read_result
 
 @pytest.fixture
 def sessions_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Run sessions in this process; at the end, forget the files of their targets."""
-    stems: set[str] = set()
+    """Run sessions in this process; at the end, forget the modules of the test's own files."""
+    before = {*sys.modules}
 
     def run_session(_: object, request: SessionRequest, *__: object, **___: object) -> Any:
-        files = [target.where for target in request.targets.values()]
-        stems.update(Path(file).stem for file in files if file.endswith(".py"))
         asked = replace(request, result=str(tmp_path / "result.json"))
         run_job(asked, lambda: import_factories(asked))
         return read_result(Path(asked.result), asked.result_key)
@@ -28,5 +26,7 @@ def sessions_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[C
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(parent, "run_session", run_session)
     yield run_session
-    for stem in stems:
-        sys.modules.pop(stem, None)
+    temporary = str(tmp_path.parents[1])
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(temporary):
+            del sys.modules[name]

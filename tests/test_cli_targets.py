@@ -76,7 +76,7 @@ def test_files_beside_the_target_hide_no_module(project: Path) -> None:
 
 
 def test_a_target_in_the_current_folder_hides_no_module(project: Path) -> None:
-    """So does a worker process, which imports the target's functions by its stem."""
+    """A worker process imports the target's functions by its stem, and Python's modules too."""
     for name in HIDING:
         (project / name).write_text(WRONG)
     result = run("lint", "pipe.py:filtered", "--prove", "--quiet", folder=project)

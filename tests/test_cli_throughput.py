@@ -62,7 +62,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
 
 
 def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
-    """`throughput --json` prints only a valid document of the loader with a worker."""
+    """`throughput --json` prints only a valid document; the loader has one worker."""
     generate(tmp_path / "data", probes=30)
     (tmp_path / "config.toml").write_text("[pipeline]\nsequence_length = 64\nepochs = 1\n")
     result = netpipe(

@@ -112,9 +112,13 @@ def read_entries(path: Path) -> list[Entry]:
     Raises:
         InputError: The file cannot be read, or a line is not an entry.
     """
-    entries, where = [], str(path)
     try:
-        for number, line in enumerate(read_text(path, MAX_JSON_BYTES, _WAY_OUT).splitlines(), 1):
+        text = read_text(path, MAX_JSON_BYTES, _WAY_OUT, accepts_pipe=True)
+    except UnicodeDecodeError as error:
+        raise InputError(path, "file", "be UTF-8", error, _WAY_OUT) from error
+    entries, where = [], ""
+    try:
+        for number, line in enumerate(text.splitlines(), 1):
             where = f"{path}, line {number}"
             if line.strip():
                 document = parse_json(line)
@@ -128,14 +132,14 @@ def read_entries(path: Path) -> list[Entry]:
 
 
 def find_metric(name: str) -> Metric:
-    """Return the metric of a name; a kind of work has the properties of the usual metric."""
+    """Return the metric of a name; of a kind of work, less is better."""
     unit = KINDS[name].unit if name in KINDS else ""
     return METRICS.get(name) or Metric(name, unit, lower_is_better=True, bound=0)
 
 
 @dataclass(frozen=True)
 class Level:
-    """The median value of the commits from the index `begin` to that before `end`, about."""
+    """The median value of the commits `begin` to `end - 1`, which were found by their levels."""
 
     begin: int
     end: int

@@ -35,6 +35,9 @@ def test_a_change_may_be_taken_back() -> None:
     assert (series.is_worse(*slower), series.is_worse(*back)) == (True, False)
     assert [(each.begin, each.end) for each in back] == [(20, 32), (32, 52)]
     assert not series.is_worse_now
+    nearly = make_series([1.0] * 20 + [1.1] * 12 + [1.001] * 20)
+    assert [nearly.is_worse(*each) for each in nearly.changes] == [True, False]
+    assert not nearly.is_worse_now
 
 
 def test_a_part_of_a_change_may_stay() -> None:

@@ -52,7 +52,7 @@ class Trial:
 def _repository(change: Change) -> Iterator[tuple[Path, str]]:
     """Yield a repository whose working tree has a change, and the loader in it."""
     if change is OURS:
-        yield Path(), "perf_tests/studies/judge/ours.py:batches"
+        yield _FOLDER.parents[2], "perf_tests/studies/judge/ours.py:batches"
         return
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -68,7 +68,7 @@ def _repository(change: Change) -> Iterator[tuple[Path, str]]:
 
 def judge(change: Change, *, is_timed: bool, is_busy: bool = False) -> Trial:
     """Judge a change, beside a busy core or not."""
-    commit = git(Path(), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
+    commit = git(_FOLDER, "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*")
     began, started_s, host = datetime.now(UTC), time.monotonic(), this_host()
     flags = [*["--claim=faster"] * change.claims, *["--no-timing"] * (not is_timed)]
     command = [sys.executable, "-m", "netpipe", "judge", "HEAD", "--quiet", "--json", *flags]
@@ -131,7 +131,10 @@ def format_table(trials: Sequence[Trial]) -> Iterator[str]:
 
 @click.command()
 @click.option("--only", multiple=True, help="Only the changes with these names.")
-@click.option("--no-timing", is_flag=True, help="Leave out the changes that only timing decides.")
+@click.option(
+    "--no-timing", is_flag=True,
+    help="Leave out the changes that only timing decides, and keep no trials.",
+)  # fmt: skip
 @click.option("--times", default=1, show_default=True, help="Judge each change as often as this.")
 @click.option("--busy", is_flag=True, help="Load a core at random meanwhile.")
 @click.option(
