@@ -32,7 +32,7 @@ def free_port() -> int:
 def run_processes(
     processes: int, data: Path, folder: Path, workers: int, killed_at: int | None = None
 ) -> list[list[dict[str, Any]]]:
-    """Train in some processes; return what each has printed. Kill all at a step of the first."""
+    """Train in some processes; return what each has printed. Kill all at a step."""
     port = free_port()
     command = [sys.executable, str(training_process.__file__), str(port), str(processes)]
     started = []
@@ -47,11 +47,9 @@ def run_processes(
                 )
             )  # fmt: skip
     try:
-        printed = [_read(started[0], killed_at)]
+        printed = [_read(process, killed_at) for process in started]
         if killed_at is not None:
-            _kill(started)
             return printed
-        printed += [_read(process, None) for process in started[1:]]
         codes = [process.wait(60) for process in started]
     finally:
         _kill(started)
@@ -109,23 +107,20 @@ def rows_of_one_process(data: Path, position: dict[str, Any]) -> dict[int, list[
 
 def test_two_processes_are_killed_and_go_on(many: Path, tmp_path: Path) -> None:
     """The losses are the same, bit for bit; one process continues with the same sequences."""
-    whole, killed = (tmp_path / name for name in ("whole", "killed"))
-    for folder in (whole, killed):
-        folder.mkdir()
-    printed = run_processes(2, many, whole, workers=0)
-    steps = by_step(printed)
+    steps = by_step(run_processes(2, many, tmp_path, workers=1, killed_at=STEPS - 1))
     assert sorted(steps) == list(range(STEPS))
     assert all(len(set(rows)) == training_process.GLOBAL_BATCH for _, rows in steps.values())
     losses = [float.fromhex(steps[number][0]) for number in range(STEPS)]
     assert losses[-1] < losses[0]
+    position = json.loads((tmp_path / "state.json").read_text())["position"]
+    printed = run_processes(2, many, tmp_path, workers=0)
+    resumed = by_step(printed)
+    # The last state that was kept before all were killed.
+    first = training_process.STEPS_PER_STATE
+    assert resumed == {number: steps[number] for number in range(first, STEPS)}
     evaluated = [lines[-1] for lines in printed]
     assert evaluated[0]["evaluated"] > 0
     assert evaluated[0] == evaluated[1]
-    run_processes(2, many, killed, workers=1, killed_at=2)
-    position = json.loads((killed / "state.json").read_text())["position"]
-    resumed = by_step(run_processes(2, many, killed, workers=0))
-    # Killed after the state of step 1 was kept.
-    assert resumed == {number: steps[number] for number in range(2, STEPS)}
     by_one = rows_of_one_process(many, position)
     assert {number: sorted(rows) for number, rows in by_one.items()} == {
         number: sorted(steps[number][1]) for number in resumed
