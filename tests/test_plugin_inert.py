@@ -108,7 +108,7 @@ def test_a_foreign_project_runs_as_without_the_plugin(
     [
         "--benchmark-compare",
         "--benchmark-compare=0001 --benchmark-only",
-        "--benchmark-only -n 2",
+        "--benchmark-only -n 1",
         "--benchmark-skip --benchmark-json=out.json",
         "--benchmark-disable --benchmark-autosave",
     ],

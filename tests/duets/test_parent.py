@@ -58,16 +58,16 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
         def serve() -> None:
             # The parent closes the connection at the end of the duet.
             with suppress(BrokenPipeError, ConnectionResetError), ExitStack() as closing:
-                serve_blocks(asked, Factories(factories[0]), closing)
+                serve_blocks(asked, Factories(*factories), closing)
 
         thread = Thread(target=serve)
         thread.start()
         threads.append(thread)
         yield SimpleNamespace(is_over=lambda: not thread.is_alive())
 
-    def run_factories(base: Any, now: Any, **settings: Any) -> Duet:
+    def run_factories(base: Any, now: Any, *step: Any, **settings: Any) -> Duet:
         request = replace(REQUEST, **settings)
-        return run_duet(Side("base", [base], request), Side("now", [now], request))
+        return run_duet(Side("base", [base, *step], request), Side("now", [now, *step], request))
 
     monkeypatch.setattr(parent, "open_session", open_session)
     yield run_factories
@@ -130,9 +130,10 @@ def test_steps_take_turns(run_here: Callable[..., Duet], quantity: str) -> None:
     assert not duet.shares_cores
 
 
-def test_a_step_on_the_cpu_shares_its_cores() -> None:
+def test_a_step_on_the_cpu_shares_its_cores(run_here: Callable[..., Duet]) -> None:
     """The decision knows that the loader and the step share cores."""
-    assert run("quick", "quick", "step", quantity="train_s_per_step").shares_cores
+    quick, step = duet_targets.quick, duet_targets.step
+    assert run_here(quick, quick, step, quantity="train_s_per_step").shares_cores
 
 
 def test_short_epochs_are_timed_within_them(run_here: Callable[..., Duet]) -> None:

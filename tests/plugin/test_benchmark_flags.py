@@ -8,7 +8,7 @@ from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import CPU, costly
 
 BOUND = "--benchmark-compare-fail=mean:10%"
-WORKERS = [("-nauto",), ("-n1", "--dist=loadgroup"), ("--dist=load",)]
+WORKERS = [("-nauto", "--dist=loadgroup"), ("--dist=load",)]
 
 
 @pytest.mark.parametrize("compare", [(), ("--benchmark-compare",)])

@@ -64,12 +64,11 @@ def test_a_limit_of_memory_decides(
         line_with(result, "peak_pss_bytes is 400 MB, at most 390 MB allowed")
 
 
-@pytest.mark.parametrize("flags", ["", "-n1"])
-def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
+def test_an_unknown_word_is_a_usage_error(project: Project) -> None:
     """A marker with a misspelt limit ends the run; the message names the test and all limits."""
     marker = "import pytest\n@pytest.mark.netpipe(footroom=2)"
     project.has(f"{marker}\ndef test_x(netpipe_measurement): pass\n")
-    result = project.run(*flags.split())
+    result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     limits = ("headroom", "stall_fraction", "peak_pss_bytes", "accelerator")
     line_with(result, "ERROR: test_perf.py::test_x", *limits, "'footroom'")

@@ -49,19 +49,16 @@ def assert_lost(project: Project, *arguments: str) -> None:
     assert any(re.match(gone, name) for name in lost(result))
 
 
-@pytest.mark.parametrize("path", ["{}", "{}/perf_tests", "{}/perf_tests/test_perf.py"])
-def test_through_a_link_the_lost_are_missed(project: Project, link: Path, path: str) -> None:
+def test_through_a_link_the_lost_are_missed(project: Project, link: Path) -> None:
     """An absolute path through a link names the same folder as the one without."""
-    assert_lost(project, path.format(link))
+    for path in ("", "perf_tests", "perf_tests/test_perf.py"):
+        assert_lost(project, str(link / path))
 
 
-@pytest.mark.parametrize("root", ["here", "link"])
-def test_root_and_path_may_differ_by_a_link(
-    project: Project, here: Path, link: Path, root: str
-) -> None:
+def test_root_and_path_may_differ_by_a_link(project: Project, here: Path, link: Path) -> None:
     """The root is given through a link and the path without it, or vice versa."""
-    rooted, given = (here, link) if root == "here" else (link, here)
-    assert_lost(project, f"--rootdir={rooted}", str(given / "perf_tests"))
+    for root, given in ((here, link), (link, here)):
+        assert_lost(project, f"--rootdir={root}", str(given / "perf_tests"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +74,6 @@ def test_root_and_path_may_differ_by_a_link(
         ("", "perf_tests/test_perf.py::TestLoading::test_gone"),
     ],
 )
-@pytest.mark.parametrize("is_linked", [False, True])
 def test_wherever_it_is_run_the_lost_are_missed(
     project: Project,
     here: Path,
@@ -85,11 +81,11 @@ def test_wherever_it_is_run_the_lost_are_missed(
     monkeypatch: pytest.MonkeyPatch,
     folder: str,
     path: str,
-    is_linked: bool,
 ) -> None:
     """The run starts in any folder, and names a folder, a file, a class or a test."""
-    monkeypatch.chdir((link if is_linked else here) / folder)
-    assert_lost(project, *([path] if path else []))
+    for root in (here, link):
+        monkeypatch.chdir(root / folder)
+        assert_lost(project, *([path] if path else []))
 
 
 def test_a_linked_folder_of_baselines_is_one(project: Project, here: Path, tmp_path: Path) -> None:
