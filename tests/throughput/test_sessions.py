@@ -1,17 +1,25 @@
 """Subjects, and their sessions in turns."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from netpipe.device.host import this_host
+from netpipe.duets import parent as duet_parent
 from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.jobs import parent
 from netpipe.jobs.parent import CHILD_COMMAND
-from netpipe.jobs.request import SessionRequest
+from netpipe.jobs.registry import import_factories, run_job
+from netpipe.jobs.request import SessionRequest, read_result
 from netpipe.jobs.targets import Target
+from netpipe.judge import reading
 from netpipe.results import documents
 from netpipe.throughput import sessions
 from netpipe.throughput.document import Throughput, throughput_document
@@ -19,11 +27,48 @@ from netpipe.throughput.sessions import Subject, expected_s, measure_duets, meas
 from netpipe.throughput.throughput_request import ThroughputRequest
 from tests.jobs import session_targets
 from tests.measurements import CPU
+from tests.sessions_here import sessions_here as sessions_here
 from tests.throughput.tallies import make_tally
 
 
 def _subject(name: str, workers: int | None = None) -> Subject:
     return Subject(Target(session_targets.__file__, name), workers)
+
+
+@pytest.fixture
+def served_here(monkeypatch: pytest.MonkeyPatch, sessions_here: Callable[..., Any]) -> None:
+    """Serve the runs and the readings of loaders in the process of the test."""
+    for module in (sessions, reading):
+        monkeypatch.setattr(module, "run_session", sessions_here)
+
+
+@pytest.fixture
+def duets_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Serve both sides of a duet in threads of this process."""
+    threads = list[Thread]()
+
+    @contextmanager
+    def open_session(_: object, request: SessionRequest, *__: object) -> Iterator[Any]:
+        # The stacks of a session lie beside its result.
+        folder = tmp_path / str(len(threads))
+        folder.mkdir()
+        result = folder / "result"
+        asked = replace(request, channel=os.dup(request.channel), result=str(result))
+        thread = Thread(target=lambda: run_job(asked, lambda: import_factories(asked)))
+        thread.start()
+        threads.append(thread)
+
+        def read() -> Any:
+            thread.join(30.0)
+            return read_result(result, asked.result_key)
+
+        yield SimpleNamespace(is_over=lambda: not thread.is_alive(), result=read)
+
+    monkeypatch.setattr(duet_parent, "open_session", open_session)
+    yield
+    for thread in threads:
+        thread.join(30.0)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +117,7 @@ def test_a_session_measures_a_target() -> None:
     documents.check_document(document, "throughput.1", "document")
 
 
+@pytest.mark.usefixtures("served_here")
 @pytest.mark.parametrize(
     ("target", "error", "words"),
     [
@@ -105,6 +151,7 @@ def _measure_beside(target: str, other: str, same_batches: int = 0) -> list[Any]
     return measure_duets(subjects, _subject(other), 1, 0.1, lambda *_: None, same_batches)
 
 
+@pytest.mark.usefixtures("served_here")  # the readings, but not the duet
 def test_two_loaders_are_measured_in_turns() -> None:
     """Both give a whole run, and each in its own process."""
     (((own, other),),) = _measure_beside("tiny_loader", "chosen_loader", same_batches=3)
@@ -114,6 +161,7 @@ def test_two_loaders_are_measured_in_turns() -> None:
     assert own != other
 
 
+@pytest.mark.usefixtures("served_here", "duets_here")
 @pytest.mark.parametrize(
     ("other", "same_batches", "words"),
     [
@@ -129,12 +177,14 @@ def test_loaders_of_other_batches_are_not_compared(
         _measure_beside("tiny_loader", other, same_batches)
 
 
+@pytest.mark.usefixtures("duets_here")
 def test_a_loader_that_fails_beside_another_is_named() -> None:
     """The error says which of the two failed."""
     with pytest.raises(SessionError, match=r"failing_loader failed: .*disk gone"):
         _measure_beside("tiny_loader", "failing_loader")
 
 
+@pytest.mark.usefixtures("served_here")
 def test_workers_are_a_parameter_or_of_a_grain_pipeline() -> None:
     """A target that takes `workers` gets them; one that cannot be given any is refused."""
     ((run,),) = measure_in_turns([_subject("chosen_loader", 3)], 1, 0.1, lambda *_: None)
