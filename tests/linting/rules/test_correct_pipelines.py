@@ -79,12 +79,16 @@ def test_reproducible_pipelines_are_reproducible(
     pipeline: CorrectPipeline, workers_are_threads: Workers
 ) -> None:
     """Eight batches are the same with 0 to 3 workers, exactly if the intent says so."""
-    batches = []
-    for count in range(4):
+
+    def read(count: int) -> list[Any]:
         workers_are_threads(count)
-        batches.append(first(pipeline, 8))
-    assert min(map(len, batches)) >= 2
-    is_reproducible = all(others == batches[0] for others in batches)
+        batches = first(pipeline, 8)
+        assert len(batches) >= 2
+        return batches
+
+    alone = read(0)
+    # One count whose batches differ decides; two workers differ most often.
+    is_reproducible = all(read(count) == alone for count in (2, 1, 3))
     assert is_reproducible == ("reproducible" in pipeline.intents)
 
 
@@ -96,7 +100,7 @@ def test_the_rules_recognise_worker_dependence(pipeline: CorrectPipeline) -> Non
     assert bool(errors & DEPENDS_ON_WORKERS) == ("reproducible" not in pipeline.intents)
 
 
-@pytest.mark.parametrize("name", ["maxtext_first_fit", "seeded_once", "batch_after_workers"])
+@pytest.mark.parametrize("name", ["maxtext_first_fit", "seeded_once"])
 def test_worker_processes_agree_with_threads(name: str, workers_are_threads: Workers) -> None:
     """Two worker processes give the same batches as two threads."""
     let_grain_start_workers()
