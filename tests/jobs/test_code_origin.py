@@ -6,6 +6,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -84,11 +85,16 @@ def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
     assert str(ROOT) in error["message"]
 
 
+# Listing all distributions takes half a second, and no test needs another list.
+owners_of_packages = cache(metadata.packages_distributions)
+
+
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A checkout whose test and packages are imported during a test, and forgotten after it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(metadata, "packages_distributions", owners_of_packages)
     before = set(sys.modules)
     yield tmp_path / "checkout"
     for name in set(sys.modules) - before:
