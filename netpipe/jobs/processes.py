@@ -4,10 +4,11 @@ import multiprocessing.process
 import os
 import resource
 import signal
+import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ _OUT_OF_MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGBUS)  # SIGBUS if /dev/shm i
 _SCHEDULER_CLOCK = 2
 _THREAD_CLOCK = 4
 _MAX_READINGS = 5
+_SWITCH_S = 1e-5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SCHEDULING = Path("/proc/thread-self/schedstat")
 # False if the kernel was built without CONFIG_PROC_CHILDREN.
@@ -85,7 +87,7 @@ class _Descendants:
 
     def cpu_s(self, without: frozenset[int]) -> float:
         """Return the CPU seconds of all descendants except those in or below `without`."""
-        with self._lock:
+        with self._lock, _gil_back_at_once():
             parents, used_s, is_steady = _read_used()
             if sum(used_s.values()) < self._last_s:
                 # The kernel's list may miss a child while another one ends.
@@ -99,6 +101,21 @@ class _Descendants:
 
 
 _DESCENDANTS = _Descendants()
+
+
+@contextmanager
+def _gil_back_at_once() -> Iterator[None]:
+    """Get the GIL back soon after each system call, although threads of the loader compute.
+
+    Otherwise each of some hundred calls waits for 5 ms or more, and the loader fills its buffers
+    meanwhile: a block that begins with such a reading would be timed from them.
+    """
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
 
 
 def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:

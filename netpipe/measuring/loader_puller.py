@@ -272,7 +272,7 @@ class Puller:
         stops before the end of an epoch of known length; with `whole_bursts`, it lasts as long as
         `block_s` returns.
         """
-        started, cpu_s = self._clock(), self.processes.cpu_s()
+        cpu_s, started = self.processes.cpu_s(), self._clock()
 
         def goes_on(until_s: float) -> bool:
             in_time = self._clock() - started < until_s
@@ -292,7 +292,7 @@ class Puller:
 
         A block that ends after a set time would over-represent pauses.
         """
-        started, cpu_s, gaps_s = self._clock(), self.processes.cpu_s(), list[float]()
+        cpu_s, started, gaps_s = self.processes.cpu_s(), self._clock(), list[float]()
         while not gaps_s or (
             len(gaps_s) < batches and self._clock() - started < limit_s and self.epoch_has(1)
         ):

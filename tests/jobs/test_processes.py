@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from netpipe.jobs import processes
 from netpipe.jobs.processes import (
     LOWER_BUFFERS,
     HostCpu,
@@ -164,3 +165,18 @@ def test_busy_time_that_is_not_ours_is_elsewhere(
     before = HostCpu(10.0, 100.0, 5.0)
     after = HostCpu(10.0 + busy_s, 100.0 + total_s, 5.0 + own_s)
     assert busy_elsewhere_fraction(before, after) == pytest.approx(expected)
+
+
+def test_a_reading_does_not_wait_for_computing_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its system calls gets the GIL back at once, and then threads switch as before."""
+    during_s: list[float] = []
+
+    def list_none(_: int) -> dict[int, int]:
+        during_s.append(sys.getswitchinterval())
+        return {}
+
+    tree, before_s = ProcessTree(), sys.getswitchinterval()
+    monkeypatch.setattr(processes, "list_descendants", list_none)
+    tree.cpu_s()
+    assert max(during_s) < 1e-4 < before_s
+    assert sys.getswitchinterval() == before_s

@@ -31,6 +31,21 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
     assert block.cpu_s_per_batch == pytest.approx(0.15)
 
 
+def test_reading_cpu_time_takes_nothing_from_a_block(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a block begins after the reading."""
+    puller = start_puller(clock, repeat(0.125))
+
+    def read_cpu_s() -> float:
+        clock.sleep(5.0)
+        return 0.0
+
+    monkeypatch.setattr(puller.processes, "cpu_s", read_cpu_s)
+    assert len(puller.pull_flat_out(0.6).gaps_s) == 6
+    assert len(puller.pull_batches(6, limit_s=1.0).gaps_s) == 6
+
+
 @pytest.mark.parametrize(
     ("workers", "enough_s", "batches"),
     [(0, 0.1, 2), (0, 0.2, 4), (0, 0.6, 6), (4, 0.2, 4), (4, 0.3, 8), (4, 1.1, 12), (4, 2.1, 20)],
