@@ -10,6 +10,8 @@ from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
 from perf_tests.studies.gate_power.live import read_sessions
 from perf_tests.studies.gate_power.trials import group_by_trial
+from perf_tests.studies.judge.__main__ import Trial
+from perf_tests.studies.judge.__main__ import format_table as format_verdicts
 from perf_tests.studies.proportions import Proportion
 from perf_tests.studies.records import read_records
 from perf_tests.studies.watching import trials as watching
@@ -31,6 +33,12 @@ def test_the_gate_page_states_what_each_slowdown_did() -> None:
     )
     recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
     assert documented == {group.trial.name: group.slower for group in recorded}
+
+
+def test_the_judge_page_states_the_verdicts() -> None:
+    """The page has the table of the recorded trials."""
+    trials = read_records(STUDIES / "judge" / "trials.jsonl", Trial)
+    assert "\n".join(format_verdicts(trials)) in page_of("judge")
 
 
 def test_the_diagnosis_page_states_what_was_named() -> None:

@@ -81,7 +81,7 @@ def test_a_window_may_end_while_workers_do(watch: Watch, clock: FakeClock) -> No
 
 
 def test_a_loader_without_batches(watch: Watch) -> None:
-    """There is no window to speak of, and the loop ends."""
+    """The loop ends, and no window is written."""
     watched = watch(iter(()))
     assert list(watched) == []
     watched.stop()

@@ -24,6 +24,7 @@ from perf_tests.studies.records import append_record, read_records
 _FOLDER: Final = Path(__file__).parent
 _KEPT: Final = _FOLDER / "trials.jsonl"
 _PIPELINE: Final = (_FOLDER / "pipeline.py").read_text("utf-8")
+_OF_AN_EPOCH: Final = 1_200  # of the embedded data, which has 1,169
 _GIT: Final = ("git", "-c", "user.name=study", "-c", "user.email=study@example.org")
 
 
@@ -49,10 +50,11 @@ class Trial:
 
 
 @contextmanager
-def _repository(change: Change) -> Iterator[tuple[Path, str]]:
-    """Yield a repository whose working tree has a change, and the loader in it."""
+def _repository(change: Change) -> Iterator[tuple[Path, list[str]]]:
+    """Yield a repository whose working tree has a change, and the words that name its loader."""
     if change is OURS:
-        yield _FOLDER.parents[2], "perf_tests/studies/judge/ours.py:batches"
+        loader = "perf_tests/studies/judge/ours.py:batches"
+        yield _FOLDER.parents[2], ["--loader", loader, f"--batches={_OF_AN_EPOCH}"]
         return
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -63,7 +65,7 @@ def _repository(change: Change) -> Iterator[tuple[Path, str]]:
         lines = [f"{json.dumps(key)} = {json.dumps(why)}\n" for key, why in change.declared]
         table = f"[tool.netpipe.judge.accept]\n{''.join(lines)}"
         (folder / "pyproject.toml").write_text(table)
-        yield folder, "pipeline.py:batches"
+        yield folder, ["--loader", "pipeline.py:batches"]
 
 
 def judge(change: Change, *, is_timed: bool, is_busy: bool = False) -> Trial:
@@ -73,10 +75,10 @@ def judge(change: Change, *, is_timed: bool, is_busy: bool = False) -> Trial:
     flags = [*["--claim=faster"] * change.claims, *["--no-timing"] * (not is_timed)]
     command = [sys.executable, "-m", "netpipe", "judge", "HEAD", "--quiet", "--json", *flags]
     with ExitStack() as beside:
-        folder, loader = beside.enter_context(_repository(change))
+        folder, words = beside.enter_context(_repository(change))
         beside.enter_context(busy_core(at_random=True) if is_busy else nullcontext())
         done = subprocess.run(
-            [*command, "--loader", loader],
+            [*command, *words],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -7,6 +7,7 @@ from netpipe.workload.preparation.synthetic import data_of_user
 from netpipe.workload.resume import ResumableBatches
 
 
-def batches(workers: int = 2) -> ResumableBatches:
+def batches(workers: int = 0, epochs: int | None = None) -> ResumableBatches:
     """Return the training batches of the embedded data."""
-    return ResumableBatches(data_of_user(), replace(Config().pipeline, workers=workers))
+    settings = replace(Config().pipeline, workers=workers, epochs=epochs)
+    return ResumableBatches(data_of_user(), settings)
