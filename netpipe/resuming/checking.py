@@ -166,7 +166,8 @@ def check_resume(
             why = f"it gives other batches each time, even without interruption: {difference}"
             return ResumeReport(count, ended, why)
         if len(set(expected)) < 2 and not (ended and expected):
-            why = "it gives no batch, or all are equal, so a wrong position would not be seen"
+            what = "the second of two shards" if first.get("is_sharded") else "it"
+            why = f"{what} gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
         if not (saves := saving["saves"]):
             raise SessionError(

@@ -30,10 +30,12 @@ def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack)
     with open_channel(request) as channel:
         request = replace(request, **channel.recv())
     factory: Callable[..., Any] = factories.loader
-    if takes_parameters(factory, *_SECOND_HOST):
+    is_sharded = takes_parameters(factory, *_SECOND_HOST)
+    if is_sharded:
         factory = partial(factory, **_SECOND_HOST)
     takes_workers = takes_parameters(factory, "workers")
     run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
+    run["is_sharded"] = is_sharded
     clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
     kept = list[tuple[int, Any, bytes, float]]()
 

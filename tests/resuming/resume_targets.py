@@ -372,6 +372,11 @@ def empty() -> Batches:
     return Batches([])
 
 
+def one_shard(shard_index: int = 0, shard_count: int = 1) -> Batches:
+    """Return all batches for the first shard, and none for another one."""
+    return Batches(list(range(BATCHES)) if shard_index % shard_count == 0 else [])
+
+
 def endless() -> Batches:
     """Return a loader that does not end soon."""
     return Batches(list(range(1000)))

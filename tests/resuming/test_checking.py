@@ -199,7 +199,8 @@ def test_a_loader_that_does_not_end(check: Check) -> None:
     ("factory", "why"),
     [
         (resume_targets.constant, "all are equal"),
-        (resume_targets.empty, "no batch"),
+        (resume_targets.empty, "it gives no batch"),
+        (resume_targets.one_shard, "the second of two shards gives no batch"),
         (resume_targets.SpentBySaving, "without interruption: skipped: batch 1 came"),
     ],
 )
