@@ -104,6 +104,7 @@ class Investigation:
         alone_s, step_s = find_faster_alone(evidence), self.request.step_s
         changes = list(list_changes(loader, one_worker, evidence.times, step_s, alone_s))
         outcome = self._try_change(changes, evidence)
+        tried = None if isinstance(outcome, str) else outcome
         interventions = list_interventions(evidence)
         self._note_skipped(interventions)
         return Findings(
@@ -114,12 +115,12 @@ class Investigation:
             lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
             workers=count_workers(self._graph),
             threads=count_threads(self._graph),
-            enough_workers=find_enough_workers(changes, evidence, step_s),
+            enough_workers=find_enough_workers(changes, evidence, step_s, tried),
             stages=list_stages(evidence, loader, interventions),
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
             what_if=tuple(change.predict(evidence.load_s.median) for change in changes),
-            verified=None if isinstance(outcome, str) else outcome,
+            verified=tried,
             unverified=outcome if isinstance(outcome, str) else "",
             elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),

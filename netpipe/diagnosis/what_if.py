@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.cost_model import Evidence, LoaderModel, build_model, remove_stage
-from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.diagnosis.diagnosis import Prediction, Verification
 from netpipe.diagnosis.experiments.read_scaling import LEVELS
 from netpipe.diagnosis.experiments.stage_times import StageTime
 from netpipe.diagnosis.experiments.turns import Side
@@ -157,14 +157,25 @@ def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Ite
 
 
 def find_enough_workers(
-    changes: Sequence[Change], evidence: Evidence, step_s: float | None
+    changes: Sequence[Change],
+    evidence: Evidence,
+    step_s: float | None,
+    tried: Verification | None,
 ) -> int | None:
-    """Return the fewest workers that keep the step fed, 0 for none; None if that is not known."""
+    """Return the fewest workers that keep the step fed, 0 for none; None if that is not known.
+
+    The time of a change that was `tried` counts instead of its prediction.
+    """
     if step_s is None:
         return None
-    load_s = {each.workers: each.load_s for each in changes if each.workers is not None}
+    tried_s = {tried.change: tried.measured_s_per_batch.median} if tried else {}
+    load_s = {
+        each.workers: tried_s.get(each.name, each.load_s)
+        for each in changes
+        if each.workers is not None
+    }
     if evidence.is_rebuilt:
-        load_s[0] = _load_alone_s(evidence)
+        load_s.setdefault(0, _load_alone_s(evidence))
     load_s[count_workers(evidence.graph)] = evidence.load_s.median
     return min((count for count in load_s if _keeps_fed(load_s[count], step_s)), default=None)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
-from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.diagnosis.diagnosis import Prediction, Verification
 from netpipe.diagnosis.experiments.read_scaling import BANDWIDTH, ReadScaling
 from netpipe.diagnosis.what_if import (
     READS,
@@ -164,20 +164,22 @@ def test_workers_that_cost_time_are_removed_first(threads: int, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("step_s", "is_rebuilt", "enough"),
+    ("step_s", "is_rebuilt", "tried_s", "enough"),
     [
-        (None, True, None),
-        (0.100, True, 0),  # one thread takes 40 ms
-        (0.030, True, 2),  # two workers take 22 ms
-        (0.100, False, 2),
-        (0.015, True, 4),  # four are predicted to take 11 ms
-        (0.001, True, None),
+        (None, True, None, None),
+        (0.100, True, None, 0),  # one thread takes 40 ms
+        (0.030, True, None, 2),  # two workers take 22 ms
+        (0.100, False, None, 2),
+        (0.015, True, None, 4),  # four are predicted to take 11 ms
+        (0.015, True, 0.014, None),
+        (0.001, True, None, None),
+        (0.010, True, 0.007, 4),
     ],
 )
 def test_the_fewest_workers_that_feed_the_step(
-    step_s: float | None, is_rebuilt: bool, enough: int | None
+    step_s: float | None, is_rebuilt: bool, tried_s: float | None, enough: int | None
 ) -> None:
-    """They may be none, those that the loader has, or a predicted number."""
+    """They may be none, those that the loader has, or a predicted or tried number."""
     measured = evidence(
         graph=with_workers_graph(2),
         is_rebuilt=is_rebuilt,
@@ -186,7 +188,10 @@ def test_the_fewest_workers_that_feed_the_step(
         load_s=interval(0.022),
     )
     changes = [Change("4 workers", WORKERS, 0.011, workers=4)]
-    assert find_enough_workers(changes, measured, step_s) == enough
+    tried = None
+    if tried_s is not None:
+        tried = Verification("4 workers", WORKERS, interval(tried_s), interval(0.022), "")
+    assert find_enough_workers(changes, measured, step_s, tried) == enough
 
 
 def test_time_that_no_stage_accounts_for_remains() -> None:
