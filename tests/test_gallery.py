@@ -26,6 +26,15 @@ def said(name: str) -> str:
     return quote(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
 
 
+def test_a_quoted_line_is_there() -> None:
+    """The line that a forced sync names has not moved in its file since."""
+    quoted = re.findall(r"(\S+\.py):(\d+) `([^`]+)`", PAGE.replace("\n> ", " "))
+    assert quoted
+    for path, line, code in quoted:
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+        assert lines[int(line) - 1].strip() == code
+
+
 @every_case
 def test_a_quote_is_that_of_the_result(name: str) -> None:
     """A section quotes the sentence of its result, which shows the case."""

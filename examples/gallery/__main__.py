@@ -46,6 +46,10 @@ CASES: Final = {
     "healthy": Case(
         f"netpipe measure --loader {_OWN}:healthy --accelerator emulated:30ms", ("healthy:",)
     ),
+    "gil": Case(
+        f"netpipe diagnose --loader {_OWN}:merged_in_python --accelerator emulated:42ms",
+        ("Loader-bound", "bound by the GIL", "Tried"),
+    ),
     "sync": Case(
         f"netpipe measure --loader {_OWN}:from_a_disk --loop {_OWN}:read_each_loss"
         " --accelerator emulated:40ms",

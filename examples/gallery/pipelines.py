@@ -56,3 +56,27 @@ def read_each_loss(batches: Iterator[Any], state: Any, step: Callable[..., Any])
     for batch in batches:
         state, aux = step(state, batch)
         total += float(aux["loss"])
+
+
+MERGES = [(first, first + 1) for first in range(32, 122, 2)]
+FOUR_THREADS = grain.ReadOptions(num_threads=4, prefetch_buffer_size=8)
+
+
+def merge_pairs(text: bytes) -> np.ndarray:
+    """Return tokens, int32 (LENGTH,): byte pairs merged one after the other, padded with 0."""
+    tokens = list(text)
+    for merged, (first, second) in enumerate(MERGES, start=256):
+        kept: list[int] = []
+        for token in tokens:
+            if token == second and kept and kept[-1] == first:
+                kept[-1] = merged
+            else:
+                kept.append(token)
+        tokens = kept
+    return np.array(tokens + [0] * (LENGTH - len(tokens)), np.int32)
+
+
+def merged_in_python() -> grain.IterDataset:
+    """Return batches, int32 (BATCH_SIZE, LENGTH), that four threads encode in Python."""
+    dataset = grain.MapDataset.source(Texts()).shuffle(seed=0).repeat().map(merge_pairs)
+    return dataset.batch(BATCH_SIZE).to_iter_dataset(FOUR_THREADS)
