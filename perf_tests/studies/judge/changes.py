@@ -44,9 +44,9 @@ _BATCH: Final = "return stream.batch(BATCH)"
 _DECODED: Final = 'return {"pixels": pixels.astype(np.float32), "label": np.int32(record["label"])}'
 _FLIPPED: Final = 'return {**element, "pixels": pixels * (1 + random.integers(100))}'
 _PIXELS: Final = (
-    'pixels = np.frombuffer(zlib.decompress(record["picture"]), np.uint8).reshape(32, 32, 3)'
+    'pixels = np.frombuffer(zlib.decompress(record["picture"]), np.uint8).reshape(SIZE)'
 )
-_READ: Final = "pixels = np.full((32, 32, 3), index % 251, np.uint8)"
+_READ: Final = "pixels = np.random.default_rng(index).integers(32, size=SIZE, dtype=np.uint8)"
 _WINDOW: Final = "grain.experimental.WindowShuffle"
 _OPTIONS: Final = "grain.MultiprocessingOptions"
 _PREFETCH: Final = "grain.experimental.ThreadPrefetchIterDataset"
@@ -163,16 +163,11 @@ HONEST: Final = (
     ),
     Change(
         "pixels filled in place",
-        ((_READ, "pixels = np.empty((32, 32, 3), np.uint8)\npixels[:] = index % 251"),),
+        ((_READ, f"pixels = np.empty(SIZE, np.uint8)\n{_READ.replace('pixels', 'pixels[:]')}"),),
     ),
     Change(
         "an array without a reshape",
-        (
-            (
-                _PIXELS,
-                'pixels = np.ndarray((32, 32, 3), np.uint8, zlib.decompress(record["picture"]))',
-            ),
-        ),
+        ((_PIXELS, 'pixels = np.ndarray(SIZE, np.uint8, zlib.decompress(record["picture"]))'),),
     ),
     Change(
         "another filter with the same result",
@@ -188,7 +183,13 @@ HONEST: Final = (
         ((_BATCH, f"return {_PREFETCH}(stream.batch(BATCH), prefetch_buffer_size=2)"),),
     ),
     Change(
-        "one worker", ((_BATCH, f"return stream.batch(BATCH).mp_prefetch({_OPTIONS}(1))"),)
+        "one worker, declared",
+        ((_BATCH, f"return stream.batch(BATCH).mp_prefetch({_OPTIONS}(1))"),),
+        declared=(
+            ("faster REGRESSED", "batches cross processes"),
+            ("faster INCONCLUSIVE", "batches cross processes"),
+            ("memory REGRESSED", "a second process"),
+        ),
     ),
     Change(
         "another seed, declared", ((_SHUFFLE, "elements = elements.shuffle(seed=SEED + 1)"),),

@@ -8,6 +8,7 @@ import grain
 import numpy as np
 
 PICTURES, BATCH, SEED = 500, 8, 7
+SIZE = 64, 64, 3
 
 
 class Files:
@@ -17,14 +18,13 @@ class Files:
         return PICTURES
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        pixels = np.full((32, 32, 3), index % 251, np.uint8)
-        pixels[0, 0] = index // 251
+        pixels = np.random.default_rng(index).integers(32, size=SIZE, dtype=np.uint8)
         return {"picture": zlib.compress(pixels.tobytes()), "label": index % 12}
 
 
 def decode(record: dict[str, Any]) -> dict[str, Any]:
     """Return the pixels of a record."""
-    pixels = np.frombuffer(zlib.decompress(record["picture"]), np.uint8).reshape(32, 32, 3)
+    pixels = np.frombuffer(zlib.decompress(record["picture"]), np.uint8).reshape(SIZE)
     return {"pixels": pixels.astype(np.float32), "label": np.int32(record["label"])}
 
 
