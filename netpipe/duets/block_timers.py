@@ -5,16 +5,17 @@ an empty dict if the loader restarted within the block.
 """
 
 import time
+from functools import partial
 from math import ceil
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from netpipe.clock import Clock
-from netpipe.duets.duet_request import BlockSize
+from netpipe.duets.duet_request import BlockSize, CoreUse
 from netpipe.gate.metrics import ONCE
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.footprint_log import FootprintLog
-from netpipe.measuring.loader_puller import PulledBatches, Puller
+from netpipe.measuring.loader_puller import QUIET_CORES, PulledBatches, Puller
 from netpipe.measuring.round_log import MIN_LOAD_S, clamp
 from netpipe.measuring.rounds import DRAIN_ABOVE_FRACTION
 from netpipe.measuring.training.loop_overhead import measure_host_s_per_step
@@ -36,6 +37,13 @@ _MAX_FILLING_S: Final = 2.0
 _MAX_DRAINING_S: Final = 4.0
 
 _MIN_ESTIMATES: Final = 2
+# Each trial of emptying the buffers pulls more batches than the one before, by this factor.
+_TRIAL_GROWTH: Final = 1.5
+# The buffers were empty if a longer trial leaves at most this many times as many batches to make.
+_MAX_LEFT_GROWTH: Final = 1.05
+# The CPU time of fewer batches does not tell their number.
+_TELLING_BATCHES: Final = 16
+_MAX_FIRST_TRIAL_S: Final = 1.0
 
 
 def block_seconds(duet_s: float) -> float:
@@ -47,8 +55,23 @@ def _estimate_load(puller: Puller, block_s: float) -> PulledBatches:
     return puller.pull_until_steady(block_s, _MIN_ESTIMATES, _MAX_DRAINING_S)
 
 
+class _PulledBlock(NamedTuple):
+    """A block of batches pulled flat out, until the buffers were full again.
+
+    Attributes:
+        stamps_s: The times before the first batch and after each batch.
+        made_after: Batches that were made after the last one was pulled.
+        is_full: Whether the buffers were full again before the time for that was over.
+    """
+
+    cpu_s_per_batch: float
+    stamps_s: list[float]
+    made_after: float
+    is_full: bool
+
+
 class LoadTimer:
-    """Times batches that are pulled flat out while the other side pulls too."""
+    """Times batches that are pulled flat out."""
 
     def __init__(
         self, puller: Puller, clock: Clock, block_s: float, footprints: FootprintLog
@@ -61,11 +84,42 @@ class LoadTimer:
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         _, buffered = puller.drain(load_s, pulled.typical_s_per_batch, block_s, _MAX_DRAINING_S)
         puller.wait_for_full_buffers(_MAX_FILLING_S)
-        self._restarts = puller.restarts
-        self.size = BlockSize(
-            clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES),
-            skipped=min(ceil(buffered), _MAX_BATCHES),
-        )
+        self._restarts, self._rests = puller.restarts, True
+        self._load_s = load_s
+        timed = clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES)
+        skipped = self._count_until_empty(min(ceil(buffered), _MAX_BATCHES), timed)
+        self.size = BlockSize(timed, skipped)
+        cores = pulled.cpu_s_per_batch / load_s
+        self.core_use = CoreUse(puller.count_helpers(), cores, self._rests)
+
+    def _count_until_empty(self, buffered: int, timed: int) -> int:
+        """Return how many batches must be pulled until full buffers are empty, at least `buffered`.
+
+        A loader may take nearly as long to hand out a buffered batch as to make one, and then looks
+        drained. But a block that empties the buffers leaves as many batches to make as any longer
+        block.
+        """
+        puller, left = self._puller, dict[int, float]()
+        enough = min(_TELLING_BATCHES, timed, max(1, int(_MAX_FIRST_TRIAL_S / self._load_s)))
+        wanted, trial_s = max(buffered, min(puller.group, enough)), 0.0
+        while wanted not in left and trial_s < _MAX_DRAINING_S:
+            # A block must fit into an epoch.
+            if puller.epoch_batches is not None and wanted + timed > puller.epoch_batches:
+                break
+            began_s, most = self._clock(), max(left.values(), default=0.0)
+            pull = partial(self._pull, wanted)
+            pulled, is_within = puller.run_within_epoch(wanted, pull, runs=1)
+            if not is_within:
+                break
+            left[wanted], trial_s = pulled.made_after, self._clock() - began_s
+            self._rests &= pulled.is_full
+            if wanted >= enough and pulled.made_after <= max(1.0, _MAX_LEFT_GROWTH * most):
+                break
+            wanted = min(ceil(_TRIAL_GROWTH * wanted), _MAX_BATCHES)
+        most = max(left.values(), default=0.0)
+        if most <= 1:
+            return buffered
+        return min(number for number in left if _MAX_LEFT_GROWTH * left[number] >= most)
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Pull a block and return its times; CPU time is read with full buffers.
@@ -74,38 +128,42 @@ class LoadTimer:
         each metric of `ONCE` to a list of its value so far, which is empty while it is unknown.
         """
         batches = size.timed + size.skipped
-        (cpu_s, stamps_s), is_within = self._puller.run_within_epoch(
-            batches, lambda: self._pull(batches), runs=1
-        )
-        if not is_within or len(stamps_s) < size.skipped + 2:
+        # Beside a much slower side, a fast side pulls `batches` in less than a block's time.
+        pull = partial(self._pull, batches, _MIN_BLOCK_SHARE * self._block_s)
+        pulled, is_within = self._puller.run_within_epoch(batches, pull, runs=1)
+        if not is_within or len(pulled.stamps_s) < size.skipped + 2:
             return {}
         self._footprints.read(self._puller)
         about = {"first_batch_s": self._puller.first_batch_s, **self._footprints.describe()}
         found: Any = SimpleNamespace(**about)
         known = [each for each in ONCE if each.name in about]
         once = {each.name: [each.value(found)] * each.is_in(found) for each in known}
+        cpu_s, stamps_s = pulled.cpu_s_per_batch, pulled.stamps_s
         return {"load_cpu_ratio": cpu_s, "stamps_s": stamps_s, "once": once}
 
-    def _pull(self, batches: int) -> tuple[float, list[float]]:
-        """Return the CPU seconds per batch, and the times before the first batch and after each."""
+    def _pull(self, batches: int, least_s: float = 0.0) -> _PulledBlock:
         puller = self._puller
         if puller.restarts != self._restarts:  # Otherwise, the last block ended with full buffers.
             puller.wait_for_full_buffers(_MAX_FILLING_S)
             self._restarts = puller.restarts
         before_s, stamps_s = puller.processes.cpu_s(), [self._clock()]
-        # Beside a much slower side, a fast side pulls `batches` in less than a block's time.
-        ends_s = stamps_s[0] + _MIN_BLOCK_SHARE * self._block_s
+        ends_s = stamps_s[0] + least_s
         while len(stamps_s) <= batches or stamps_s[-1] < ends_s:
             if len(stamps_s) > 1 and not puller.epoch_has(1):
                 break
             puller.pull()
             stamps_s.append(self._clock())
         # Waiting also costs CPU time, because this thread keeps reading the CPU clocks.
-        pulled_s = time.thread_time()
+        waits_from_s, pulled_s = time.thread_time(), puller.processes.cpu_s()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
-        waiting_s = time.thread_time() - pulled_s
-        cpu_s = puller.processes.cpu_s() - before_s - waiting_s
-        return cpu_s / (len(stamps_s) - 1), stamps_s
+        waits_s = time.thread_time() - waits_from_s
+        after_s = puller.processes.cpu_s() - pulled_s - waits_s
+        filling_s = self._clock() - stamps_s[-1]
+        cpu_s_per_batch = (pulled_s - before_s + after_s) / (len(stamps_s) - 1)
+        # A loader that is quiet at once has made nothing.
+        makes = after_s > QUIET_CORES * filling_s
+        made_after = after_s / cpu_s_per_batch if makes else 0.0
+        return _PulledBlock(cpu_s_per_batch, stamps_s, made_after, filling_s < _MAX_FILLING_S)
 
 
 class StepTimer:

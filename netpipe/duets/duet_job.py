@@ -52,7 +52,8 @@ def _make_timer(
     closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
         load_timer = LoadTimer(puller, clock, block_s, footprints)
-        return load_timer, {**about, "epoch_batches": puller.epoch_batches}
+        use = tuple(load_timer.core_use)
+        return load_timer, {**about, "epoch_batches": puller.epoch_batches, "core_use": use}
     watch.enter_phase("making and warming up the step")
     device_of, subject = device_and_subject(request, factories)
     batches = [puller.first_batch, puller.pull()[0]]

@@ -31,6 +31,20 @@ class BlockSize(NamedTuple):
         )
 
 
+class CoreUse(NamedTuple):
+    """What a loader needs of the host while its batches are pulled flat out.
+
+    Attributes:
+        helpers: Its worker processes and its threads.
+        cores: CPU seconds per second.
+        rests: Whether its buffers are full a short while after a block.
+    """
+
+    helpers: int
+    cores: float
+    rests: bool
+
+
 @dataclass(frozen=True)
 class DuetRequest(MeasureRequest):
     """The settings of one side of a duet.

@@ -10,7 +10,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Final, Generic, TypeVar
 
-from netpipe.duets.duet_request import BlockSize, DuetRequest
+from netpipe.device.host import this_host
+from netpipe.duets.duet_request import BlockSize, CoreUse, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.duets import Duet
 from netpipe.jobs.parent import ProcessEnvironment, Session, open_session
@@ -22,6 +23,8 @@ _POLL_S: Final = 0.05
 # A duet with fewer slices continues for at most twice its time.
 _MIN_SLICES: Final = 10
 _MAX_DUETS: Final = 2
+# The sides compete for cores if they use more than this fraction of them while both pull.
+_CROWDED: Final = 0.8
 # Minimum number of batches of each side that must arrive while both sides pull.
 _MIN_ARRIVALS: Final = 4
 # Two processes can share a GPU only if neither takes most of its memory at the start.
@@ -111,13 +114,14 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         SessionError: The session of a side has failed.
     """
     quantity, duet_s = now.request.quantity, now.request.duet_s
-    run_slice = _pull_together if quantity == "load_s_per_batch" else _take_turns
     with open_sides((base, now)) as timers:
         descriptions = receive_all(timers)
         if len({description["fingerprint"] for description in descriptions}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
         base_size, size = (BlockSize(*description["size"]) for description in descriptions)
-        size = size.fit_to(base_size)
+        size, run_slice = size.fit_to(base_size), _take_turns
+        if quantity == "load_s_per_batch":
+            run_slice = _pull_together if _share_cores_equally(descriptions) else _pull_in_turns
         slices: list[tuple[_Block, _Block]] = []
         once: list[dict[str, Sequence[float]]] = [{}, {}]
         started_s = time.monotonic()
@@ -129,7 +133,7 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
             if before and after:
                 once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
-    # Some descriptions have no `epoch_batches`, such as those of an older version.
+    # An older version gives neither `epoch_batches` nor `core_use`.
     epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
         base=_list_values([before for before, _ in slices]) | once[0],
@@ -153,6 +157,19 @@ def _start(side: Side[Request]) -> Iterator[RemoteTimer]:
         yield RemoteTimer(side.name, session, ours)
 
 
+def _share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
+    """Return whether two loaders can be compared while both pull.
+
+    Once both use up the cores, more workers get a larger share of them, and threads that take turns
+    on the GIL lose more time. Loaders that mostly wait do not compete, and one whose buffers are
+    never full would go on loading in the other's turn.
+    """
+    uses = [CoreUse(*each["core_use"]) for each in descriptions if "core_use" in each]
+    is_alike = len({use.helpers for use in uses}) <= 1
+    competes = sum(use.cores for use in uses) > _CROWDED * this_host().cores
+    return is_alike or not competes or not all(use.rests for use in uses)
+
+
 def _pull_together(
     timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
@@ -160,22 +177,41 @@ def _pull_together(
     for timer in order_of_round(timers, number):
         timer.send(size)
     base, now = receive_all(timers)
-    if base and now:
-        stamps_s = [block.pop("stamps_s") for block in (base, now)]
-        until_s = min(each[-1] for each in stamps_s)
-        if until_s <= max(each[0] for each in stamps_s):
-            return {}, {}  # One side waited, or restarted its loader.
-        # Here, the other version takes the place of the reference loader.
-        now["load_cpu_ratio"] /= base["load_cpu_ratio"]
-        base["load_cpu_ratio"] = 1.0
-        # The sides share the machine only while both pull.
-        times_s = [each[size.skipped :] for each in stamps_s]
-        from_s = max(each[0] for each in times_s)
-        both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
-        # A very fast side may end before the other one has begun.
-        is_telling = min(map(len, both)) >= _MIN_ARRIVALS
-        for block, each in zip((base, now), both if is_telling else times_s, strict=True):
-            block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
+    if not (base and now):
+        return base, now
+    stamps_s = [block["stamps_s"] for block in (base, now)]
+    until_s = min(each[-1] for each in stamps_s)
+    if until_s <= max(each[0] for each in stamps_s):
+        return {}, {}  # One side waited, or restarted its loader.
+    # The sides share the machine only while both pull.
+    times_s = [each[size.skipped :] for each in stamps_s]
+    from_s = max(each[0] for each in times_s)
+    both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
+    # A very fast side may end before the other one has begun.
+    return _with_load_times(base, now, both if min(map(len, both)) >= _MIN_ARRIVALS else times_s)
+
+
+def _pull_in_turns(
+    timers: Sequence[RemoteTimer], size: BlockSize, number: int
+) -> tuple[_Block, _Block]:
+    """Let the sides pull a block each, one after the other."""
+    base, now = _take_turns(timers, size, number)
+    if not (base and now):
+        return base, now
+    times_s = [block["stamps_s"][size.skipped :] for block in (base, now)]
+    return _with_load_times(base, now, times_s)
+
+
+def _with_load_times(
+    base: _Block, now: _Block, times_s: Sequence[Sequence[float]]
+) -> tuple[_Block, _Block]:
+    """Replace the stamps of both blocks with the seconds per batch of the times that count."""
+    # Here, the other version takes the place of the reference loader.
+    now["load_cpu_ratio"] /= base["load_cpu_ratio"]
+    base["load_cpu_ratio"] = 1.0
+    for block, each in zip((base, now), times_s, strict=True):
+        del block["stamps_s"]
+        block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
     return base, now
 
 

@@ -41,7 +41,7 @@ _MAX_BATCHES = 20_000
 # The buffers count as drained once a batch takes this fraction of the typical load time.
 _DRAINED_FRACTION = 0.7
 # CPU use, in cores, below which a loader's buffers count as full.
-_QUIET_CORES = 0.1
+QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
 _LATEST_BATCHES = 2
 _ESTIMATE_TOLERANCE = 0.25
@@ -188,6 +188,11 @@ class Puller:
         if any(map(is_of_xla, started)):
             started &= {thread.native_id for thread in threading.enumerate()}
         self._thread_cpu_s |= dict.fromkeys(started, 0.0)
+
+    def count_helpers(self) -> int:
+        """Return the number of workers, and of threads that the loader has started here."""
+        self._find_threads()
+        return len(self.processes.worker_pids) + len(self._thread_cpu_s.keys() & list_own_threads())
 
     def loading_cpu_s(self) -> float:
         """Return the CPU seconds of the workers, or of the loader's threads if there are none.
@@ -416,5 +421,5 @@ def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -
         clock.sleep(_QUIET_SAMPLE_S)
         (before_s, at_s), before_used_s = (at_s, clock()), used_s
         used_s = others_s()
-        if used_s - before_used_s < _QUIET_CORES * (at_s - before_s):
+        if used_s - before_used_s < QUIET_CORES * (at_s - before_s):
             return

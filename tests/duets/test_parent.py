@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 
 from netpipe.duets import parent
 from netpipe.duets.duet_job import serve_blocks
-from netpipe.duets.duet_request import BlockSize, DuetRequest
+from netpipe.duets.duet_request import BlockSize, CoreUse, DuetRequest
 from netpipe.duets.parent import Side, run_duet
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
@@ -230,6 +231,55 @@ def test_the_loaders_time_is_that_in_which_both_pull() -> None:
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base 6", "now 6", "base answers", "now answers"]
+
+
+def test_loaders_that_pull_in_turns_are_timed_whole() -> None:
+    """All batches after the skipped ones count."""
+    told: list[str] = []
+    base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.5, 1.5, 2.5]}
+    now = {"load_cpu_ratio": 0.003, "stamps_s": [3.0, 3.5, 5.0, 6.5]}
+    size = BlockSize(2, skipped=1)
+    before, after = parent._pull_in_turns(timers(told, base, now), size, 0)
+    assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
+    assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
+    assert told == ["base 2", "base answers", "now 2", "now answers"]
+    assert parent._pull_in_turns(timers(told, base, {}), size, 0)[1] == {}
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "is_together"),
+    [
+        (CoreUse(1, 1.1, rests=True), CoreUse(1, 1.1, rests=True), True),
+        (CoreUse(1, 1.1, rests=True), CoreUse(4, 1.1, rests=True), False),
+        (CoreUse(1, 0.7, rests=True), CoreUse(4, 0.8, rests=True), True),
+        (CoreUse(1, 1.1, rests=False), CoreUse(4, 1.1, rests=True), True),
+        (None, CoreUse(4, 2.0, rests=True), True),
+    ],
+    ids=["alike", "more threads", "cores to spare", "never at rest", "an older netpipe"],
+)
+def test_loaders_that_compete_unequally_pull_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+    base: CoreUse | None,
+    now: CoreUse | None,
+    *,
+    is_together: bool,
+) -> None:
+    """On two cores, loaders with different numbers of threads do not pull at the same time."""
+    told: list[str] = []
+    block = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
+    about = {"fingerprint": "", "shares_cores": False, "size": (2, 0)}
+    sides = [
+        _RemoteTimer(
+            name, told, {**about, **({"core_use": tuple(use)} if use else {})}, {**block}, {**block}
+        )
+        for name, use in (("base", base), ("now", now))
+    ]
+    monkeypatch.setattr(parent, "this_host", lambda: SimpleNamespace(cores=2))
+    monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext(sides))
+    monkeypatch.setattr(parent, "time", SimpleNamespace(monotonic=count().__next__))
+    duet = run_duet(side("base", "quick"), side("now", "quick"))
+    assert duet.now["load_s_per_batch"] == (1.0, 1.0)
+    assert (told[2:4] == ["base 2", "now 2"]) is is_together
 
 
 def test_blocks_that_did_not_overlap_do_not_count() -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from netpipe.measuring.loader_puller import (
     Puller,
     wait_until_quiet,
 )
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, FakeProcesses
 from tests.measuring.simulated import AMPLE_S, paced, start_puller
 
 
@@ -357,6 +357,24 @@ def test_the_typical_load_time_is_the_median_of_bursts() -> None:
     block = PulledBatches((0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0), cpu_s=0.0, group=2)
     assert block.typical_s_per_batch == pytest.approx(0.1)
     assert block.s_per_batch > 1.0
+
+
+def test_workers_and_threads_are_helpers(clock: FakeClock) -> None:
+    """Those of the loader count, not those that were there before."""
+    may_end = Event()
+    thread = Thread(target=may_end.wait)
+
+    def load() -> Iterator[int]:
+        thread.start()
+        yield from range(2)
+
+    puller = Puller(load, clock)
+    try:
+        puller.processes = FakeProcesses(children=2)  # type: ignore[assignment]
+        assert puller.count_helpers() == 3
+    finally:
+        may_end.set()
+        thread.join()
 
 
 def test_closing_stops_the_loader(clock: FakeClock) -> None:
