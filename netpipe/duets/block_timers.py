@@ -90,7 +90,7 @@ class LoadTimer:
         skipped = self._count_until_empty(min(ceil(buffered), _MAX_BATCHES), timed)
         self.size = BlockSize(timed, skipped)
         cores = pulled.cpu_s_per_batch / load_s
-        self.core_use = CoreUse(puller.count_helpers(), cores, self._rests)
+        self.core_use = CoreUse(puller.helpers, cores, self._rests)
 
     def _count_until_empty(self, buffered: int, timed: int) -> int:
         """Return how many batches must be pulled until full buffers are empty, at least `buffered`.

@@ -35,7 +35,7 @@ class CoreUse(NamedTuple):
     """What a loader needs of the host while its batches are pulled flat out.
 
     Attributes:
-        helpers: Its worker processes and its threads.
+        helpers: Number of its worker processes and Python threads.
         cores: CPU seconds per second.
         rests: Whether its buffers are full a short while after a block.
     """

@@ -125,6 +125,11 @@ class Puller:
         """Number of batches to average over: each worker or thread delivers one batch per burst."""
         return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids), self._reader_threads))
 
+    @property
+    def helpers(self) -> int:
+        """Number of worker processes, and of threads that the loader has started in Python."""
+        return len(self.processes.worker_pids) + self._reader_threads
+
     def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has `batches` left; True while its length is unknown."""
         length = self.epoch_batches
@@ -188,11 +193,6 @@ class Puller:
         if any(map(is_of_xla, started)):
             started &= {thread.native_id for thread in threading.enumerate()}
         self._thread_cpu_s |= dict.fromkeys(started, 0.0)
-
-    def count_helpers(self) -> int:
-        """Return the number of workers, and of threads that the loader has started here."""
-        self._find_threads()
-        return len(self.processes.worker_pids) + len(self._thread_cpu_s.keys() & list_own_threads())
 
     def loading_cpu_s(self) -> float:
         """Return the CPU seconds of the workers, or of the loader's threads if there are none.
