@@ -32,7 +32,7 @@ class BlockSize(NamedTuple):
 
 
 class CoreUse(NamedTuple):
-    """What a loader needs of the host while its batches are pulled flat out.
+    """Use of the cores by a loader whose batches are pulled flat out.
 
     Attributes:
         helpers: Number of its worker processes and Python threads.
