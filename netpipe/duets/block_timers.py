@@ -83,9 +83,10 @@ class LoadTimer:
         load_s = max(pulled.s_per_batch, MIN_LOAD_S)
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         _, buffered = puller.drain(load_s, pulled.typical_s_per_batch, block_s, _MAX_DRAINING_S)
+        waits_from_s = clock()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
-        self._restarts, self._rests = puller.restarts, True
-        self._load_s = load_s
+        self._restarts, self._load_s = puller.restarts, load_s
+        self._rests = clock() - waits_from_s < _MAX_FILLING_S
         timed = clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES)
         skipped = self._count_until_empty(min(ceil(buffered), _MAX_BATCHES), timed)
         self.size = BlockSize(timed, skipped)
@@ -102,7 +103,7 @@ class LoadTimer:
         puller, left = self._puller, dict[int, float]()
         enough = min(_TELLING_BATCHES, timed, max(1, int(_MAX_FIRST_TRIAL_S / self._load_s)))
         wanted, trial_s = max(buffered, min(puller.group, enough)), 0.0
-        while wanted not in left and trial_s < _MAX_DRAINING_S:
+        while self._rests and wanted not in left and trial_s < _MAX_DRAINING_S:
             # A block must fit into an epoch.
             if puller.epoch_batches is not None and wanted + timed > puller.epoch_batches:
                 break

@@ -35,12 +35,12 @@ class CoreUse(NamedTuple):
     """Use of the cores by a loader whose batches are pulled flat out.
 
     Attributes:
-        helpers: Number of its worker processes and Python threads.
+        helpers: The number of its worker processes, and of its Python threads.
         cores: CPU seconds per second.
         rests: Whether its buffers are full a short while after a block.
     """
 
-    helpers: int
+    helpers: tuple[int, int]
     cores: float
     rests: bool
 

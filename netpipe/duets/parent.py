@@ -23,8 +23,9 @@ _POLL_S: Final = 0.05
 # A duet with fewer slices continues for at most twice its time.
 _MIN_SLICES: Final = 10
 _MAX_DUETS: Final = 2
-# The sides compete for cores if they use more than this fraction of them while both pull.
-_CROWDED: Final = 0.8
+# The sides compete for cores if they use more than this fraction of them while both pull; other
+# programs may use the rest.
+_CROWDED: Final = 0.5
 # Minimum number of batches of each side that must arrive while both sides pull.
 _MIN_ARRIVALS: Final = 4
 # Two processes can share a GPU only if neither takes most of its memory at the start.
@@ -165,7 +166,7 @@ def _share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
     never full would go on loading in the other's turn.
     """
     uses = [CoreUse(*each["core_use"]) for each in descriptions if "core_use" in each]
-    is_alike = len({use.helpers for use in uses}) <= 1
+    is_alike = len({tuple(use.helpers) for use in uses}) <= 1
     competes = sum(use.cores for use in uses) > _CROWDED * this_host().cores
     return is_alike or not competes or not all(use.rests for use in uses)
 

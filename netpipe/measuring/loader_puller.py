@@ -126,9 +126,9 @@ class Puller:
         return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids), self._reader_threads))
 
     @property
-    def helpers(self) -> int:
+    def helpers(self) -> tuple[int, int]:
         """Number of worker processes, and of threads that the loader has started in Python."""
-        return len(self.processes.worker_pids) + self._reader_threads
+        return len(self.processes.worker_pids), self._reader_threads
 
     def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has `batches` left; True while its length is unknown."""

@@ -110,7 +110,7 @@ def test_a_block_skips_the_batches_that_were_made_before(
 def test_what_a_loader_needs_of_the_host(clock: FakeClock, depth: int, *, rests: bool) -> None:
     """It uses one core, and does not rest if filling its buffers takes more than two seconds."""
     use = time_deep_buffer(clock, depth).core_use
-    assert (use.helpers, use.rests) == (0, rests)
+    assert (use.helpers, use.rests) == ((0, 0), rests)
     assert use.cores == pytest.approx(1.0, rel=0.1)
 
 

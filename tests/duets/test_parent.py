@@ -249,14 +249,18 @@ def test_loaders_that_pull_in_turns_are_timed_whole() -> None:
 @pytest.mark.parametrize(
     ("base", "now", "is_together"),
     [
-        (CoreUse(1, 1.1, rests=True), CoreUse(1, 1.1, rests=True), True),
-        (CoreUse(1, 1.1, rests=True), CoreUse(4, 1.1, rests=True), False),
-        (CoreUse(1, 0.7, rests=True), CoreUse(4, 0.8, rests=True), True),
-        (CoreUse(1, 1.1, rests=False), CoreUse(4, 1.1, rests=True), True),
-        (None, CoreUse(4, 2.0, rests=True), True),
+        (CoreUse((0, 1), 1.1, rests=True), CoreUse((0, 1), 1.1, rests=True), True),
+        (CoreUse((0, 1), 1.1, rests=True), CoreUse((0, 4), 1.1, rests=True), False),
+        (CoreUse((0, 4), 0.7, rests=True), CoreUse((4, 0), 0.6, rests=True), False),
+        (CoreUse((0, 1), 0.4, rests=True), CoreUse((0, 4), 0.5, rests=True), True),
+        (CoreUse((0, 1), 1.1, rests=False), CoreUse((0, 4), 1.1, rests=True), True),
+        (None, CoreUse((0, 4), 2.0, rests=True), True),
     ],
-    ids=["alike", "more threads", "cores to spare", "never at rest", "an older netpipe"],
-)
+    ids=[
+        "alike", "more threads", "workers for threads", "cores to spare", "never at rest",
+        "an older netpipe",
+    ],
+)  # fmt: skip
 def test_loaders_that_compete_unequally_pull_in_turns(
     monkeypatch: pytest.MonkeyPatch,
     base: CoreUse | None,
