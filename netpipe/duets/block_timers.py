@@ -41,8 +41,8 @@ _MIN_ESTIMATES: Final = 2
 _TRIAL_GROWTH: Final = 1.5
 # The buffers were empty if a longer trial leaves at most this many times as many batches to make.
 _MAX_LEFT_GROWTH: Final = 1.05
-# The CPU time of fewer batches does not tell their number.
-_TELLING_BATCHES: Final = 16
+# Fewer batches take too little CPU time to be counted by it.
+_MIN_COUNTED_BATCHES: Final = 16
 _MAX_FIRST_TRIAL_S: Final = 1.0
 
 
@@ -100,27 +100,27 @@ class LoadTimer:
         drained. But a block that empties the buffers leaves as many batches to make as any longer
         block.
         """
-        puller, left = self._puller, dict[int, float]()
-        enough = min(_TELLING_BATCHES, timed, max(1, int(_MAX_FIRST_TRIAL_S / self._load_s)))
+        puller, left_after = self._puller, dict[int, float]()
+        enough = min(_MIN_COUNTED_BATCHES, timed, max(1, int(_MAX_FIRST_TRIAL_S / self._load_s)))
         wanted, trial_s = max(buffered, min(puller.group, enough)), 0.0
-        while self._rests and wanted not in left and trial_s < _MAX_DRAINING_S:
+        while self._rests and wanted not in left_after and trial_s < _MAX_DRAINING_S:
             # A block must fit into an epoch.
             if puller.epoch_batches is not None and wanted + timed > puller.epoch_batches:
                 break
-            began_s, most = self._clock(), max(left.values(), default=0.0)
+            began_s, most = self._clock(), max(left_after.values(), default=0.0)
             pull = partial(self._pull, wanted)
             pulled, is_within = puller.run_within_epoch(wanted, pull, runs=1)
             if not is_within:
                 break
-            left[wanted], trial_s = pulled.made_after, self._clock() - began_s
+            left_after[wanted], trial_s = pulled.made_after, self._clock() - began_s
             self._rests &= pulled.is_full
             if wanted >= enough and pulled.made_after <= max(1.0, _MAX_LEFT_GROWTH * most):
                 break
             wanted = min(ceil(_TRIAL_GROWTH * wanted), _MAX_BATCHES)
-        most = max(left.values(), default=0.0)
+        most = max(left_after.values(), default=0.0)
         if most <= 1:
             return buffered
-        return min(number for number in left if _MAX_LEFT_GROWTH * left[number] >= most)
+        return min(number for number, left in left_after.items() if _MAX_LEFT_GROWTH * left >= most)
 
     def time_block(self, size: BlockSize) -> dict[str, Any]:
         """Pull a block and return its times; CPU time is read with full buffers.

@@ -116,9 +116,10 @@ def test_what_a_loader_needs_of_the_host(clock: FakeClock, depth: int, *, rests:
 
 def test_a_short_epoch_still_holds_a_block(clock: FakeClock) -> None:
     """No more batches are skipped than an epoch has beside the timed ones."""
-    timer = time_deep_buffer(clock, 40)
-    timer._puller.epoch_batches = 70
-    assert timer._count_until_empty(3, 50) == 3
+    timer = time_deep_buffer(clock, 40, take_s=0.0012)
+    puller, timed = timer._puller, 150
+    puller.epoch_batches, puller._epoch_began = 200, puller.pulled
+    assert 20 < timer._count_until_empty(3, timed) <= 200 - timed
 
 
 def test_no_block_contains_a_start(clock: FakeClock) -> None:

@@ -212,7 +212,7 @@ HONEST: Final = (
         ),
     ),
 )  # fmt: skip
-"""Refactorings and improvements that give the same data, or declare that they do not."""
+"""Refactorings and improvements, some of which declare what they change or cost."""
 
 OURS: Final = Change("nothing changed, this repository", ())
 """This repository's own pipeline as it is, which has no lines of the study's to change."""
