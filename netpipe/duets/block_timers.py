@@ -83,10 +83,8 @@ class LoadTimer:
         load_s = max(pulled.s_per_batch, MIN_LOAD_S)
         puller.wait_for_full_buffers(_MAX_FILLING_S)
         _, buffered = puller.drain(load_s, pulled.typical_s_per_batch, block_s, _MAX_DRAINING_S)
-        waits_from_s = clock()
         puller.wait_for_full_buffers(_MAX_FILLING_S)
-        self._restarts, self._load_s = puller.restarts, load_s
-        self._rests = clock() - waits_from_s < _MAX_FILLING_S
+        self._restarts, self._load_s, self._rests = puller.restarts, load_s, False
         timed = clamp(2 * puller.group, ceil(block_s / load_s), _MAX_BATCHES)
         skipped = self._count_until_empty(min(ceil(buffered), _MAX_BATCHES), timed)
         self.size = BlockSize(timed, skipped)
@@ -103,7 +101,7 @@ class LoadTimer:
         puller, left_after = self._puller, dict[int, float]()
         enough = min(_MIN_COUNTED_BATCHES, timed, max(1, int(_MAX_FIRST_TRIAL_S / self._load_s)))
         wanted, trial_s = max(buffered, min(puller.group, enough)), 0.0
-        while self._rests and wanted not in left_after and trial_s < _MAX_DRAINING_S:
+        while wanted not in left_after and trial_s < _MAX_DRAINING_S:
             # A block must fit into an epoch.
             if puller.epoch_batches is not None and wanted + timed > puller.epoch_batches:
                 break
@@ -113,8 +111,9 @@ class LoadTimer:
             if not is_within:
                 break
             left_after[wanted], trial_s = pulled.made_after, self._clock() - began_s
-            self._rests &= pulled.is_full
-            if wanted >= enough and pulled.made_after <= max(1.0, _MAX_LEFT_GROWTH * most):
+            self._rests = pulled.is_full
+            is_empty = pulled.made_after <= max(1.0, _MAX_LEFT_GROWTH * most)
+            if not pulled.is_full or (wanted >= enough and is_empty):
                 break
             wanted = min(ceil(_TRIAL_GROWTH * wanted), _MAX_BATCHES)
         most = max(left_after.values(), default=0.0)

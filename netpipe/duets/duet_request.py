@@ -37,7 +37,7 @@ class CoreUse(NamedTuple):
     Attributes:
         helpers: The number of its worker processes, and of its Python threads.
         cores: CPU seconds per second.
-        rests: Whether its buffers are full a short while after a block.
+        rests: Whether its buffers are full a short while after a block; False if that is not known.
     """
 
     helpers: tuple[int, int]

@@ -194,6 +194,21 @@ def test_the_fewest_workers_that_feed_the_step(
     assert find_enough_workers(changes, measured, step_s, tried) == enough
 
 
+def test_a_loader_that_was_tried_without_workers_counts_as_tried() -> None:
+    """One thread took 40 ms before, and 70 ms in the trial."""
+    measured = evidence(
+        graph=with_workers_graph(2),
+        is_rebuilt=True,
+        variants=turns(unmodified=0.022),
+        scaling=turns(single_thread=0.040),
+        load_s=interval(0.022),
+    )
+    changes = [Change("no workers", WORKERS, 0.040, workers=0)]
+    tried = Verification("no workers", WORKERS, interval(0.070), interval(0.022), "")
+    assert find_enough_workers(changes, measured, 0.060, None) == 0
+    assert find_enough_workers(changes, measured, 0.060, tried) == 2
+
+
 def test_time_that_no_stage_accounts_for_remains() -> None:
     """Late wake-ups stay without a stage; a loader faster than its model has none."""
     late = MeasuredLoader(MODEL, 0.082)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import count
@@ -77,8 +77,17 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_a_longer_wait_shows_in_every_slice(run_here: Callable[..., Duet]) -> None:
+def test_a_longer_wait_shows_in_every_slice(
+    run_here: Callable[..., Duet], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both wait at the same time, 20 times as long in one; their CPU time is compared too."""
+    uses = list[CoreUse]()
+
+    def share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
+        uses.extend(CoreUse(*each["core_use"]) for each in descriptions)
+        return True
+
+    monkeypatch.setattr(parent, "_share_cores_equally", share_cores_equally)
     duet = run_here(duet_targets.quick, duet_targets.slow, budget_s=4.0)
     assert not duet.difference
     assert duet.epoch_batches is None  # no epoch has ended
@@ -90,6 +99,7 @@ def test_a_longer_wait_shows_in_every_slice(run_here: Callable[..., Duet]) -> No
     assert all(slow > fast for slow, fast in zip(now, base, strict=True))
     assert min(now) >= 0.04
     assert set(duet.base["load_cpu_ratio"]) == {1.0}
+    assert [use.helpers[0] for use in uses] == [0, 0]
 
 
 def test_a_loader_much_slower_than_the_other_is_compared(run_here: Callable[..., Duet]) -> None:
