@@ -135,7 +135,7 @@ KEPT = {
     ),
     "the loader alone against target_step_time": (
         "tests/device/test_emulated_names.py::test_an_accelerator_is_named_by_its_step_time",
-        "tests/measuring/test_loader_puller.py::test_a_drain_ends_when_the_buffers_are_empty",
+        "tests/measuring/test_draining.py::test_a_drain_ends_when_the_buffers_are_empty",
     ),
     "tune worker_count": (
         "tests/throughput/test_worker_choice.py::test_workers_without_gain_are_not_chosen",
