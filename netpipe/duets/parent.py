@@ -13,16 +13,20 @@ from typing import Any, Final, Generic, TypeVar
 from netpipe.device.host import this_host
 from netpipe.duets.duet_request import BlockSize, CoreUse, DuetRequest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
-from netpipe.gate.duets import Duet
+from netpipe.gate.duets import MIN_SLICES, Duet, quiet_slices
+from netpipe.gate.metrics import MAX_BUSY_FRACTION
 from netpipe.jobs.parent import ProcessEnvironment, Session, open_session
+from netpipe.jobs.processes import HostCpu, busy_elsewhere_fraction, read_host_cpu
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import order_of_round
 
 _POLL_S: Final = 0.05
-# A duet with fewer slices continues for at most twice its time.
-_MIN_SLICES: Final = 10
-_MAX_DUETS: Final = 2
+# A duet with fewer slices takes up to twice its time, and one that waits for quiet moments up to
+# three times.
+_ENOUGH_SLICES: Final = 10
+_TIMES_FOR_SLICES: Final = 2
+_TIMES_FOR_QUIET: Final = 3
 # The sides compete for cores if they use more than this fraction of them while both pull; other
 # programs may use the rest.
 _CROWDED: Final = 0.5
@@ -68,6 +72,10 @@ class RemoteTimer:
                 return self._channel.recv() if self._channel.poll(_POLL_S) else None
             except (EOFError, OSError):
                 raise self._failure() from None
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of the side's process and all below it."""
+        return self._session.cpu_s()
 
     def _failure(self) -> NetpipeError:
         """Return the error of a session that has ended or is about to end."""
@@ -124,16 +132,16 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         if quantity == "load_s_per_batch":
             run_slice = _pull_together if _share_cores_equally(descriptions) else _pull_in_turns
         slices: list[tuple[_Block, _Block]] = []
+        fractions: list[float] = []  # of the host's CPU time that other programs took
         once: list[dict[str, Sequence[float]]] = [{}, {}]
-        started_s = time.monotonic()
-        for number in count():
-            duets = 1 if len(slices) >= _MIN_SLICES else _MAX_DUETS
-            if time.monotonic() - started_s > duets * duet_s:
-                break
+        may_wait = quantity == "step_s" or _both_rest(descriptions)
+        for number in _number_slices(timers, duet_s, fractions, may_wait=may_wait):
+            cpu = _read_host_cpu(timers)
             before, after = run_slice(timers, size, number)
             if before and after:
                 once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
+                fractions.append(busy_elsewhere_fraction(cpu, _read_host_cpu(timers)))
     # An older version gives neither `epoch_batches` nor `core_use`.
     epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
@@ -141,7 +149,47 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         now=_list_values([after for _, after in slices]) | once[1],
         shares_cores=descriptions[0]["shares_cores"],
         epoch_batches=min(filter(None, epochs), default=None),
+        busy_elsewhere_fraction=tuple(fractions),
     )
+
+
+def _number_slices(
+    timers: Sequence[RemoteTimer], duet_s: float, fractions: Sequence[float], *, may_wait: bool
+) -> Iterator[int]:
+    """Yield a number for each slice of a duet, until its time is over.
+
+    If only a few slices were quiet by then, the duet is extended, and waits before each slice for a
+    quiet moment. Each wait lasts at most as long as a duet.
+    """
+    started_s = time.monotonic()
+    for number in count():
+        now_s, slices = time.monotonic(), len(fractions)
+        lacks_quiet = may_wait and 0 < len(quiet_slices(fractions)) < MIN_SLICES <= slices
+        times = _TIMES_FOR_SLICES if slices < _ENOUGH_SLICES else 1
+        ends_s = started_s + duet_s * (_TIMES_FOR_QUIET if lacks_quiet else times)
+        if now_s > ends_s:
+            return
+        is_extended, until_s = now_s > started_s + duet_s, min(ends_s, now_s + duet_s)
+        if lacks_quiet and is_extended and not _wait_until_quiet(timers, until_s):
+            return
+        yield number
+
+
+def _wait_until_quiet(timers: Sequence[RemoteTimer], until_s: float) -> bool:
+    """Wait until other programs use few cores; return whether they do."""
+    before = _read_host_cpu(timers)
+    while time.monotonic() < until_s:
+        for timer in timers:
+            timer.receive()  # It waits a moment, and raises if a session has ended.
+        now = _read_host_cpu(timers)
+        if busy_elsewhere_fraction(before, now) <= MAX_BUSY_FRACTION:
+            return True
+        before = now
+    return False
+
+
+def _read_host_cpu(timers: Sequence[RemoteTimer]) -> HostCpu:
+    return read_host_cpu(time.process_time() + sum(timer.cpu_s() for timer in timers))
 
 
 @contextmanager
@@ -169,6 +217,14 @@ def _share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
     is_alike = len({tuple(use.helpers) for use in uses}) <= 1
     competes = sum(use.cores for use in uses) > _CROWDED * this_host().cores
     return is_alike or not competes or not all(use.rests for use in uses)
+
+
+def _both_rest(descriptions: Sequence[dict[str, Any]]) -> bool:
+    """Return whether both loaders are known to be idle between blocks.
+
+    Otherwise their buffers would hold more batches after a wait.
+    """
+    return all("core_use" in each and CoreUse(*each["core_use"]).rests for each in descriptions)
 
 
 def _pull_together(

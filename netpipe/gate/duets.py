@@ -2,10 +2,11 @@
 
 A duet is one process of each version. Their blocks are timed together or one right after the other;
 a pair of blocks is a slice. Both versions share the machine and its load, which cancel in a slice's
-ratio (Bulej et al., Duet Benchmarking, ICPE 2020). The change of a duet is the trimmed mean of
-its slices' changes. Its variance comes from a moving block bootstrap (Kuensch, Ann. Stat. 17, 1989,
-p. 1217), because a load that does not cancel may last for several slices. Processes of the same
-code also differ for their whole life, for example in their memory layout, so several duets are
+ratio (Bulej et al., Duet Benchmarking, ICPE 2020). A load that comes and goes may hit one of them
+harder, so if enough slices were quiet, only these count. The change of a duet is the trimmed mean
+of its slices' changes. Its variance comes from a moving block bootstrap (Kuensch, Ann. Stat. 17,
+1989, p. 1217), because a load that does not cancel may last for several slices. Processes of the
+same code also differ for their whole life, for example in their memory layout, so several duets are
 needed. The spread of a few duets is a poor estimate. It is therefore moderated with the expected
 spread (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004, no. 3, section 3), unless the duets contradict
 that.
@@ -26,13 +27,15 @@ import numpy as np
 
 from netpipe.errors import OutOfTimeError
 from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
-from netpipe.gate.metrics import GATED, ONCE, Metric
+from netpipe.gate.metrics import GATED, MAX_BUSY_FRACTION, ONCE, Metric
 from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
-from netpipe.results.fields import MayBeAbsent
+from netpipe.results.fields import Fraction, MayBeAbsent
 from netpipe.results.measurement import Interval
 
 MIN_DUETS: Final = 2
 MAX_DUETS: Final = 5
+# A duet with fewer slices does not count.
+MIN_SLICES: Final = 5
 # Two duets may agree on a change by chance, such as beside a changing load.
 _MIN_DUETS_FOR_CHANGE: Final = 3
 
@@ -51,9 +54,6 @@ _STEP_SPREAD_ON_SHARED_CORES: Final = 0.035
 # Weight of the expected spread in degrees of freedom, and the confidence level for rejecting it.
 _EXPECTED_FREEDOM: Final = 6
 _CONTRADICTION_LEVEL: Final = 0.95
-
-# A duet with fewer slices does not count.
-_MIN_SLICES: Final = 5
 _TRIMMED_FRACTION: Final = 0.2
 _RESAMPLES: Final = 400
 
@@ -69,6 +69,8 @@ class Duet:
         difference: Why the two versions cannot be compared; "" if they can.
         shares_cores: Whether the step runs on the cores that the loader needs.
         epoch_batches: Batches in the shorter of both loaders' epochs; null while none has ended.
+        busy_elsewhere_fraction: For each slice with its untimed batches, the share of the host's
+            CPU time that other programs took; empty in older documents.
     """
 
     base: Mapping[str, Sequence[float]]
@@ -76,6 +78,12 @@ class Duet:
     difference: str = ""
     shares_cores: bool = False
     epoch_batches: MayBeAbsent[int | None] = None
+    busy_elsewhere_fraction: MayBeAbsent[tuple[Fraction, ...]] = ()
+
+
+def quiet_slices(fractions: Sequence[float]) -> list[int]:
+    """Return the indices of the slices in which other programs took little CPU time."""
+    return [n for n, taken in enumerate(fractions) if taken <= MAX_BUSY_FRACTION]
 
 
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
@@ -114,8 +122,9 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     if difference:
         unjudged = Comparison(Outcome.NOT_COMPARED, metric.name, 0.0, None, "")
         return mark_if_not_comparable(unjudged, difference, "")
-    least = 1 if is_once else _MIN_SLICES
-    slices = [each for each in pairs if len(each) >= least]
+    least = 1 if is_once else MIN_SLICES
+    timed = [each for each in zip(pairs, duets, strict=True) if len(each[0]) >= least]
+    slices = [_keep_quiet(each, duet.busy_elsewhere_fraction) for each, duet in timed]
     if not slices:
         most = max(map(len, pairs))
         epoch, way_out = duets[-1].epoch_batches, "give a larger budget"
@@ -137,8 +146,11 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     figures = _format_figures(metric, last_interval)
     why = "varies too much to be sure" if is_sure else "another duet must agree"
     doubt = f": {why}" if outcome is Outcome.INCONCLUSIVE else ""
-    # The trimmed mean omits pauses, such as those of a loader that opens a file now and then.
-    means = ([metric.to_level(fmean(side)) for side in zip(*each, strict=True)] for each in slices)
+    # The trimmed mean omits pauses, such as those of a loader that opens a file now and then. Other
+    # programs may use the cores during pauses, so all slices count here.
+    means = (
+        [metric.to_level(fmean(side)) for side in zip(*each, strict=True)] for each, _ in timed
+    )
     pauses = min(now - base for base, now in means)
     if outcome in NO_WORSE and pauses > max(bound, _HIDDEN_CHANGE):
         outcome = Outcome.INCONCLUSIVE
@@ -157,6 +169,16 @@ def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:
     )
     is_reported_only = shares_cores and not metric.is_judged_on_shared_cores
     return mark_if_not_comparable(found, "", figures if is_reported_only else "")
+
+
+def _keep_quiet(
+    slices: Sequence[tuple[float, float]], fractions: Sequence[float]
+) -> Sequence[tuple[float, float]]:
+    """Return the quiet slices; all if too few are quiet, or if there is one value for a duet."""
+    quiet = quiet_slices(fractions)
+    if len(quiet) < MIN_SLICES or len(slices) != len(fractions):
+        return slices
+    return [slices[number] for number in quiet]
 
 
 def _format_figures(metric: Metric, change: Interval) -> str:

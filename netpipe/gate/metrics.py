@@ -10,6 +10,9 @@ from typing import Final
 
 from netpipe.results.measurement import Device, Interval, Measurement
 
+# If other programs take more of the host's CPU time, times on the host say little about the code.
+MAX_BUSY_FRACTION: Final = 0.1
+
 # The default floor: the logarithm of 0 is not finite.
 _SMALLEST_VALUE: Final = 1e-12
 

@@ -14,7 +14,7 @@ from netpipe.device.host import host_class
 from netpipe.errors import InputError
 from netpipe.files.text_files import MAX_JSON_BYTES, parse_json, read_text
 from netpipe.files.whole_file import write_whole
-from netpipe.gate.metrics import METRICS, Metric
+from netpipe.gate.metrics import MAX_BUSY_FRACTION, METRICS, Metric
 from netpipe.gate.work_baselines import work_key
 from netpipe.history.change_points import MIN_NOISE, cut_levels
 from netpipe.results.documents import check_document, check_schema
@@ -23,8 +23,6 @@ from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.results.units import format_metric
 from netpipe.results.work_profile import DATA_KINDS, KINDS, WorkProfile
 
-# If other programs take more of the host's CPU time, times on the host say little about the code.
-_MAX_BUSY_FRACTION: Final = 0.1
 _WAY_OUT: Final = "netpipe history add writes such a file"
 
 _Key = tuple[str, ...]
@@ -91,7 +89,7 @@ def make_entries(run: Mapping[str, Any], commit: str, date: str, where: object) 
 
 def is_steady(metric: Metric, session: Measurement) -> bool:
     """Return whether a session has a metric, and other programs and the step did not move it."""
-    is_disturbed = metric.is_host_time and session.busy_elsewhere_fraction > _MAX_BUSY_FRACTION
+    is_disturbed = metric.is_host_time and session.busy_elsewhere_fraction > MAX_BUSY_FRACTION
     return metric.is_in(session) and metric.is_judged_on(session.device) and not is_disturbed
 
 

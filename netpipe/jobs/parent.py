@@ -18,7 +18,7 @@ from netpipe.device.shared_storages import SHARED_STORAGES
 from netpipe.errors import OutOfTimeError, SessionError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.cleanup import end_child, list_started
-from netpipe.jobs.processes import describe_exit
+from netpipe.jobs.processes import describe_exit, tree_cpu_s
 from netpipe.jobs.progress import OnProgress, ProgressReader
 from netpipe.jobs.request import (
     FAREWELL_S,
@@ -161,12 +161,21 @@ class Session:
         on_progress = progress or (lambda _: None)
         self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())
         self._has_written = False
+        self._cpu_s = 0.0
         self._next_listing = 0.0
         self.restart_limit()
 
     def restart_limit(self) -> None:
         """Count the session's time limit from now on, because it has waited for its turn."""
         self._deadline = time.monotonic() + self._request.limit_s
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds of its process and all below it.
+
+        A reading may miss a process while another one ends, so this is the highest one so far.
+        """
+        self._cpu_s = max(self._cpu_s, tree_cpu_s(self._child.pid))
+        return self._cpu_s
 
     def is_over(self) -> bool:
         """Poll the process; return whether the session is over. Call this many times a second.

@@ -181,10 +181,12 @@ def _ended_s(living: Collection[int]) -> dict[int, float]:
     """Return the CPU seconds of ended children by parent: this process and all in `living`."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {os.getpid(): ended.ru_utime + ended.ru_stime}
-    for pid in living:
-        # cutime and cstime in proc(5)
-        found[pid] = sum(map(int, _stat_fields(pid)[13:15])) / _TICKS_PER_S
-    return found
+    return found | {pid: _waited_for_s(pid) for pid in living}
+
+
+def _waited_for_s(pid: int) -> float:
+    """Return the CPU seconds of the ended children that a process has waited for."""
+    return sum(map(int, _stat_fields(pid)[13:15])) / _TICKS_PER_S  # cutime and cstime in proc(5)
 
 
 def _read(path: str) -> bytes:
@@ -203,6 +205,12 @@ def process_cpu_s(pid: int) -> float:
     offer clock_getcpuclockid(3).
     """
     return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
+
+
+def tree_cpu_s(pid: int) -> float:
+    """Return the CPU seconds of another process, its descendants and their ended children."""
+    tree = (pid, *list_descendants(pid))
+    return sum(process_cpu_s(each) + _waited_for_s(each) for each in tree)
 
 
 def thread_cpu_s(thread: int) -> float:
@@ -315,7 +323,7 @@ class HostCpu:
     Attributes:
         busy_s: CPU seconds used by any program, or taken from this virtual machine.
         total_s: Elapsed seconds, summed over all CPUs.
-        own_s: CPU seconds used by this process and its descendants.
+        own_s: CPU seconds used by the processes that are measured.
     """
 
     busy_s: float
@@ -323,11 +331,12 @@ class HostCpu:
     own_s: float
 
 
-def read_host_cpu() -> HostCpu:
-    """Read the CPU time of the host."""
+def read_host_cpu(own_s: float | None = None) -> HostCpu:
+    """Read the CPU time of the host; `own_s` defaults to that of this process and all below it."""
     times = psutil.cpu_times()
     total_s = sum(times) - times.guest - times.guest_nice
-    return HostCpu(total_s - times.idle - times.iowait, total_s, ProcessTree().cpu_s())
+    own_s = ProcessTree().cpu_s() if own_s is None else own_s
+    return HostCpu(total_s - times.idle - times.iowait, total_s, own_s)
 
 
 def busy_elsewhere_fraction(before: HostCpu, after: HostCpu) -> float:

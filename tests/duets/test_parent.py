@@ -20,11 +20,12 @@ import pytest
 from netpipe.duets import parent
 from netpipe.duets.duet_job import serve_blocks
 from netpipe.duets.duet_request import BlockSize, CoreUse, DuetRequest
-from netpipe.duets.parent import Side, run_duet
+from netpipe.duets.parent import RemoteTimer, Side, run_duet
 from netpipe.errors import SessionError
 from netpipe.gate.duets import Duet, estimate_change
 from netpipe.gate.metrics import GATED, METRICS, ONCE
 from netpipe.jobs.parent import CHILD_COMMAND
+from netpipe.jobs.processes import HostCpu
 from netpipe.jobs.targets import Factories, name_targets
 from tests.duets import duet_targets
 from tests.jobs.child_programs import wait_until_gone
@@ -64,7 +65,8 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
         thread = Thread(target=serve)
         thread.start()
         threads.append(thread)
-        yield SimpleNamespace(is_over=lambda: not thread.is_alive())
+        # Its CPU time is that of this process, which counts anyway.
+        yield SimpleNamespace(is_over=lambda: not thread.is_alive(), cpu_s=lambda: 0.0)
 
     def run_factories(base: Any, now: Any, *step: Any, **settings: Any) -> Duet:
         request = replace(REQUEST, **settings)
@@ -226,6 +228,10 @@ class _RemoteTimer:
         self._told.append(f"{self._name} answers")
         return self._answers.pop(0)
 
+    def cpu_s(self) -> float:
+        """Use no core."""
+        return 0.0
+
 
 def timers(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
     """Make two sides with an answer each."""
@@ -284,13 +290,18 @@ def test_loaders_that_compete_unequally_pull_in_turns(
     about = {"fingerprint": "", "shares_cores": False, "size": (2, 0)}
     sides = [
         _RemoteTimer(
-            name, told, {**about, **({"core_use": tuple(use)} if use else {})}, {**block}, {**block}
+            name,
+            told,
+            {**about, **({"core_use": tuple(use)} if use else {})},
+            {**block},
+            {**block},
         )
         for name, use in (("base", base), ("now", now))
     ]
     monkeypatch.setattr(parent, "this_host", lambda: SimpleNamespace(cores=2))
     monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext(sides))
-    monkeypatch.setattr(parent, "time", SimpleNamespace(monotonic=count().__next__))
+    clock = SimpleNamespace(monotonic=count().__next__, process_time=time.process_time)
+    monkeypatch.setattr(parent, "time", clock)
     duet = run_duet(side("base", "quick"), side("now", "quick"))
     assert duet.now["load_s_per_batch"] == (1.0, 1.0)
     assert (told[2:4] == ["base 2", "now 2"]) is is_together
@@ -317,3 +328,107 @@ def test_who_is_told_first_changes() -> None:
     told: list[str] = []
     parent._take_turns(timers(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
     assert told == ["now 3", "now answers", "base 3", "base answers"]
+
+
+class _Machine:
+    """A machine whose other programs take `shares` of it, one value for each second."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        self._shares, self._halves, self.waited = shares, 0, 0
+
+    def replace_sides(self, monkeypatch: pytest.MonkeyPatch, *uses: CoreUse) -> None:
+        """Take the place of both sides and of the clock."""
+        about = {"fingerprint": "", "shares_cores": True, "size": (1,)}
+        described = [{**about, "core_use": tuple(use)} for use in uses] or [about, about]
+        monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext([self]))
+        monkeypatch.setattr(parent, "receive_all", lambda _: described)
+        monkeypatch.setattr(parent, "_read_host_cpu", self.read)
+        monkeypatch.setattr(parent, "_take_turns", self.run_slice)
+        monkeypatch.setattr(parent, "_pull_together", self.run_slice)
+        monkeypatch.setattr(parent, "time", self)
+
+    def monotonic(self) -> float:
+        """Return the seconds since the start."""
+        return self._halves / 2
+
+    def receive(self) -> None:
+        """Wait for half a second."""
+        self._halves += 1
+        self.waited += 1
+
+    def run_slice(self, *_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Take a second; the value of the slice is when it began."""
+        began_s = self.monotonic()
+        self._halves += 2
+        return {"step_s": 1.0}, {"step_s": began_s}
+
+    def read(self, _: object) -> HostCpu:
+        """Read the CPU time since the start."""
+        halves = range(self._halves)
+        busy_s = sum(self._shares[half // 2 % len(self._shares)] for half in halves) / 2
+        return HostCpu(busy_s, self.monotonic(), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("shares", "began_s", "waits_s"),
+    [
+        ([0.0], range(11), 0.0),
+        ([0.09], range(11), 0.0),
+        ([0.5], range(11), 0.0),
+        ([0.5] * 9 + [0.0] * 99, [*range(11), 11.5, 13.0, 14.5], 1.5),
+        ([0.0] + [0.5] * 11 + [0.0] * 99, [*range(11), 12.5, 14.0, 15.5, 17.0], 3.0),
+        ([0.0] + [0.5] * 21 + [0.0] * 99, range(11), 10.0),
+        ([0.0, 0.5, 0.5], [*range(11), *(12.5 + 3 * each for each in range(6))], 13.0),
+        ([0.0] * 5 + [0.5] * 99, range(11), 0.0),
+    ],
+    ids=[
+        "quiet", "nearly quiet", "always busy", "quiet late", "quiet after a wait",
+        "quiet too late", "quiet moments too short", "busy after five slices",
+    ],
+)  # fmt: skip
+def test_a_duet_with_few_quiet_slices_waits_for_quiet_moments(
+    monkeypatch: pytest.MonkeyPatch,
+    shares: Sequence[float],
+    began_s: Sequence[float],
+    waits_s: float,
+) -> None:
+    """After its own 10 s it waits for up to 10 s at a time, until 30 s are over."""
+    machine = _Machine(shares)
+    machine.replace_sides(monkeypatch)
+    request = replace(REQUEST, budget_s=20.0, quantity="step_s")
+    duet = run_duet(Side("base", [], request), Side("now", [], request))
+    assert duet.now["step_s"] == pytest.approx(tuple(began_s))
+    assert machine.waited / 2 == waits_s
+    assert len(duet.busy_elsewhere_fraction) == len(duet.now["step_s"])
+
+
+@pytest.mark.parametrize(("rests", "waits"), [((True, True), True), ((True, False), False)])
+def test_a_loader_that_goes_on_loading_is_not_left_waiting(
+    monkeypatch: pytest.MonkeyPatch, rests: Sequence[bool], *, waits: bool
+) -> None:
+    """Its buffers would hold more batches than before other blocks."""
+    machine = _Machine([0.0] + [0.5] * 99)
+    machine.replace_sides(monkeypatch, *(CoreUse((0, 1), 1.0, rests=each) for each in rests))
+    run_duet(Side("base", [], DuetRequest()), Side("now", [], DuetRequest()))
+    assert (machine.waited > 0) is waits
+
+
+@pytest.mark.parametrize("quantity", ["load_s_per_batch", "train_s_per_step"])
+def test_a_loader_is_not_left_waiting_unless_it_is_known_to_rest(
+    monkeypatch: pytest.MonkeyPatch, quantity: str
+) -> None:
+    """An older netpipe does not say so, and sides that train do not either."""
+    machine = _Machine([0.0] + [0.5] * 99)
+    machine.replace_sides(monkeypatch)
+    request = DuetRequest(quantity=quantity)
+    run_duet(Side("base", [], request), Side("now", [], request))
+    assert not machine.waited
+
+
+def test_the_sides_are_no_other_programs() -> None:
+    """Their CPU time and that of this process are known."""
+    sides = [
+        RemoteTimer(name, cast(Any, SimpleNamespace(cpu_s=lambda: 1e6)), cast(Any, None))
+        for name in ("base", "now")
+    ]
+    assert parent._read_host_cpu(sides).own_s == pytest.approx(2e6 + time.process_time())

@@ -226,6 +226,35 @@ def test_pauses_do_not_pass(usual: float) -> None:
     assert once_paused.outcome is Outcome.PASS
 
 
+def disturbed(factor: float, quiet: int = 12) -> Comparison:
+    """Compare loaders that differ by a factor in every second of 24 slices.
+
+    Other programs were busy in the last slices, and in every second one of the first.
+    """
+    duet = make_duet("load_s_per_batch", USUAL, USUAL, 24)
+    times_s = duet.base["load_s_per_batch"]
+    now_s = [each * (factor if number % 2 else 1.0) for number, each in enumerate(times_s)]
+    busy = tuple(0.0 if number % 2 == 0 and number < 2 * quiet else 0.11 for number in range(24))
+    now = {**duet.now, "load_s_per_batch": now_s}
+    return outcome_of(
+        "load_s_per_batch", [replace(duet, now=now, busy_elsewhere_fraction=busy)] * 3
+    )
+
+
+def test_slices_beside_busy_programs_do_not_count() -> None:
+    """Five quiet slices are enough; if fewer are quiet, all count."""
+    assert disturbed(1.18).outcome is Outcome.PASS
+    assert disturbed(1.18, quiet=5).outcome is Outcome.PASS
+    assert disturbed(1.18, quiet=4).outcome is Outcome.REGRESSED
+
+
+def test_pauses_beside_busy_programs_do_not_pass() -> None:
+    """Other programs may be busy during the pauses of this version, or on its behalf."""
+    found = disturbed(1.5)
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "with pauses at least" in found.reason
+
+
 # ---- How often it is wrong: all duets are drawn
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,22 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
     found = parent._variables(base, request)
     assert found.pop("NETPIPE_SESSION")
     assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/tmp/mine"}
+
+
+def test_the_cpu_time_includes_the_processes_that_it_started(here: Path) -> None:
+    """Each of three computes for 0.2 s; one of them then ends."""
+    source = r"""
+compute = "import time\nwhile time.process_time() < 0.2: pass\n"
+subprocess.run([sys.executable, "-c", compute])
+subprocess.Popen([sys.executable, "-c", compute + "time.sleep(600)"])
+exec(compute)
+time.sleep(600)
+"""
+    with open_session(child(here, source), LINT) as session:
+        deadline = time.monotonic() + 60
+        while session.cpu_s() < 0.55:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize(

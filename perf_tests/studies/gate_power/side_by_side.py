@@ -147,7 +147,8 @@ def _shorten(duet: Duet) -> Duet:
         {name: tuple(map(_round, values)) for name, values in side.items()}
         for side in (duet.base, duet.now)
     )
-    return replace(duet, base=base, now=now)
+    fractions = tuple(map(_round, duet.busy_elsewhere_fraction))
+    return replace(duet, base=base, now=now, busy_elsewhere_fraction=fractions)
 
 
 def find_missing(done: Sequence[Trial], cases: Sequence[Case]) -> Iterator[tuple[Case, bool]]:
