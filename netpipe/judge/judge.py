@@ -82,7 +82,10 @@ class Change:
             source = self._read("0", of_base=True, shuffles=False)
             shuffled = check_shuffled(now, then, source)
             if compare_data(self._read("1", of_base=True), then).status == "worse":
-                why = "the base gives other batches in each process: seed every random choice"
+                why = (
+                    "the base gives other batches in each process: commit a seed for every random "
+                    "choice, and judge against that commit"
+                )
                 data = Check("data", NOT_COMPARED, why)
             elif compare_data(self._read("0"), now).status == "worse":
                 why = "this version gives other batches in each process"
