@@ -12,7 +12,7 @@ looks would otherwise raise false alarms (Haybittle and Peto: Br. J. Cancer 34, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite, log1p, sqrt
+from math import isfinite, log, log1p, sqrt
 from statistics import fmean, median
 from typing import Final
 
@@ -163,7 +163,8 @@ def _find_bound(
     )
     if not metric.is_share:
         bound = max(bound, log1p(min_bound))
-    return bound + max(0.0, host_load_change(metric, now, then))
+    explained = host_load_change(metric, now, then), _machine_speed_change(metric, now, then)
+    return bound + sum(change for change in explained if change > 0)
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
@@ -229,6 +230,30 @@ def host_load_change(
     less, more = sorted((busy_now, busy_then))
     change = log1p((more - less) / max(1 - more, _MIN_CPU_LEFT_FRACTION))
     return change if busy_now >= busy_then else -change
+
+
+def _machine_speed_change(
+    metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
+) -> float:
+    """Return the change of a wall time that the speed of another machine of the class explains."""
+    is_same = is_same_machine(now[-1].host, then[0].host)
+    if is_same or not _is_moved_by_host(metric, now[-1]):
+        return 0.0
+    return log(slower_machine_factor(now, then))
+
+
+def slower_machine_factor(now: Sequence[Measurement], then: Sequence[Measurement]) -> float:
+    """Return the CPU time of the reference loader's batches, divided by that in the baseline.
+
+    It is 1 if it is unknown, or if the reference loaders differ.
+    """
+    if now[-1].calibration != then[0].calibration:
+        return 1.0
+    medians = []
+    for sessions in (now, then):
+        turns = [turn.reference_cpu_s_per_batch for each in sessions for turn in each.turns]
+        medians.append(median(turns) if turns else 0.0)
+    return medians[0] / medians[1] if all(medians) else 1.0
 
 
 def _is_moved_by_host(metric: Metric, now: Measurement) -> bool:

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.gate.baseline import Baseline, find_holder
+from netpipe.gate.comparison import slower_machine_factor
 from netpipe.gate.metrics import GATED, METRICS, Metric
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
@@ -127,20 +128,21 @@ def _figure_lines(
         yield from _metric_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(now)
     yield f"verdict:   {verdict.message}; next: {verdict.next}"
-    if changed := list(islice(_changed_versions(failed, now, baselines), _MAX_VERSIONS)):
+    holder = find_holder(failed.benchmark, baselines, now.host)
+    then = holder.sessions[failed.benchmark] if holder else (now,)
+    if changed := list(islice(_changed_versions(now, then[0]), _MAX_VERSIONS)):
         yield f"versions:  {', '.join(changed)}"
     busy = format_percent(now.busy_elsewhere_fraction)
     yield f"machine:   other programs took {busy} of the host's CPU time"
+    if holder and not failed.against:
+        slower = slower_machine_factor([now], then)
+        yield f"speed:     the reference loader took {slower:.2f} x the CPU time of the baseline's"
 
 
-def _changed_versions(
-    failed: GateResult, now: Measurement, baselines: Sequence[Baseline]
-) -> Iterator[str]:
-    holder = find_holder(failed.benchmark, baselines, now.host)
-    then = holder.sessions[failed.benchmark][0].versions if holder else now.versions
+def _changed_versions(now: Measurement, then: Measurement) -> Iterator[str]:
     for name, version in now.versions.items():
-        if then.get(name) != version:
-            yield f"{name} {then.get(name, 'none')} -> {version}"
+        if then.versions.get(name) != version:
+            yield f"{name} {then.versions.get(name, 'none')} -> {version}"
 
 
 def _metric_lines(

@@ -24,6 +24,9 @@ from tests.gate.sessions import (
 )
 from tests.measurements import CPU, EMULATED, GPU, HOST
 
+# A virtual machine, which may be another one next time.
+UNIDENTIFIED = replace(HOST, machine="")
+
 # ---- What the machine explains
 
 
@@ -69,6 +72,55 @@ def test_only_what_is_busier_than_then_explains(
     now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
     then = [session(busy_elsewhere_fraction=busy_then)] * 10
     assert compare("load_s_per_batch", now, BaselineSessions(WHERE, then)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("device", "explained"),
+    [
+        (GPU, {"load_s_per_batch", "first_batch_s"}),
+        (CPU, {"load_s_per_batch", "first_batch_s", "step_s", "train_s_per_step"}),
+    ],
+)
+def test_a_slower_machine_explains_wall_times_of_its_cores(
+    device: Device, explained: set[str]
+) -> None:
+    """If the reference loader takes 1.4 x the CPU time, so may the wall time of a load."""
+    usual: dict[str, Any] = {"device": device, "host": UNIDENTIFIED}
+    slow = {**usual, "turns_reference_cpu_s": 0.0056}
+    like = bounds_of(usual, usual)
+    widened = {name: bound / like[name] for name, bound in bounds_of(slow, usual).items()}
+    assert widened == {name: pytest.approx(1.4 if name in explained else 1.0) for name in USUAL}
+
+
+@pytest.mark.parametrize(
+    ("changed", "slower", "outcome"),
+    [
+        ({"turns_reference_cpu_s": 0.0056}, 1.5, Outcome.PASS),
+        ({"turns_reference_cpu_s": 0.0056}, 1.6, Outcome.REGRESSED),
+        ({}, 1.15, Outcome.REGRESSED),
+        ({"turns_reference_cpu_s": 0.0028}, 1.09, Outcome.PASS),
+        ({"turns_reference_cpu_s": 0.0056, "host": HOST}, 1.15, Outcome.REGRESSED),
+    ],
+)
+def test_only_a_slower_machine_explains(
+    changed: dict[str, Any], slower: float, outcome: Outcome
+) -> None:
+    """A faster machine accuses nobody, and the same machine explains nothing."""
+    load, host = {"load_s_per_batch": 0.010 * slower}, changed.get("host", UNIDENTIFIED)
+    now = [session(load, **{"host": host, **changed})] * 2
+    baseline = BaselineSessions(WHERE, [session(host=host)] * 10)
+    assert of_metric(compare("load_s_per_batch", now, baseline), "load_s_per_batch").outcome is (
+        outcome
+    )
+
+
+@pytest.mark.parametrize("changed", [{"calibration": "another"}, {"turns": ()}])
+def test_an_unknown_speed_explains_nothing(changed: dict[str, Any]) -> None:
+    """Other reference loaders and sessions without one do not say how fast a machine is."""
+    slow = session({"load_s_per_batch": 0.0115}, host=UNIDENTIFIED, turns_reference_cpu_s=0.0056)
+    baseline = BaselineSessions(WHERE, [session(host=UNIDENTIFIED)] * 10)
+    comparison = compare("load_s_per_batch", [replace(slow, **changed)] * 2, baseline)
+    assert of_metric(comparison, "load_s_per_batch").outcome is Outcome.REGRESSED
 
 
 # ---- What is not compared
