@@ -118,10 +118,11 @@ class FootprintLog:
 
     @property
     def may_leak(self) -> bool:
-        """Whether something has certainly grown so far, possibly by enough for a finding."""
-        slopes = [(self._growth(kind), least) for kind, (_, _, least, _) in _FINDINGS.items()]
-        batches = _LONG_TRAINING_BATCHES
-        return any(slope.low > 0 and slope.high * batches >= least for slope, least in slopes)
+        """Whether something certainly grows and has not stopped, possibly enough for a finding."""
+        return any(
+            self._grows_on(kind) and self._growth(kind).high * _LONG_TRAINING_BATCHES >= least
+            for kind, (_, _, least, _) in _FINDINGS.items()
+        )
 
     def findings(self, *, within_epochs: bool = True) -> Iterator[Finding]:
         """Yield a finding for each kind that grows, or a single one if readings are too few."""
@@ -133,8 +134,7 @@ class FootprintLog:
             return
         for kind, (name, least, least_in_training, way_out) in _FINDINGS.items():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
-            later = self._growth(kind, since=len(self._held) // 2)
-            if slope.low <= 0 or later.median < MIN_LASTING_SLOPE_RATIO * slope.median:
+            if not self._grows_on(kind):
                 continue
             is_precise = half_width_fraction(slope) <= _MAX_PRECISE_HALF_WIDTH
             in_training = slope.median * _LONG_TRAINING_BATCHES
@@ -161,6 +161,11 @@ class FootprintLog:
         if 2 * self._growth(kind, pid).median < self._growth(kind).median:
             return "several processes, or successive workers"
         return f"{self._names[pid]} (pid {pid})"
+
+    def _grows_on(self, kind: str) -> bool:
+        """Return whether a total certainly grows, and does so in the later half of the readings."""
+        slope, later = self._growth(kind), self._growth(kind, since=len(self._held) // 2)
+        return slope.low > 0 and later.median >= MIN_LASTING_SLOPE_RATIO * slope.median
 
     def _growth(self, kind: str, pid: int | None = None, since: int = 0) -> Interval:
         """Return the growth per batch of all processes, or of `pid`, which is in all readings."""

@@ -110,13 +110,13 @@ def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: 
 @pytest.mark.parametrize("is_decided", [None, lambda _: True], ids=["budget", "clear"])
 def test_memory_that_grows_takes_the_whole_budget(
     rehearse: Rehearse,
+    clock: FakeClock,
     monkeypatch: pytest.MonkeyPatch,
     is_decided: Callable[[Measurement], bool] | None,
 ) -> None:
     """Rounds do not end early while growth is proven, because it may stop."""
-    held = count(10**8, 10**7)
     monkeypatch.setattr(RoundLog, "is_tight", lambda _: True)
-    monkeypatch.setattr(footprint, "read_pss", lambda _: (next(held),) * 2)
+    monkeypatch.setattr(footprint, "read_pss", lambda _: (int(1e8 + 1e7 * clock()),) * 2)
     found = rehearse(budget_s=100.0, is_decided=is_decided)
     assert found.step_s.n > 8
     assert any(each.name == "memory-grows" for each in found.findings)
