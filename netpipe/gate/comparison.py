@@ -12,7 +12,7 @@ looks would otherwise raise false alarms (Haybittle and Peto: Br. J. Cancer 34, 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite, log, log1p, sqrt
+from math import exp, isfinite, log, log1p, sqrt
 from statistics import fmean, median
 from typing import Final
 
@@ -45,6 +45,10 @@ _NORMAL_FREEDOM: Final = 10_000
 
 # Other programs are assumed to leave at least this fraction of the host's CPU time.
 _MIN_CPU_LEFT_FRACTION: Final = 0.1
+
+# The reference loader's CPU time depends on these packages, and so does not tell the speed of the
+# machine if their versions differ.
+_REFERENCE_PACKAGES: Final = ("python", "numpy", "grain")
 
 # A change above this fraction of the bound is measured again.
 _RECHECK_FRACTION: Final = 0.5
@@ -126,12 +130,15 @@ def _compare_metric(
     then, name = baseline.sessions, baseline.name
     bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
+    slower = max(0.0, machine_speed_change(metric, now, then))
+    beyond = f"; this machine is {exp(slower):.2f} x slower" if slower and change > bound else ""
+    bound += slower
     outcome, is_open = _decide(change, early, last, bound, len(now))
     if outcome is Outcome.PASS and _is_moved_by_host(metric, now[-1]):
         is_open = False  # Host noise alone explains this much; do not measure again.
     beside = "against" if metric.is_share else "x that of"
     figures = f"{metric.name} is {metric.format_change(change)} {beside} {name}"
-    reason = f"{figures} (bound {metric.format_change(bound)})"
+    reason = f"{figures} (bound {metric.format_change(bound)}{beyond})"
     if outcome is Outcome.INCONCLUSIVE:
         several = f"{len(now)} sessions vary too much to be sure"
         reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"
@@ -163,8 +170,7 @@ def _find_bound(
     )
     if not metric.is_share:
         bound = max(bound, log1p(min_bound))
-    explained = host_load_change(metric, now, then), _machine_speed_change(metric, now, then)
-    return bound + sum(change for change in explained if change > 0)
+    return bound + max(0.0, host_load_change(metric, now, then))
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
@@ -232,28 +238,24 @@ def host_load_change(
     return change if busy_now >= busy_then else -change
 
 
-def _machine_speed_change(
+def machine_speed_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> float:
-    """Return the change of a wall time that the speed of another machine of the class explains."""
-    is_same = is_same_machine(now[-1].host, then[0].host)
-    if is_same or not _is_moved_by_host(metric, now[-1]):
-        return 0.0
-    return log(slower_machine_factor(now, then))
+    """Return the change of a wall time that another speed of the CPU explains.
 
-
-def slower_machine_factor(now: Sequence[Measurement], then: Sequence[Measurement]) -> float:
-    """Return the CPU time of the reference loader's batches, divided by that in the baseline.
-
-    It is 1 if it is unknown, or if the reference loaders differ.
+    The speed is known from the CPU time of the reference loader's batches. It is 0 on one and the
+    same machine, or if the reference loaders or their packages differ.
     """
-    if now[-1].calibration != then[0].calibration:
-        return 1.0
-    medians = []
+    new, old = now[-1], then[0]
+    packages = [[each.versions.get(name) for name in _REFERENCE_PACKAGES] for each in (new, old)]
+    is_like = new.calibration == old.calibration and packages[0] == packages[1]
+    if is_same_machine(new.host, old.host) or not (is_like and _is_moved_by_host(metric, new)):
+        return 0.0
+    medians_s = []
     for sessions in (now, then):
         turns = [turn.reference_cpu_s_per_batch for each in sessions for turn in each.turns]
-        medians.append(median(turns) if turns else 0.0)
-    return medians[0] / medians[1] if all(medians) else 1.0
+        medians_s.append(median(turns) if turns else 0.0)
+    return log(medians_s[0] / medians_s[1]) if all(medians_s) else 0.0
 
 
 def _is_moved_by_host(metric: Metric, now: Measurement) -> bool:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import islice
 from statistics import median
 from typing import Final
 
 from netpipe.gate.baseline import Baseline, find_holder
-from netpipe.gate.comparison import slower_machine_factor
 from netpipe.gate.metrics import GATED, METRICS, Metric
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
@@ -65,6 +65,17 @@ class GateResult:
         return self.comparison.outcome in UNJUDGED and not self.comparison.is_reported_only
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether a change passes that would be decided side by side."""
+        return self.comparison.outcome is Outcome.PASS and self.worse_than_decidable > 1
+
+    @property
+    def worse_than_decidable(self) -> float:
+        """The change divided by the smallest one that is decided side by side; 0 if unknown."""
+        metric, worse = METRICS.get(self.comparison.metric), self.comparison.worse
+        return worse.median / metric.duet_bound_factor if metric and worse else 0.0
+
+    @property
     def outcome(self) -> str:
         """The outcome as text, with the other version and the waiver."""
         against = f" against {self.against}" if self.against else ""
@@ -87,19 +98,17 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
 def note_hidden_changes(
     results: Sequence[GateResult], baselines: Sequence[Baseline], repeat: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a note on the first result that passes only because the machine widens its bound.
+    """Yield a note on the largest change that passes only because the machine widens its bound.
 
     `repeat` returns the command that times a benchmark side by side with a commit.
     """
     commits = {each.name: each.commit[:12] for each in baselines if not each.dirty}
-    for result in results:
-        found, metric = result.comparison, METRICS.get(result.comparison.metric)
-        if metric is None or found.worse is None or found.outcome is not Outcome.PASS:
-            continue
-        decidable = metric.to_factor(metric.duet_bound_change)
-        if found.worse.median > decidable and (commit := commits.get(found.baseline)):
-            yield f"{found.reason}; side by side, the bound is {decidable:.2f}: {repeat(commit)}"
-            return
+    hidden = [each for each in results if each.is_hidden and each.comparison.baseline in commits]
+    for result in nlargest(1, hidden, key=lambda result: result.worse_than_decidable):
+        found = result.comparison
+        bound = METRICS[found.metric].duet_bound_factor
+        command = repeat(commits[found.baseline])
+        yield f"{found.reason}; side by side, the bound is {bound:.2f}: {command}"
 
 
 def render_failure(
@@ -128,21 +137,20 @@ def _figure_lines(
         yield from _metric_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(now)
     yield f"verdict:   {verdict.message}; next: {verdict.next}"
-    holder = find_holder(failed.benchmark, baselines, now.host)
-    then = holder.sessions[failed.benchmark] if holder else (now,)
-    if changed := list(islice(_changed_versions(now, then[0]), _MAX_VERSIONS)):
+    if changed := list(islice(_changed_versions(failed, now, baselines), _MAX_VERSIONS)):
         yield f"versions:  {', '.join(changed)}"
     busy = format_percent(now.busy_elsewhere_fraction)
     yield f"machine:   other programs took {busy} of the host's CPU time"
-    if holder and not failed.against:
-        slower = slower_machine_factor([now], then)
-        yield f"speed:     the reference loader took {slower:.2f} x the CPU time of the baseline's"
 
 
-def _changed_versions(now: Measurement, then: Measurement) -> Iterator[str]:
+def _changed_versions(
+    failed: GateResult, now: Measurement, baselines: Sequence[Baseline]
+) -> Iterator[str]:
+    holder = find_holder(failed.benchmark, baselines, now.host)
+    then = holder.sessions[failed.benchmark][0].versions if holder else now.versions
     for name, version in now.versions.items():
-        if then.versions.get(name) != version:
-            yield f"{name} {then.versions.get(name, 'none')} -> {version}"
+        if then.get(name) != version:
+            yield f"{name} {then.get(name, 'none')} -> {version}"
 
 
 def _metric_lines(

@@ -22,7 +22,7 @@ from tests.gate.sessions import (
     session,
     stepping,
 )
-from tests.measurements import CPU, EMULATED, GPU, HOST
+from tests.measurements import CPU, EMULATED, GPU, HOST, make_measurement
 
 # A virtual machine, which may be another one next time.
 UNIDENTIFIED = replace(HOST, machine="")
@@ -84,7 +84,7 @@ def test_only_what_is_busier_than_then_explains(
 def test_a_slower_machine_explains_wall_times_of_its_cores(
     device: Device, explained: set[str]
 ) -> None:
-    """If the reference loader takes 1.4 x the CPU time, so may the wall time of a load."""
+    """If the reference loader takes 1.4 x the CPU time, a load may take 1.4 x the wall time."""
     usual: dict[str, Any] = {"device": device, "host": UNIDENTIFIED}
     slow = {**usual, "turns_reference_cpu_s": 0.0056}
     like = bounds_of(usual, usual)
@@ -114,13 +114,32 @@ def test_only_a_slower_machine_explains(
     )
 
 
-@pytest.mark.parametrize("changed", [{"calibration": "another"}, {"turns": ()}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"calibration": "another"},
+        {"turns": ()},
+        {"versions": {**make_measurement().versions, "numpy": "9"}},
+    ],
+)
 def test_an_unknown_speed_explains_nothing(changed: dict[str, Any]) -> None:
-    """Other reference loaders and sessions without one do not say how fast a machine is."""
+    """Another reference loader, or another NumPy, does not tell how fast a machine is."""
     slow = session({"load_s_per_batch": 0.0115}, host=UNIDENTIFIED, turns_reference_cpu_s=0.0056)
     baseline = BaselineSessions(WHERE, [session(host=UNIDENTIFIED)] * 10)
     comparison = compare("load_s_per_batch", [replace(slow, **changed)] * 2, baseline)
     assert of_metric(comparison, "load_s_per_batch").outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(("slower", "is_named"), [(1.05, False), (1.3, True), (1.6, True)])
+def test_a_slower_machine_is_named_if_it_matters(slower: float, is_named: bool) -> None:
+    """The reason of a change beyond the usual bound says how much slower the machine is."""
+    now = session(
+        {"load_s_per_batch": 0.010 * slower}, host=UNIDENTIFIED, turns_reference_cpu_s=0.0056
+    )
+    baseline = BaselineSessions(WHERE, [session(host=UNIDENTIFIED)] * 10)
+    comparison = compare("load_s_per_batch", [now] * 2, baseline)
+    reason = of_metric(comparison, "load_s_per_batch").reason
+    assert reason.endswith("(bound 1.54; this machine is 1.40 x slower)") is is_named
 
 
 # ---- What is not compared

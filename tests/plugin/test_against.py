@@ -10,7 +10,7 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.errors import NoSuchTestError
 from netpipe.git import git
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import CalibrationTurns, Measurement
 from tests.fakes import FakeClock
 from tests.plugin.project import CONFTEST, HERE, LOAD_TIME, Project, line_with
 from tests.plugin.recorded import HOST, costly, recorded
@@ -87,6 +87,19 @@ def test_a_change_that_the_machine_hides_has_a_command(
             "(bound 1.10); side by side, the bound is 1.03: pytest test_perf.py::test_load_time "
             "--netpipe-against 0123456789 -m 'not slow'"
         )
+
+
+def test_the_largest_hidden_change_is_noted(project: Project) -> None:
+    """A slower machine hides more of the load time than of its CPU time."""
+    project.record(replace(VIRTUAL, turns=(CalibrationTurns(0.008, 0.004),)))
+    slow = recorded(load_s=0.018, load_cpu_ratio=2.1)
+    turns = (CalibrationTurns(0.012, 0.006),)
+    project.sessions = [replace(slow, host=VIRTUAL.host, turns=turns)] * 3
+    result = project.compare("-m", "not slow")
+    result.assert_outcomes(passed=1)
+    (note,) = (line for line in result.outlines if "side by side, the bound is" in line)
+    assert note.startswith("load_s_per_batch is 1.80 x that of")
+    assert "(bound 1.95; this machine is 1.50 x slower); side by side, the bound is 1.05" in note
 
 
 def test_a_change_is_decided_by_the_command_itself(versioned: Project) -> None:

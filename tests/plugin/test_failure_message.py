@@ -71,7 +71,6 @@ def test_the_figures_come_first_then_why_then_how() -> None:
         "history:   0001 2, 0002 2.02",
         f"verdict:   {HEALTHY}; next: nothing",
         "machine:   other programs took 0.0% of the host's CPU time",
-        "speed:     the reference loader took 1.00 x the CPU time of the baseline's",
         "again:     pytest here",
     ]
 
