@@ -118,15 +118,20 @@ class FootprintLog:
 
     @property
     def may_leak(self) -> bool:
-        """Whether something certainly grows and has not stopped, possibly enough for a finding."""
+        """Whether something certainly goes on growing, and may grow enough for a finding."""
         return any(
-            self._grows_on(kind) and self._growth(kind).high * _LONG_TRAINING_BATCHES >= least
+            self._keeps_growing(kind) and self._growth(kind).high * _LONG_TRAINING_BATCHES >= least
             for kind, (_, _, least, _) in _FINDINGS.items()
         )
 
+    @property
+    def can_judge_growth(self) -> bool:
+        """Whether there are enough readings for the interval of a slope."""
+        return len(self._held) >= _MIN_READINGS
+
     def findings(self, *, within_epochs: bool = True) -> Iterator[Finding]:
         """Yield a finding for each kind that grows, or a single one if readings are too few."""
-        if 0 < len(self._held) < _MIN_READINGS:
+        if self._held and not self.can_judge_growth:
             more = "use a larger budget" if within_epochs else "let the loader go on (repeat)"
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; {more}"
             yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
@@ -134,7 +139,7 @@ class FootprintLog:
             return
         for kind, (name, least, least_in_training, way_out) in _FINDINGS.items():
             slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
-            if not self._grows_on(kind):
+            if not self._keeps_growing(kind):
                 continue
             is_precise = half_width_fraction(slope) <= _MAX_PRECISE_HALF_WIDTH
             in_training = slope.median * _LONG_TRAINING_BATCHES
@@ -162,7 +167,7 @@ class FootprintLog:
             return "several processes, or successive workers"
         return f"{self._names[pid]} (pid {pid})"
 
-    def _grows_on(self, kind: str) -> bool:
+    def _keeps_growing(self, kind: str) -> bool:
         """Return whether a total certainly grows, and does so in the later half of the readings."""
         slope, later = self._growth(kind), self._growth(kind, since=len(self._held) // 2)
         return slope.low > 0 and later.median >= MIN_LASTING_SLOPE_RATIO * slope.median

@@ -43,8 +43,9 @@ def measure_factories(
         clock, budget_s = MonotonicClock(), request.budget_s
         is_decided = is_clearly_healthy if request.stopping_rule == "clear" else None
         measured = measure(
-            subject, device_of, budget_s, clock, closing, watch, trace, is_decided, report
-        )
+            subject, device_of, budget_s, clock, closing, watch, trace, is_decided, report,
+            halves_on_shared_cores=request.stopping_rule == "compared",
+        )  # fmt: skip
         for found in measured:
             # If the session crashes later, this result counts.
             check_origin(request.code_from, request.not_from)

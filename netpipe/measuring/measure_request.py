@@ -17,7 +17,8 @@ class MeasureRequest(SessionRequest):
         mfu: The assumed MFU of an emulated accelerator such as emulated:h100.
         trace: The folder for a profiler's trace of some real steps; "" for no trace.
         trace_name: The name of the traced test, for the trace's file name; "" for no name.
-        stopping_rule: When the rounds may end early: with "budget" once the intervals are narrow,
+        stopping_rule: When the rounds may end early: with "budget" once the intervals are narrow;
+            with "compared" also after half of the budget, on cores that step and loader share;
             with "clear" once the measurement is clearly healthy.
     """
 
@@ -26,7 +27,7 @@ class MeasureRequest(SessionRequest):
     mfu: float = 0.4
     trace: str = ""
     trace_name: str = ""
-    stopping_rule: Literal["budget", "clear"] = "budget"
+    stopping_rule: Literal["budget", "compared", "clear"] = "budget"
 
     result_key = "measurement"
 

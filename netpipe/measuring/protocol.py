@@ -57,14 +57,17 @@ def measure(
     trace: Callable[[str], Path] | None = None,
     is_decided: Callable[[Measurement], bool] | None = None,
     report: Callable[[Finding], None] = lambda _: None,
+    *,
+    halves_on_shared_cores: bool = False,
 ) -> Iterator[Measurement]:
     """Measure a loader and a step in rounds of `budget_s` seconds in total; yield the measurement.
 
     It is yielded before and after each operation that may not return: taking a profiler's trace,
     and analysing a step whose FLOPs are not given. The rounds end early if `is_decided` returns
-    True for the measurement so far. `trace` takes the device key and returns the file for a trace
-    of some real steps. The caller closes `closing` once the measurement is safe; this closes the
-    loaders and reports whatever the measured loader leaves behind.
+    True for the measurement so far. With `halves_on_shared_cores`, they usually take half of the
+    budget if the step runs on the loader's cores. `trace` takes the device key and returns the file
+    for a trace of some real steps. The caller closes `closing` once the measurement is safe; this
+    closes the loaders and reports whatever the measured loader leaves behind.
 
     Raises:
         MisuseError: A factory returns something unsuitable.
@@ -88,7 +91,7 @@ def measure(
     decided = None if is_decided is None else lambda: is_decided(summarize())
     runner = RoundRunner(subject, puller, clock, budget_s, watch, footprints, decided)
     closing.callback(close_with_timeout, runner.reference.close)
-    runner.run()
+    runner.run(lambda: halves_on_shared_cores and device().shares_host_cores)
     if trace is not None:
         runner.log.no_trace = "tracing did not end"
         yield summarize()

@@ -52,6 +52,9 @@ _PLANNED_ROUNDS = 12
 _RESIDENT_BATCHES = 2
 # The first blocks are sized for this many seconds of rounds if a clear case may end early.
 _CLEAR_CASE_S = 5.0
+# On shared cores, sessions differ more from each other than rounds within one do, so compared
+# sessions end after this fraction of the budget (perf_tests/studies/gate_power).
+_SHARED_CORES_FRACTION = 0.5
 # Calibration before the rounds: its fraction of the budget, and its number of blocks.
 _CALIBRATION_FRACTION = 0.25
 _MIN_CALIBRATION_BLOCKS = 3
@@ -115,8 +118,12 @@ class RoundRunner:
         self.reference = calibration.ReferenceLoader(puller.processes.workers)
         puller.ignore_processes(self.reference.processes.pids)
 
-    def run(self) -> None:
-        """Calibrate, warm up, then run rounds until they agree or the time is up."""
+    def run(self, needs_half: Callable[[], bool] = lambda: False) -> None:
+        """Calibrate, warm up, then run rounds until they agree or the time is up.
+
+        `needs_half` says whether half of the budget is usually enough; it is called once a step has
+        run, when its devices are known.
+        """
         watch = self._watch
         watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
@@ -125,6 +132,9 @@ class RoundRunner:
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self.budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
+        self._needs_half = needs_half()
+        if self._needs_half:
+            self._hoped_s *= _SHARED_CORES_FRACTION
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
         # The step may be nearly done when its time begins.
@@ -234,9 +244,19 @@ class RoundRunner:
         if rounds < MIN_ROUNDS:
             return with_another_s > self._longest_s
         is_enough = self.log.is_tight if self._is_decided is None else self._is_decided
+        return (not self._needs_all and is_enough()) or with_another_s > self._usual_s
+
+    @property
+    def _needs_all(self) -> bool:
         # Growth that stops is not a leak.
-        needs_all = self.pauses.matter or self.footprints.may_leak
-        return (not needs_all and is_enough()) or with_another_s > self.budget_s
+        return self.pauses.matter or self.footprints.may_leak
+
+    @property
+    def _usual_s(self) -> float:
+        """Seconds after which the rounds end: the budget, or half of it if that is enough."""
+        is_judged = self.footprints.can_judge_growth and not self._needs_all
+        is_half_enough = self._needs_half and is_judged
+        return self.budget_s * (_SHARED_CORES_FRACTION if is_half_enough else 1.0)
 
     @property
     def _longest_s(self) -> float:
@@ -362,25 +382,25 @@ class RoundRunner:
         )
         seems_to_wait = self._has_own_loop and log.probe_fraction > _MIN_SYNC_FRACTION
         try:
-            if (seems_to_wait or log.stalls) and self._has_time(_MAX_OVERRUN_S):
+            if (seems_to_wait or log.stalls) and self._has_time(self.budget_s + _MAX_OVERRUN_S):
                 with StackSampler() as sampler:
                     self._train(self._short_length(), sampler)
                 log.blocking_lines = sampler.lines()
             # A profiler may take seconds to start and to stop.
-            if log.stalls and self._has_time(overrun_s=0.0):
+            if log.stalls and self._has_time(self._usual_s):
                 log.load_overlap_fraction = load_overlap_fraction(
                     lambda: self._train(self._short_length())
                 )
         except LoaderEndedError as ended:
             log.ended = str(ended)
 
-    def _has_time(self, overrun_s: float) -> bool:
-        """Return whether a few more real steps fit in the budget plus `overrun_s`."""
+    def _has_time(self, limit_s: float) -> bool:
+        """Return whether a few more real steps would end within `limit_s` seconds of rounds."""
         length = self._short_length()
         training_s = (length.steps + length.skipped) * self._estimates.train_s
         ends_s = self._clock() - self._started + training_s
-        return not self.log.ended and ends_s < self.budget_s + overrun_s
+        return not self.log.ended and ends_s < limit_s
 
     def _short_length(self) -> BlockLength:
-        steps = ceil(0.1 * self.budget_s / self._estimates.train_s)
+        steps = ceil(0.1 * self._usual_s / self._estimates.train_s)
         return BlockLength(clamp(3, steps, _MAX_SAMPLED_STEPS), skipped=1)

@@ -138,7 +138,7 @@ class Measurer:
         request = replace(
             self.options.request,
             accelerator=subject.accelerator,
-            stopping_rule="clear" if self._may_end_early(subject) else "budget",
+            stopping_rule="clear" if self._may_end_early(subject) else "compared",
         )
         return replace(request, trace_name=subject.name) if request.trace else request
 

@@ -106,6 +106,7 @@ def rehearse(
         watch: Watch = UNWATCHED,
         trace: Callable[[str], Path] | None = None,
         is_decided: Callable[[Measurement], bool] | None = None,
+        halves_on_shared_cores: bool = False,
         **subject: Any,
     ) -> Measurement:
         def device_of(used: Sequence[Any]) -> Device:
@@ -123,8 +124,9 @@ def rehearse(
         }
         with ExitStack() as closing:
             *_, found = measure(
-                Factories(**given), device_of, budget_s, clock, closing, watch, trace, is_decided
-            )
+                Factories(**given), device_of, budget_s, clock, closing, watch, trace, is_decided,
+                halves_on_shared_cores=halves_on_shared_cores,
+            )  # fmt: skip
         return found
 
     return run

@@ -18,7 +18,9 @@ from netpipe.jobs.request import SCHEMA, progress_file, stacks_file
 from netpipe.jobs.targets import Factories, name_targets
 from netpipe.measuring import calibration, loader_puller, measure_job, protocol
 from netpipe.measuring.measure_request import MeasureRequest
+from netpipe.results.measurement import Measurement
 from tests.jobs import session_targets
+from tests.measurements import make_measurement
 
 TARGETS = Path(session_targets.__file__)
 
@@ -219,3 +221,19 @@ def test_the_request_says_what_ends_the_rounds(
     run_job(request, lambda: Factories(session_targets.tiny_loader))
     document = json.loads(Path(request.result).read_text())
     assert document["measurement"]["step_s"]["n"] == 6
+
+
+@pytest.mark.parametrize(("rule", "halves"), [("compared", True), ("budget", False)])
+def test_only_a_compared_session_may_take_half_of_its_budget(
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, rule: Any, halves: bool
+) -> None:
+    """A diagnosis, for example, needs all of it."""
+    seen: list[bool] = []
+
+    def measure(*_: object, halves_on_shared_cores: bool, **__: object) -> Iterator[Measurement]:
+        seen.append(halves_on_shared_cores)
+        yield make_measurement()
+
+    monkeypatch.setattr(measure_job, "measure", measure)
+    run_job(replace(request_, stopping_rule=rule), lambda: Factories(session_targets.tiny_loader))
+    assert seen == [halves]

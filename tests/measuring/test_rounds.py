@@ -11,14 +11,16 @@ import pytest
 
 from netpipe.jobs import footprint
 from netpipe.measuring.cpu_balance import CpuBalance
+from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training import step_runner
 from netpipe.measuring.training.training_loop import TrainBlock
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock
+from tests.measurements import CPU, EMULATED, GPU
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
 from tests.measuring.simulated import prefetched
 
@@ -105,6 +107,73 @@ def test_a_clear_case_takes_a_fraction_of_the_budget(rehearse: Rehearse, clock: 
     started_s = clock()
     rehearse(budget_s=40.0, is_decided=lambda _: True)
     assert clock() - started_s < 20.0
+
+
+@pytest.mark.parametrize(
+    ("device", "grown_per_s", "compared", "rounds_s"),
+    [
+        (CPU, 0.0, True, 20.0),
+        (CPU, 0.0, False, 40.0),
+        (CPU, 1e7, True, 40.0),
+        (GPU, 0.0, True, 40.0),
+        (EMULATED, 0.0, True, 40.0),
+    ],
+    ids=["shared cores", "not compared", "growing memory", "gpu", "emulated"],
+)
+def test_compared_rounds_on_shared_cores_take_half_of_the_budget(
+    rehearse: Rehearse,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    device: Device,
+    grown_per_s: float,
+    compared: bool,
+    rounds_s: float,
+) -> None:
+    """They take all of it on other devices, and if memory grows."""
+    monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
+    monkeypatch.setattr(footprint, "read_pss", lambda _: (int(1e8 + grown_per_s * clock()),) * 2)
+    at_s: list[float] = []
+    run_rounds = RoundRunner._run_rounds
+
+    def run_timed(self: RoundRunner) -> None:
+        at_s.append(clock())
+        run_rounds(self)
+        at_s.append(clock())
+
+    monkeypatch.setattr(RoundRunner, "_run_rounds", run_timed)
+    rehearse(budget_s=40.0, device=device, halves_on_shared_cores=compared)
+    assert 0.8 * rounds_s < at_s[1] - at_s[0] < 1.05 * rounds_s
+
+
+def test_a_cpu_with_few_readings_of_memory_takes_the_whole_budget(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the memory of large processes takes long, so readings are rare."""
+    monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
+    usual = rehearse(budget_s=40.0, device=CPU, halves_on_shared_cores=True)
+    monkeypatch.setattr(FootprintLog, "can_judge_growth", False)
+    longer = rehearse(budget_s=40.0, device=CPU, halves_on_shared_cores=True)
+    assert longer.step_s.n > 1.5 * usual.step_s.n
+
+
+def test_the_devices_are_known_when_they_are_asked_for(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first step, nothing tells on which device it will run."""
+    runs: list[tuple[object, ...]] = []
+    run = RoundRunner.run
+
+    def run_asked(self: RoundRunner, needs_half: Callable[[], bool]) -> None:
+        def asked() -> bool:
+            runs.append(tuple(self.stepper.devices))
+            return needs_half()
+
+        run(self, asked)
+
+    monkeypatch.setattr(RoundRunner, "run", run_asked)
+    rehearse(halves_on_shared_cores=True)
+    assert all(runs)
+    assert runs
 
 
 @pytest.mark.parametrize("is_decided", [None, lambda _: True], ids=["budget", "clear"])

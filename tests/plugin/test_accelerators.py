@@ -80,7 +80,7 @@ def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
     project.record()
     project.compare().assert_outcomes(passed=2)
     rules = {request.accelerator: request.stopping_rule for request in project.requests}
-    assert rules == {"auto": "budget", "emulated:7ms": "clear"}
+    assert rules == {"auto": "compared", "emulated:7ms": "clear"}
 
 
 def test_a_step_on_fewer_devices_than_the_host_has(project: Project) -> None:
@@ -92,7 +92,7 @@ def test_a_step_on_fewer_devices_than_the_host_has(project: Project) -> None:
     result = project.compare()
     result.assert_outcomes(passed=1)
     line_with(result, "there is no baseline for cpu-testing-8")
-    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]
+    assert [request.stopping_rule for request in project.requests] == ["clear", "compared"]
 
 
 def test_a_short_session_is_not_compared(project: Project) -> None:
@@ -100,4 +100,4 @@ def test_a_short_session_is_not_compared(project: Project) -> None:
     project.has(NO_STALL + LOAD_TIME.replace("test_load_time", "test_then_load"))
     emulated = ("--netpipe-accelerator", "emulated:7ms")
     project.run(*emulated, "--netpipe-record", "first", "--netpipe-sessions", "1")
-    assert [request.stopping_rule for request in project.requests] == ["clear", "budget"]
+    assert [request.stopping_rule for request in project.requests] == ["clear", "compared"]

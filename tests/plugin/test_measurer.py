@@ -81,22 +81,22 @@ def test_a_failure_is_raised_again() -> None:
     ("compares", "options", "rules"),
     [
         (False, {}, ["clear"]),
-        (True, {}, ["clear", "budget"]),
-        (False, {"record": "first", "sessions": 1}, ["clear", "budget"]),
+        (True, {}, ["clear", "compared"]),
+        (False, {"record": "first", "sessions": 1}, ["clear", "compared"]),
     ],
     ids=["neither", "compared", "recorded"],
 )
 def test_a_session_that_ended_early_is_not_gated(
     compares: bool, options: dict[str, Any], rules: list[str]
 ) -> None:
-    """A benchmark after a test of the verdict alone has sessions that use the whole budget."""
+    """A benchmark after a test of the verdict alone has sessions that can be compared."""
     measurer, sessions = measuring(recorded(), recorded(), compares=compares, **options)
     measurer.measure(EMULATED)
     measurer.benchmark("test_load", EMULATED)
     assert [request.stopping_rule for request in sessions.requests] == rules
 
 
-@pytest.mark.parametrize(("known", "rule"), [((), "budget"), (("auto",), "clear")])
+@pytest.mark.parametrize(("known", "rule"), [((), "compared"), (("auto",), "clear")])
 def test_times_without_a_baseline_end_early(known: tuple[str, ...], rule: str) -> None:
     """The session is shared with the tests of the verdict then."""
     measurer, sessions = measuring(recorded(), compares=True)
