@@ -46,8 +46,8 @@ _NORMAL_FREEDOM: Final = 10_000
 # Other programs are assumed to leave at least this fraction of the host's CPU time.
 _MIN_CPU_LEFT_FRACTION: Final = 0.1
 
-# The reference loader's CPU time depends on these packages, and so does not tell the speed of the
-# machine if their versions differ.
+# The reference loader runs on these packages, so its CPU time tells how fast the machine is only if
+# their versions are the same.
 _REFERENCE_PACKAGES: Final = ("python", "numpy", "grain")
 
 # A change above this fraction of the bound is measured again.
@@ -130,7 +130,7 @@ def _compare_metric(
     then, name = baseline.sessions, baseline.name
     bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
-    slower = max(0.0, machine_speed_change(metric, now, then))
+    slower = max(0.0, _machine_speed_change(metric, now, then))
     beyond = f"; this machine is {exp(slower):.2f} x slower" if slower and change > bound else ""
     bound += slower
     outcome, is_open = _decide(change, early, last, bound, len(now))
@@ -238,12 +238,12 @@ def host_load_change(
     return change if busy_now >= busy_then else -change
 
 
-def machine_speed_change(
+def _machine_speed_change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> float:
     """Return the change of a wall time that another speed of the CPU explains.
 
-    The speed is known from the CPU time of the reference loader's batches. It is 0 on one and the
+    The CPU time of the reference loader's batches tells the speed. The change is 0 on one and the
     same machine, or if the reference loaders or their packages differ.
     """
     new, old = now[-1], then[0]
