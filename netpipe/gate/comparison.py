@@ -131,14 +131,16 @@ def _compare_metric(
     bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
     slower = max(0.0, _machine_speed_change(metric, now, then))
-    beyond = f"; this machine is {exp(slower):.2f} x slower" if slower and change > bound else ""
+    remark = ""
+    if slower and change > bound:
+        remark = f"; the reference loader takes {exp(slower):.2f} x the CPU time"
     bound += slower
     outcome, is_open = _decide(change, early, last, bound, len(now))
     if outcome is Outcome.PASS and _is_moved_by_host(metric, now[-1]):
         is_open = False  # Host noise alone explains this much; do not measure again.
     beside = "against" if metric.is_share else "x that of"
     figures = f"{metric.name} is {metric.format_change(change)} {beside} {name}"
-    reason = f"{figures} (bound {metric.format_change(bound)}{beyond})"
+    reason = f"{figures} (bound {metric.format_change(bound)}{remark})"
     if outcome is Outcome.INCONCLUSIVE:
         several = f"{len(now)} sessions vary too much to be sure"
         reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"

@@ -118,10 +118,10 @@ class RoundRunner:
         self.reference = calibration.ReferenceLoader(puller.processes.workers)
         puller.ignore_processes(self.reference.processes.pids)
 
-    def run(self, needs_half: Callable[[], bool] = lambda: False) -> None:
+    def run(self, half_is_enough: Callable[[], bool] = lambda: False) -> None:
         """Calibrate, warm up, then run rounds until they agree or the time is up.
 
-        `needs_half` says whether half of the budget is usually enough; it is called once a step has
+        `half_is_enough` says whether half of the budget usually is; it is called once a step has
         run, when its devices are known.
         """
         watch = self._watch
@@ -132,8 +132,8 @@ class RoundRunner:
         watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self.budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
-        self._needs_half = needs_half()
-        if self._needs_half:
+        self._half_is_enough = half_is_enough()
+        if self._half_is_enough:
             self._hoped_s *= _SHARED_CORES_FRACTION
         # The loader fills its buffers while the step is estimated, so the step comes first.
         train_s = step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
@@ -255,8 +255,8 @@ class RoundRunner:
     def _usual_s(self) -> float:
         """Seconds after which the rounds end: the budget, or half of it if that is enough."""
         is_judged = self.footprints.can_judge_growth and not self._needs_all
-        is_half_enough = self._needs_half and is_judged
-        return self.budget_s * (_SHARED_CORES_FRACTION if is_half_enough else 1.0)
+        is_half = self._half_is_enough and is_judged
+        return self.budget_s * (_SHARED_CORES_FRACTION if is_half else 1.0)
 
     @property
     def _longest_s(self) -> float:

@@ -209,9 +209,11 @@ class Gate:
             return "that metric does not decide on the benchmark"
         waived = [result for result in results if result.comparison.metric == waiver.metric]
         judged = [result for result in waived if not result.comparison.why_not]
-        # A change that only this machine hides may fail on the next one.
-        passes = (each.comparison.outcome in NO_WORSE and not each.is_hidden for each in judged)
-        if judged and all(passes):
+        # A change within a wider bound may fail again on another machine.
+        needed = any(
+            each.passes_by_wider_bound or each.comparison.outcome not in NO_WORSE for each in judged
+        )
+        if judged and not needed:
             device = judged[-1].device or "any host"
             return f"without it, it is {judged[-1].comparison.outcome} on {device}"
         return None

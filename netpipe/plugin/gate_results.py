@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from itertools import islice
 from statistics import median
 from typing import Final
@@ -65,15 +64,21 @@ class GateResult:
         return self.comparison.outcome in UNJUDGED and not self.comparison.is_reported_only
 
     @property
-    def is_hidden(self) -> bool:
-        """Whether a change passes that would be decided side by side."""
-        return self.comparison.outcome is Outcome.PASS and self.worse_than_decidable > 1
+    def passes_by_wider_bound(self) -> bool:
+        """Whether a change passes only because of the machine or its load."""
+        metric, worse = METRICS.get(self.comparison.metric), self.comparison.worse
+        if metric is None or worse is None or self.comparison.outcome is not Outcome.PASS:
+            return False
+        bound = metric.bound_change(shared_cores=False, same_machine=True)
+        return worse.median > metric.to_factor(bound)
 
     @property
     def worse_than_decidable(self) -> float:
-        """The change divided by the smallest one that is decided side by side; 0 if unknown."""
+        """A passing change, divided by the smallest one that is decided side by side; else 0."""
         metric, worse = METRICS.get(self.comparison.metric), self.comparison.worse
-        return worse.median / metric.duet_bound_factor if metric and worse else 0.0
+        if metric is None or worse is None or self.comparison.outcome is not Outcome.PASS:
+            return 0.0
+        return worse.median / metric.duet_bound_factor
 
     @property
     def outcome(self) -> str:
@@ -98,17 +103,20 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
 def note_hidden_changes(
     results: Sequence[GateResult], baselines: Sequence[Baseline], repeat: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a note on the largest change that passes only because the machine widens its bound.
+    """Yield a note on the largest change that passes and would be decided side by side.
 
     `repeat` returns the command that times a benchmark side by side with a commit.
     """
     commits = {each.name: each.commit[:12] for each in baselines if not each.dirty}
-    hidden = [each for each in results if each.is_hidden and each.comparison.baseline in commits]
-    for result in nlargest(1, hidden, key=lambda result: result.worse_than_decidable):
-        found = result.comparison
-        bound = METRICS[found.metric].duet_bound_factor
-        command = repeat(commits[found.baseline])
-        yield f"{found.reason}; side by side, the bound is {bound:.2f}: {command}"
+    hidden = [
+        result
+        for result in results
+        if result.worse_than_decidable > 1 and result.comparison.baseline in commits
+    ]
+    if hidden:
+        found = max(hidden, key=lambda result: result.worse_than_decidable).comparison
+        bound, commit = METRICS[found.metric].duet_bound_factor, commits[found.baseline]
+        yield f"{found.reason}; side by side, the bound is {bound:.2f}: {repeat(commit)}"
 
 
 def render_failure(

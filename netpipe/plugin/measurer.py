@@ -94,7 +94,7 @@ class Measurer:
         return self.recorded[test]
 
     def benchmark_again(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
-        """Use the whole budget, because the devices of the step have a baseline after all."""
+        """Measure again for the gate, because the devices of the step have a baseline after all."""
         self.without_baseline.discard(subject.accelerator)
         del self.sessions[subject.full_key]
         return self.benchmark(test, subject)

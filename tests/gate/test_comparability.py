@@ -132,14 +132,16 @@ def test_an_unknown_speed_explains_nothing(changed: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("slower", "is_named"), [(1.05, False), (1.3, True), (1.6, True)])
 def test_a_slower_machine_is_named_if_it_matters(slower: float, is_named: bool) -> None:
-    """The reason of a change beyond the usual bound says how much slower the machine is."""
+    """The reason of a change beyond the usual bound names the CPU time of the reference loader."""
     now = session(
         {"load_s_per_batch": 0.010 * slower}, host=UNIDENTIFIED, turns_reference_cpu_s=0.0056
     )
     baseline = BaselineSessions(WHERE, [session(host=UNIDENTIFIED)] * 10)
     comparison = compare("load_s_per_batch", [now] * 2, baseline)
     reason = of_metric(comparison, "load_s_per_batch").reason
-    assert reason.endswith("(bound 1.54; this machine is 1.40 x slower)") is is_named
+    assert (
+        reason.endswith("(bound 1.54; the reference loader takes 1.40 x the CPU time)") is is_named
+    )
 
 
 # ---- What is not compared

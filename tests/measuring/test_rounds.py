@@ -145,13 +145,17 @@ def test_compared_rounds_on_shared_cores_take_half_of_the_budget(
     assert 0.8 * rounds_s < at_s[1] - at_s[0] < 1.05 * rounds_s
 
 
-def test_a_cpu_with_few_readings_of_memory_takes_the_whole_budget(
-    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("of", "name", "value"),
+    [(FootprintLog, "can_judge_growth", False), (RoundRunner, "_needs_all", True)],
+)
+def test_compared_rounds_on_a_cpu_may_need_the_whole_budget(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, of: type, name: str, value: bool
 ) -> None:
-    """Reading the memory of large processes takes long, so readings are rare."""
+    """Readings of large processes are rare; pauses and growth need all rounds."""
     monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
     usual = rehearse(budget_s=40.0, device=CPU, halves_on_shared_cores=True)
-    monkeypatch.setattr(FootprintLog, "can_judge_growth", False)
+    monkeypatch.setattr(of, name, value)
     longer = rehearse(budget_s=40.0, device=CPU, halves_on_shared_cores=True)
     assert longer.step_s.n > 1.5 * usual.step_s.n
 
@@ -163,10 +167,10 @@ def test_the_devices_are_known_when_they_are_asked_for(
     runs: list[tuple[object, ...]] = []
     run = RoundRunner.run
 
-    def run_asked(self: RoundRunner, needs_half: Callable[[], bool]) -> None:
+    def run_asked(self: RoundRunner, half_is_enough: Callable[[], bool]) -> None:
         def asked() -> bool:
             runs.append(tuple(self.stepper.devices))
-            return needs_half()
+            return half_is_enough()
 
         run(self, asked)
 

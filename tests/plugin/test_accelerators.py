@@ -72,8 +72,8 @@ def test_sessions_for_a_verdict_end_when_it_is_clear(project: Project) -> None:
     assert [request.stopping_rule for request in project.requests] == ["clear"]
 
 
-def test_sessions_for_the_gate_take_the_whole_budget(project: Project) -> None:
-    """A compared session uses the whole budget; an emulated one for a verdict alone ends early."""
+def test_sessions_for_the_gate_do_not_end_when_it_is_clear(project: Project) -> None:
+    """An emulated session for a verdict alone ends once it is clear; a compared one does not."""
     project.has(LOAD_TIME + MARKED)
     project.compare().assert_outcomes(passed=2)
     assert {request.stopping_rule for request in project.requests} == {"clear"}, "no baseline"
