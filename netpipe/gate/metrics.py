@@ -130,11 +130,6 @@ class Metric:
         bound = self.bound if self.duet_bound is None else self.duet_bound
         return bound if self.is_share else log1p(bound)
 
-    @property
-    def duet_bound_factor(self) -> float:
-        """The same as a factor; for a share, as a difference."""
-        return self.to_factor(self.duet_bound_change)
-
 
 # The spreads of loading were measured in duets on two shared cores (perf_tests/studies/gate_power).
 # Steps on a separate device are assumed to spread like the wall time of loading; starts and memory

@@ -66,19 +66,19 @@ class GateResult:
     @property
     def passes_by_wider_bound(self) -> bool:
         """Whether a change passes only because of the machine or its load."""
-        metric, worse = METRICS.get(self.comparison.metric), self.comparison.worse
-        if metric is None or worse is None or self.comparison.outcome is not Outcome.PASS:
-            return False
-        bound = metric.bound_change(shared_cores=False, same_machine=True)
-        return worse.median > metric.to_factor(bound)
+        return self._over(lambda each: each.bound_change(shared_cores=False, same_machine=True)) > 1
 
     @property
     def worse_than_decidable(self) -> float:
-        """A passing change, divided by the smallest one that is decided side by side; else 0."""
+        """A change that passes, divided by the smallest one that is decided side by side."""
+        return self._over(lambda each: each.duet_bound_change)
+
+    def _over(self, find_bound: Callable[[Metric], float]) -> float:
+        """Return a change that passes, divided by a bound; 0 if there is no such change."""
         metric, worse = METRICS.get(self.comparison.metric), self.comparison.worse
         if metric is None or worse is None or self.comparison.outcome is not Outcome.PASS:
             return 0.0
-        return worse.median / metric.duet_bound_factor
+        return worse.median / metric.to_factor(find_bound(metric))
 
     @property
     def outcome(self) -> str:
@@ -115,7 +115,8 @@ def note_hidden_changes(
     ]
     if hidden:
         found = max(hidden, key=lambda result: result.worse_than_decidable).comparison
-        bound, commit = METRICS[found.metric].duet_bound_factor, commits[found.baseline]
+        metric, commit = METRICS[found.metric], commits[found.baseline]
+        bound = metric.to_factor(metric.duet_bound_change)
         yield f"{found.reason}; side by side, the bound is {bound:.2f}: {repeat(commit)}"
 
 
