@@ -178,10 +178,8 @@ def _take_over_comparison(run: Run, session: pytest.Session) -> None:
     if timed:
         other_plugins.refuse_other_comparisons(session.config, compare)
         run.report_duration()
-    is_plain = not timed or any(
-        requests(item, "benchmark") and not is_timed(item) for item in session.items
-    )
-    if run.measurer.compares and is_plain:
+    has_others = any(requests(item, "benchmark") and not is_timed(item) for item in session.items)
+    if run.measurer.compares and has_others:
         other_plugins.give_comparison_back(session.config, compare)
 
 

@@ -60,6 +60,15 @@ def test_the_file_of_a_run_is_no_path_of_tests(project: Project) -> None:
     line_with(result, "test_plain (NOW)")
 
 
+def test_a_comparison_without_benchmarks_is_silent(project: Project) -> None:
+    """Tests without a benchmark run where warnings are errors and nothing is stored."""
+    project.pytester.makeini("[pytest]\nfilterwarnings = error")
+    project.has("def test_plain(): pass")
+    result = project.run("--benchmark-compare")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+
+
 def test_a_number_is_refused(project: Project) -> None:
     """Netpipe's tests are always compared with the latest baseline."""
     project.record()
