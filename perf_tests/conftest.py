@@ -13,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
         with suppress(OSError):  # It cannot be written.
             folder = config.cache.mkdir("xla")
             os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 @pytest.fixture(scope="session", autouse=True)
