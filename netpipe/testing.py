@@ -262,10 +262,10 @@ def expect_well_shuffled(
         MisuseError: A position is not a whole number, or not in the source.
     """
     __tracebackhide__ = True
-    from netpipe.judge.shuffling import DeliveredOrder, compare_with_uniform, describe_shuffle
+    from netpipe.judge.shuffling import compare_with_uniform, describe_shuffle
 
     order = [[_as_positions(key(batch)) for batch in epoch] for epoch in epochs]
-    found = describe_shuffle(DeliveredOrder(order, elements))
+    found = describe_shuffle(order, elements)
     compared = compare_with_uniform(found)
     if compared.outcome == "NOT_COMPARED":
         raise InconclusiveError(f"inconclusive: {compared.reason}")

@@ -120,12 +120,22 @@ def test_prune_removes_only_with_yes(netpipe: Netpipe, baselines: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "folder"),
-    [((), ["perf_tests"]), (("mine", "-x"), ["mine", "-x"]), (("-x",), ["perf_tests", "-x"])],
+    [
+        ((), ["perf_tests"]),
+        (("mine", "-x"), ["mine", "-x"]),
+        (("-k", "load"), ["perf_tests", "-k", "load"]),
+    ],
 )
 def test_recording_is_a_run_of_pytest(
-    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], folder: list[str]
+    netpipe: Netpipe,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    folder: list[str],
 ) -> None:
-    """The exit code is that of pytest."""
+    """The exit code is that of pytest, which runs perf_tests unless another folder is given."""
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
     commands: list[list[str]] = []
 
     def run(command: list[str], *_: object) -> int:

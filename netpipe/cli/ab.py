@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, PathType, notes, run_child
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    INCONCLUSIVE,
+    MISUSE,
+    PathType,
+    names_tests,
+    notes,
+    run_child,
+    with_tests,
+)
 from netpipe.errors import InputError
-from netpipe.files.paths import exists
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import refuse_unwritable, write_whole
 
@@ -47,10 +56,9 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     refuse_unwritable(results, "--netpipe-json")
     here = Path.cwd()
     commit = find_commit(here, base, "netpipe ab")
-    has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
+    has_head = bool(words) and not words[0].startswith("-") and not names_tests(words[0])
     head, arguments = (words[0], words[1:]) if has_head else ("", words)
-    if not any(map(_is_path, arguments)):
-        arguments = ("perf_tests", *arguments)
+    arguments = with_tests(arguments)
     opened: AbstractContextManager[Version | None] = nullcontext()
     if head:
         opened = open_version(find_commit(here, head, "netpipe ab"), here, "", notes.print)
@@ -70,10 +78,6 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
                 notes.print(f"netpipe: {error}", soft_wrap=True)
                 code = code or MISUSE
         sys.exit(code)
-
-
-def _is_path(word: str) -> bool:
-    return exists(word.partition("::")[0])
 
 
 def _run_pytest(

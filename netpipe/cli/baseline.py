@@ -20,6 +20,7 @@ from netpipe.cli.console import (
     path_type,
     print_json,
     run_child,
+    with_tests,
 )
 from netpipe.errors import InputError
 from netpipe.reporting.tables import TerminalTable
@@ -106,8 +107,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     The baseline holds the benchmarks that passed with valid verdicts. Further arguments go to
     pytest: the folder of the performance tests (default: perf_tests), and flags.
     """
-    positional = [word for word in words if not word.startswith("-")]
-    command = [sys.executable, "-m", "pytest", *(() if positional else ("perf_tests",)), *words]
+    command = [sys.executable, "-m", "pytest", *with_tests(words)]
     command += [f"--netpipe-record={name}", f"--netpipe-sessions={sessions}"]
     sys.exit(run_child(command, Path.cwd(), {}))
 
@@ -166,14 +166,7 @@ def _print_list(described: list[dict[str, Any]]) -> None:
         use = "compared with" if row["is_compared"] else ""
         rows.append((row["device"], row["file"], *content, use))
     headings = ("device", "file", "recorded", "commit", "sessions", "benchmarks", "")
-    _print_table("baselines", headings, rows)
-
-
-def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    table = TerminalTable(title, *headings)
-    for row in rows:
-        table.add_row(*row)
-    output.print(table)
+    output.print(TerminalTable("baselines", *headings, rows=rows))
 
 
 @baseline.command(epilog="\b\nExample:\n  netpipe baseline show baselines/*/0001_*.json")
@@ -195,7 +188,7 @@ def show(file: Path, as_json: bool) -> None:
         for name, spread in summary["figures"].items()
     ]
     title = f"over {summary['sessions']} sessions"
-    _print_table(title, ("figure", "median", "lowest", "highest"), rows)
+    output.print(TerminalTable(title, "figure", "median", "lowest", "highest", rows=rows))
 
 
 def _summarize(file: Path) -> dict[str, Any]:
@@ -214,7 +207,7 @@ def _summarize(file: Path) -> dict[str, Any]:
         "fingerprint": first.fingerprint,
         "sessions": len(baseline.all_sessions),
         "benchmarks": sorted(baseline.benchmarks),
-        "figures": {name: asdict(each) for name, each in compute_spreads(baseline).items()},
+        "figures": compute_spreads(baseline),
     }
 
 

@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
-from netpipe.files.paths import find_path_problem
+from netpipe.files.paths import exists, find_path_problem
 from netpipe.files.whole_file import write_whole
 from netpipe.jobs.request import START_LIMIT_S
 from netpipe.jobs.targets import Target
@@ -176,6 +176,16 @@ def print_json(document: object) -> None:
 def command_line() -> str:
     """Return the command that the user typed, to be shown on pages."""
     return shlex.join(["netpipe", *sys.argv[1:]])
+
+
+def names_tests(word: str) -> bool:
+    """Return whether an argument of pytest names an existing file or folder."""
+    return exists(word.partition("::")[0])
+
+
+def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments of pytest, after `perf_tests` unless one is a path."""
+    return words if any(map(names_tests, words)) else ("perf_tests", *words)
 
 
 def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from netpipe.cli.console import command_line, notes, output, path_type
+from netpipe.cli.console import notes, output, path_type, write_html
 from netpipe.errors import InputError
 from netpipe.files.whole_file import refuse_unwritable, write_whole
 from netpipe.git import GitError, git
+from netpipe.results.units import format_count
 
 
 @click.group(epilog="\b\nExample:\n  netpipe history page history.jsonl --html history.html")
@@ -69,19 +70,18 @@ def page(file: Path, path: Path) -> None:
     """Make one HTML page of FILE, with a chart of each metric, and print what changed."""
     from netpipe.history.change_points import MIN_COMMITS
     from netpipe.history.entries import Entry, list_series, read_entries
-    from netpipe.reporting.rendering import render_page
 
     entries = read_entries(file)
     series = list_series(entries)
     if not series:
         raise InputError(file, "file", "hold a result", "none", "netpipe history add appends some")
     document = {"schema": Entry.SCHEMA, "entries": [entry.to_document() for entry in entries]}
-    write_whole(path, render_page([document], repeat=command_line()), "--html")
+    write_html(document, path)
     for each in series:
         for change in each.changes:
             output.print(f"{each.place}: {each.describe(*change)}", soft_wrap=True)
     if not any(each.changes for each in series):
         longest = max(len(each.values) for each in series)
         few = f"; {MIN_COMMITS} commits are needed to see one" * (longest < MIN_COMMITS)
-        output.print(f"no change in {longest} commit{'s' * (longest > 1)}{few}", soft_wrap=True)
+        output.print(f"no change in {format_count(longest, 'commit')}{few}", soft_wrap=True)
     notes.print(f"written: {path}")

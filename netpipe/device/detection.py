@@ -35,10 +35,6 @@ class NoDeviceError(HarnessError):
     """jax could not report its device."""
 
 
-class WrongDeviceError(MisuseError):
-    """The device of this machine is not the required one."""
-
-
 def local_device(used: Sequence[Any] = ()) -> Device:
     """Describe the devices in use, which have a `platform` and a `device_kind`.
 
@@ -87,12 +83,12 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
 
 
 def require_device(device: Device, wanted: str) -> None:
-    """Raise a WrongDeviceError unless a device has the wanted key or family (`a100`)."""
+    """Raise a MisuseError unless a device has the wanted key or family (`a100`)."""
     if matches(device.key, wanted):
         return
     family = next((name for name in TOX_DEVICES if matches(device.key, name)), None)
     instead = f"tox -e {family}" if family else "pytest perf_tests --benchmark-compare"
-    raise WrongDeviceError(
+    raise MisuseError(
         f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
         f"{_explain_unused_gpus(device) or f'start it on a machine with {wanted}'}, "
         f"or run `{instead}` on this one"

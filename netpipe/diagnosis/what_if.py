@@ -12,6 +12,7 @@ from netpipe.diagnosis.experiments.read_scaling import LEVELS
 from netpipe.diagnosis.experiments.stage_times import StageTime
 from netpipe.diagnosis.experiments.turns import Side
 from netpipe.grain_access.loader_variants import count_threads, count_workers
+from netpipe.results.units import format_count
 from netpipe.verdict.worker_sizing import enough_workers
 
 WORKERS: Final = "workers"
@@ -148,7 +149,7 @@ def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
 def _worker_changes(base: MeasuredLoader, now: int, step_s: float | None) -> Iterator[Change]:
     def change_to(count: int) -> Change:
         load_s = base.load_s(replace(base.model, workers=count))
-        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, load_s, workers=count)
+        return Change(format_count(count, "worker"), WORKERS, load_s, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
     enough = next((count for count in counts if _keeps_fed(change_to(count).load_s, step_s)), 0)

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -128,7 +128,9 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         if len({description["fingerprint"] for description in descriptions}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
         base_size, size = (BlockSize(*description["size"]) for description in descriptions)
-        size, run_slice = size.fit_to(base_size), _take_turns
+        size = size.fit_to(base_size)
+        run_slice: Callable[[Sequence[RemoteTimer], BlockSize, int], tuple[_Block, _Block]]
+        run_slice = take_turns
         if quantity == "load_s_per_batch":
             run_slice = _pull_together if _share_cores_equally(descriptions) else _pull_in_turns
         slices: list[tuple[_Block, _Block]] = []
@@ -252,7 +254,7 @@ def _pull_in_turns(
     timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
     """Let the sides pull a block each, one after the other."""
-    base, now = _take_turns(timers, size, number)
+    base, now = take_turns(timers, size, number)
     if not (base and now):
         return base, now
     times_s = [block["stamps_s"][size.skipped :] for block in (base, now)]
@@ -272,15 +274,18 @@ def _with_load_times(
     return base, now
 
 
-def _take_turns(
-    timers: Sequence[RemoteTimer], size: BlockSize, number: int
-) -> tuple[_Block, _Block]:
-    """Let the sides time one block each, one after the other; the side that starts alternates."""
-    blocks = dict[RemoteTimer, _Block]()
+def take_turns(
+    timers: Sequence[RemoteTimer], order: tuple[Any, ...], number: int
+) -> tuple[Any, Any]:
+    """Send an order to each side in turn and return the answers; the side that starts alternates.
+
+    The order may be the size of a block, for example, which each side then times.
+    """
+    answers = dict[RemoteTimer, Any]()
     for timer in order_of_round(timers, number):
-        timer.send(size)
-        (blocks[timer],) = receive_all([timer])
-    base, now = (blocks[timer] for timer in timers)
+        timer.send(order)
+        (answers[timer],) = receive_all([timer])
+    base, now = (answers[timer] for timer in timers)
     return base, now
 
 

@@ -235,7 +235,20 @@ def save(
 
     `document` comes from pytest-benchmark; `sessions` has the form of `Baseline.sessions`.
     """
-    return write_baseline(folder, name, {**document, "netpipe": _own_part(sessions)})
+    distinct = _distinct(sessions)
+    documents = (session.to_document() for session in distinct)
+    own = {
+        "schema": SCHEMA,
+        "sessions": [
+            {key: value for key, value in each.items() if key not in _ONLY_FOR_PAGES}
+            for each in documents
+        ],
+        "benchmarks": {
+            benchmark: [distinct.index(session) for session in measured]
+            for benchmark, measured in sessions.items()
+        },
+    }
+    return write_baseline(folder, name, {**document, "netpipe": own})
 
 
 def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path:
@@ -259,20 +272,3 @@ def write_baseline(folder: Path, name: str, document: Mapping[str, Any]) -> Path
         except OSError as second:
             way_out = f"It cannot be kept in a temporary folder either: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
-
-
-def _own_part(sessions: Mapping[str, Sequence[Measurement]]) -> dict[str, Any]:
-    """Return the value of the key `netpipe`: the distinct sessions, and their benchmarks."""
-    distinct = _distinct(sessions)
-    documents = [session.to_document() for session in distinct]
-    return {
-        "schema": SCHEMA,
-        "sessions": [
-            {name: value for name, value in document.items() if name not in _ONLY_FOR_PAGES}
-            for document in documents
-        ],
-        "benchmarks": {
-            benchmark: [distinct.index(session) for session in measured]
-            for benchmark, measured in sessions.items()
-        },
-    }

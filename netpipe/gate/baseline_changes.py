@@ -24,15 +24,6 @@ Kind = Literal["added", "removed", "replaced"]
 
 
 @dataclass(frozen=True)
-class Spread:
-    """The lowest, median and highest value of a figure over a baseline's sessions."""
-
-    low: float
-    median: float
-    high: float
-
-
-@dataclass(frozen=True)
 class FigureChange:
     """A figure in two baselines; each value is the median over the baseline's sessions."""
 
@@ -91,12 +82,12 @@ class FileChange:
         }
 
 
-def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
-    """Return the spread of each of `FIGURES` over the sessions of a baseline."""
+def compute_spreads(baseline: Baseline) -> dict[str, dict[str, float]]:
+    """Return the low, the median and the high of each of `FIGURES` over a baseline's sessions."""
     sessions, spreads = baseline.all_sessions, {}
     for name in FIGURES:
         medians = sorted(getattr(session, name).median for session in sessions)
-        spreads[name] = Spread(medians[0], median(medians), medians[-1])
+        spreads[name] = {"low": medians[0], "median": median(medians), "high": medians[-1]}
     return spreads
 
 
@@ -105,7 +96,7 @@ def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
     spreads = compute_spreads(after)
     figures = {}
     for name, spread in compute_spreads(before).items():
-        old, new = spread.median, spreads[name].median
+        old, new = spread["median"], spreads[name]["median"]
         figures[name] = FigureChange(old, new, new / old if old else None)
     sessions = before.all_sessions[0], after.all_sessions[0]
     return BaselineDifference((*_dropped(before, after), *_differences(*sessions)), figures)

@@ -73,7 +73,8 @@ def compare(
     `now` holds at least one session of this run; `earlier` starts with the oldest baseline.
     """
     if not baseline.sessions:
-        return Comparison.without_baseline(quantity, now, f"{baseline.name} has no such benchmark")
+        reason = f"{baseline.name} has no such benchmark"
+        return Comparison.without_baseline(reason, getattr(now[-1], quantity).median)
     compared: list[Comparison] = []
     drifts: list[Comparison] = []
     for metric in GATED[quantity]:

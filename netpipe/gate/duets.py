@@ -31,6 +31,7 @@ from netpipe.gate.metrics import GATED, MAX_BUSY_FRACTION, ONCE, Metric
 from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
 from netpipe.results.fields import Fraction, MayBeAbsent
 from netpipe.results.measurement import Interval
+from netpipe.results.units import format_count
 
 MIN_DUETS: Final = 2
 MAX_DUETS: Final = 5
@@ -185,7 +186,7 @@ def _format_figures(metric: Metric, change: Interval) -> str:
     ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
     return (
         f"{metric.name} is {metric.format_change(change.median)}{'' if metric.is_share else ' x'} "
-        f"({' to '.join(ends)}), {change.n} duet{'s' * (change.n != 1)}"
+        f"({' to '.join(ends)}), {format_count(change.n, 'duet')}"
     )
 
 

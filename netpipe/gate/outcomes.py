@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import Final
 
 from netpipe.gate.metrics import METRICS
-from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.measurement import Interval
 
 
 class Outcome(StrEnum):
@@ -68,12 +68,9 @@ class Comparison:
     metrics: "tuple[Comparison, ...]" = ()
 
     @classmethod
-    def without_baseline(
-        cls, quantity: str, sessions: Sequence[Measurement], reason: str
-    ) -> "Comparison":
-        """Return the NO_BASELINE comparison of a quantity."""
-        value: Interval = getattr(sessions[-1], quantity)
-        return cls(Outcome.NO_BASELINE, "", value.median, None, reason)
+    def without_baseline(cls, reason: str, now: float = 0.0) -> "Comparison":
+        """Return a NO_BASELINE comparison; `now` is the median of its quantity, 0 for work."""
+        return cls(Outcome.NO_BASELINE, "", now, None, reason)
 
     @classmethod
     def from_metrics(cls, metrics: "Sequence[Comparison]") -> "Comparison":

@@ -8,7 +8,7 @@ import numpy as np
 from netpipe.judge.judgement import NOT_COMPARED, Check
 from netpipe.judge.reading import FIRST, SECOND, Reading
 from netpipe.judge.same_data import list_places
-from netpipe.judge.shuffling import DeliveredOrder, compare_shuffles, describe_shuffle
+from netpipe.judge.shuffling import compare_shuffles, describe_shuffle
 
 
 def check_shuffled(now: Reading, then: Reading, source: Reading) -> Check:
@@ -23,8 +23,8 @@ def check_shuffled(now: Reading, then: Reading, source: Reading) -> Check:
     if not all(each.epoch and places.keys() >= {*_list_elements(each)} for each in readings):
         why = "the order without a shuffle is not known for all elements"
         return Check("shuffled", NOT_COMPARED, why)
-    orders = (DeliveredOrder(_find_order(each, places), len(source.epoch)) for each in readings)
-    found = compare_shuffles(*map(describe_shuffle, orders))
+    orders = (_find_order(each, places) for each in readings)
+    found = compare_shuffles(*(describe_shuffle(each, len(source.epoch)) for each in orders))
     return Check("shuffled", found.outcome, found.reason or "no figure of the order is worse")
 
 

@@ -18,40 +18,8 @@ MIN_ELEMENTS: Final = 100
 FALSE_ALARM_RATE: Final = 0.001
 _MIN_RISE: Final = 0.02
 _REPEATS: Final = "repeats"
-_OF_ANY_ORDER: Final = (_REPEATS, "mixture")
 
 Integers = NDArray[np.integer[Any]]
-
-
-@dataclass(frozen=True)
-class DeliveredOrder:
-    """The order in which a version delivers the elements of its source.
-
-    Attributes:
-        epochs: The batches of one or two epochs, or the first batches of each: int (batch,), the
-            position of each element, which is its index among all elements in the order without a
-            shuffle. Elements without batches count as batches of 8.
-        elements: Number of elements of the source.
-        shards: int (elements,): the shard of the element at each position; None if unknown.
-        components: int (elements,): the mixture's component, from 0, of the element at each
-            position; None without a mixture.
-        weights: The weight of each component, above 0; by default, its share of the source.
-    """
-
-    epochs: Sequence[Sequence[Integers]]
-    elements: int
-    shards: Integers | None = None
-    components: Integers | None = None
-    weights: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        """Check the positions; numpy would count negative ones from the end."""
-        for batch in (batch for epoch in self.epochs for batch in epoch if len(batch)):
-            if batch.min() < 0 or batch.max() >= self.elements:
-                raise MisuseError(
-                    f"positions in a source of {self.elements} elements must be from 0 to "
-                    f"{self.elements - 1}; found {batch.min()} to {batch.max()}"
-                )
 
 
 @dataclass(frozen=True)
@@ -76,10 +44,8 @@ class Shuffling:
             neighbours: Rank correlation between the positions of successive elements.
             source_neighbours: Rank correlation between the times at which neighbours in the source
                 are delivered; near 1 also if several readers take turns.
-            shards: Dependence of an element's shard on its batch.
             repeats: Fraction of elements that the epoch has delivered before.
             epochs: Dependence of an element's batch in the second epoch on that in the first.
-            mixture: Total variation distance between the components' shares and weights.
     """
 
     elements: int
@@ -95,22 +61,36 @@ class ShuffleComparison:
     reason: str
 
 
-def describe_shuffle(order: DeliveredOrder) -> Shuffling:
+def describe_shuffle(batches: Sequence[Sequence[Integers]], elements: int) -> Shuffling:
     """Return the figures of an order, with the p-values of scipy's tests.
 
     The correlation of successive elements is the serial correlation of Wald and Wolfowitz (Ann.
-    Math. Stat. 14, 1943, p. 378). The tests of `source_part` and `mixture` suppose independent
-    elements; those drawn without replacement vary less.
-    """
-    from scipy.stats import chisquare, kstest, spearmanr
+    Math. Stat. 14, 1943, p. 378). The test of `source_part` supposes independent elements; those
+    drawn without replacement vary less.
 
-    epochs = [np.concatenate([*epoch, np.zeros(0, int)]) for epoch in order.epochs]
+    Args:
+        batches: The batches of one or two epochs, or the first batches of each: int (batch,), the
+            position of each element, which is its index among all elements in the order without a
+            shuffle. Elements without batches count as batches of 8.
+        elements: Number of elements of the source.
+
+    Raises:
+        MisuseError: A position is not in the source; numpy would count a negative one from the end.
+    """
+    from scipy.stats import kstest, spearmanr
+
+    for batch in (batch for epoch in batches for batch in epoch if len(batch)):
+        if batch.min() < 0 or batch.max() >= elements:
+            raise MisuseError(
+                f"positions in a source of {elements} elements must be from 0 to "
+                f"{elements - 1}; found {batch.min()} to {batch.max()}"
+            )
+    epochs = [np.concatenate([*epoch, np.zeros(0, int)]) for epoch in batches]
     shortest = min(map(len, epochs), default=0)
     if shortest < MIN_ELEMENTS:
         return Shuffling(shortest, {})
-    numbers = list(map(_number_batches, order.epochs))
     found = defaultdict[str, list[Figure]](list)
-    for positions, batch in zip(epochs, numbers, strict=True):
+    for positions in epochs:
         once = positions[np.sort(np.unique(positions, return_index=True)[1])]
         times = np.argsort(once)
         pairs = {
@@ -119,25 +99,17 @@ def describe_shuffle(order: DeliveredOrder) -> Shuffling:
             "source_neighbours": (times[:-1], times[1:]),
         }
         tests = {name: spearmanr(*pair, alternative="greater") for name, pair in pairs.items()}
-        tests["source_part"] = kstest((once + 0.5) / order.elements, "uniform")
+        tests["source_part"] = kstest((once + 0.5) / elements, "uniform")
         for name, test in tests.items():
             found[name].append(Figure(float(test.statistic), float(test.pvalue)))
         repeats = 1 - len(once) / len(positions)
         found["repeats"].append(Figure(repeats, float(repeats == 0)))
-        if order.shards is not None:
-            found["shards"].append(_measure_dependence(batch, order.shards[positions]))
-        if order.components is not None:
-            source = np.bincount(order.components)
-            weights = np.asarray(source if order.weights is None else order.weights, float)
-            shares = np.bincount(order.components[positions], minlength=len(source))
-            wanted = weights / weights.sum() * len(positions)
-            distance = float(np.abs(shares - wanted).sum() / 2 / len(positions))
-            found["mixture"].append(Figure(distance, float(chisquare(shares, wanted).pvalue)))
     if len(epochs) > 1:
-        before = np.full(order.elements, -1)
-        before[epochs[0]] = numbers[0]
+        first, second = map(_number_batches, batches[:2])
+        before = np.full(elements, -1)
+        before[epochs[0]] = first
         again = before[epochs[1]]
-        found["epochs"].append(_measure_dependence(numbers[1][again >= 0], again[again >= 0]))
+        found["epochs"].append(_measure_dependence(second[again >= 0], again[again >= 0]))
     figures = {}
     for name, each in found.items():
         worst = min(each, key=lambda figure: (figure.p_value, -figure.value))
@@ -158,7 +130,7 @@ def compare_shuffles(before: Shuffling, after: Shuffling) -> ShuffleComparison:
         return ShuffleComparison("NOT_COMPARED", (), reason)
     both = [name for name in after.figures if name in before.figures]
     limit = FALSE_ALARM_RATE / len(both)
-    ordered = [name for name in both if name not in _OF_ANY_ORDER]
+    ordered = [name for name in both if name != _REPEATS]
     was_uniform = all(before.figures[name].p_value >= limit for name in ordered)
     worse = {}
     for name in both:

@@ -304,18 +304,20 @@ class Puller:
             gaps_s.append(self.pull()[1])
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
-    def pull_until_steady(self, enough_s: float, least: int, limit_s: float) -> PulledBatches:
+    def pull_until_steady(
+        self, enough_s: float, least: int, limit_s: float, tolerance: float = _ESTIMATE_TOLERANCE
+    ) -> PulledBatches:
         """Pull blocks of `enough_s` seconds until two successive load times agree; return the last.
 
         By then, buffers are empty and all workers have started. Blocks are not shorter if batches
         come fast, so deep buffers are emptied, too. At least `least` blocks are pulled, unless more
-        than `limit_s` seconds have passed.
+        than `limit_s` seconds have passed. Times agree to within the fraction `tolerance`.
         """
         started, previous_s = self._clock(), 0.0
         for tries in count(1):
             pulled = self.pull_flat_out(enough_s)
             load_s = pulled.s_per_batch
-            agrees = abs(load_s - previous_s) <= _ESTIMATE_TOLERANCE * load_s
+            agrees = abs(load_s - previous_s) <= tolerance * load_s
             if self._clock() - started > limit_s or (agrees and tries >= least):
                 break
             previous_s = load_s

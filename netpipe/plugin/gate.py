@@ -10,7 +10,7 @@ from netpipe.gate import baseline
 from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import BaselineSessions, compare_until_decided
-from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Comparison, Outcome
+from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Comparison
 from netpipe.gate.waivers import Waiver, apply_waivers
 from netpipe.gate.work_baselines import (
     WORK_FOLDER,
@@ -134,13 +134,13 @@ class Gate:
             compared: Sequence[Comparison] = ()
             if then is not None:
                 now, compared = compare_in_turns(now, then, count_now, count_then)
-            compared = compared or _without_baseline(f"{label} has no test {test}")
+            compared = compared or [Comparison.without_baseline(f"{label} has no test {test}")]
             against_ref = self._make_results(test, WORK, compared, None, label)
         if self.measurer.compares:
             baselines = self._find_work_baselines(now.versions)
             compared = compare_with_baselines(test, now, baselines)
             missing = f"there is no baseline of work for {work_key(now.versions)}"
-            compared = compared or _without_baseline(missing)
+            compared = compared or [Comparison.without_baseline(missing)]
             stored = self._make_results(test, WORK, compared, None)
         return self._keep_results(against_ref, stored)
 
@@ -236,7 +236,8 @@ class Gate:
         found = self.measurer.raise_again(("duets", quantity, key), compare)
         label = against.commit.label
         if found is None:
-            found = Comparison.without_baseline(quantity, [now], f"{label} has no test {benchmark}")
+            median = getattr(now, quantity).median
+            found = Comparison.without_baseline(f"{label} has no test {benchmark}", median)
         return self._make_results(benchmark, quantity, found.metrics or [found], now, label)
 
     def _compare_stored(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
@@ -248,7 +249,7 @@ class Gate:
         now = sessions[-1]
         if not baselines:
             reason = f"there is no baseline for {now.device.key}"
-            found = Comparison.without_baseline(quantity, sessions, reason)
+            found = Comparison.without_baseline(reason, getattr(now, quantity).median)
             return self._make_results(benchmark, quantity, [found], now)
         holder = self._find_holder(benchmark, baselines, now.host)
         stored, *earlier = (
@@ -310,7 +311,3 @@ class Gate:
             comparison, waiver = apply_waivers(waivers, alone, benchmark, device, today)
             results.append(GateResult(benchmark, quantity, comparison, now, waiver, against))
         return results
-
-
-def _without_baseline(reason: str) -> tuple[Comparison, ...]:
-    return (Comparison(Outcome.NO_BASELINE, "", 0.0, None, reason),)

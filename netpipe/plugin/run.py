@@ -9,7 +9,7 @@ from netpipe.plugin.gate import Gate, Selection
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import Options
 from netpipe.results.measurement import Device
-from netpipe.results.units import format_seconds
+from netpipe.results.units import format_count, format_seconds
 
 
 @dataclass
@@ -58,5 +58,5 @@ class Run:
         duets = ", without its duets" if self.measurer.against else ""
         self.measurer.report_progress(
             f"timed tests: {len(self.selection.timed)}; each loader and step is measured in "
-            f"{sessions} session{'s' * (sessions > 1)}, which usually takes {typical}{duets}"
+            f"{format_count(sessions, 'session')}, which usually takes {typical}{duets}"
         )

@@ -63,7 +63,6 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
     asked = read_request()
     assert asked is not None
     run_job(asked, partial(_make_factories, request))
-    request.config.option.no_summary = True  # Nobody reads it, and it makes hypothesis import.
     pytest.skip("this process measured for another one")
 
 

@@ -1,7 +1,7 @@
 """Tables of results for pages and terminals."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
 from operator import sub
@@ -24,9 +24,13 @@ _BREAK: Final = re.compile(r"(?<=[^\d\s]\s)|(?<=\w[-./:(\[])(?=[^\W\d])(?!py:)")
 class TerminalTable(terminal.Table):
     """A table that wraps between words; if it is still too wide, its rows become lists."""
 
-    def __init__(self, title: str, *columns: terminal.Column | str) -> None:
+    def __init__(
+        self, title: str, *columns: terminal.Column | str, rows: Iterable[Iterable[str]] = ()
+    ) -> None:
         super().__init__(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD)
         self.title_style = "bold"
+        for row in rows:
+            self.add_row(*row)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table or the lists."""

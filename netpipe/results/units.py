@@ -69,11 +69,7 @@ def format_ratio_interval(interval: Interval | None) -> str:
 def _format_interval(interval: Interval | None, write: Callable[[float], str]) -> str:
     if interval is None:
         return "not measured"
-    if not isfinite(interval.high):
-        ends = f"{format_rounds(interval.n)}, too few for an interval"
-    else:
-        ends = f"{write(interval.low)} to {write(interval.high)}"
-    return f"{write(interval.median)} ({ends})"
+    return f"{write(interval.median)} ({format_bounds(interval, write)})"
 
 
 def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
@@ -84,7 +80,7 @@ def format_bounds(interval: Interval, write: Callable[[float], str] = format_sec
         return f"{write(interval.low)} or more"
     if isfinite(interval.high):
         return f"{write(interval.high)} or less"
-    return f"only {format_rounds(interval.n)}"
+    return f"only {format_count(interval.n, 'round')}"
 
 
 def describe_interval(
@@ -94,9 +90,11 @@ def describe_interval(
     return write(interval.median), format_bounds(interval, write)
 
 
-def format_rounds(count: int) -> str:
-    """Format a number of rounds: `1 round`, `9 rounds`."""
-    return f"{count} round{'s' * (count != 1)}"
+def format_count(count: object, noun: str) -> str:
+    """Format a number with its noun: `1 round`, `2 batches`, `1,000 elements`."""
+    number = f"{count:,}" if isinstance(count, int) else str(count)
+    plural = f"{noun}es" if noun.endswith("tch") else f"{noun}s"
+    return f"{number} {noun if count == 1 else plural}"
 
 
 def format_percent(fraction: float | None) -> str:

@@ -15,7 +15,7 @@ from netpipe.results.fields import (
     Text,
     parse,
 )
-from netpipe.results.units import format_amount, format_number
+from netpipe.results.units import format_bytes, format_number
 
 SCHEMA: Final = "netpipe.work/1"
 
@@ -52,7 +52,7 @@ class WorkKind:
         if self.unit != "B":
             unit = self.unit.removesuffix("s") if value == 1 else self.unit
             return f"{format_number(value, 4)} {unit}"
-        return f"{format_amount(value)}B" if round(value) >= 1000 else f"{format_number(value)} B"
+        return format_bytes(value)
 
 
 KINDS: Final = {

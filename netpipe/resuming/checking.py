@@ -14,7 +14,7 @@ from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_ses
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
-from netpipe.results.units import format_seconds
+from netpipe.results.units import format_count, format_seconds
 
 _HERE: Final = ProcessEnvironment()
 _CHAINED_WORKERS: Final = (0, 1, 4, 2)
@@ -59,17 +59,13 @@ class Restored:
     restores: Count = 0  #: Number of restores in the chain before the state was saved.
 
     def __str__(self) -> str:
-        how = "" if self.workers is None else f" with {_count(self.workers, 'worker')}"
-        how += f", after {_count(self.restores, 'restore')}" if self.restores else ""
+        how = "" if self.workers is None else f" with {format_count(self.workers, 'worker')}"
+        how += f", after {format_count(self.restores, 'restore')}" if self.restores else ""
         result = self.difference.partition("\n")[0] or "exact"
         costs = f"state of {self.state_bytes:,} bytes, saved in {format_seconds(self.save_s)}"
         if self.first_batch_s is not None:
             costs += f", first batch after {format_seconds(self.first_batch_s)}"
         return f"from batch {self.offset} on{how}: {result} ({costs})"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True)
@@ -113,6 +109,8 @@ def check_resume(
     # Elsewhere, each process may need most of the accelerator's memory.
     may_overlap = is_on_cpu(request, environment)
     ready: tuple[Session, Connection] | None = None
+    # Processes to start ahead: one that saves, one from the middle, those of the chain.
+    ahead = iter(range(2 + len(_CHAINED_WORKERS)))
 
     def start(seed: str = "1") -> tuple[Session, Connection]:
         ours, theirs = Pipe()
@@ -134,7 +132,7 @@ def check_resume(
             session.restart_limit()
             with suppress(OSError):  # The session has ended, which `result` reports.
                 channel.send(settings)
-            ready = start() if may_overlap else None
+            ready = start() if may_overlap and next(ahead, None) is not None else None
             result: dict[str, Any] = session.result(is_early=True)
             ending.callback(session.result)  # The process may end by itself.
         return result

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -46,14 +45,9 @@ class LoaderRun:
         Buffers then lose batches as fast as they gain them, so they hold as many batches at the end
         of a count as at its start.
         """
-        started, before_s = self._clock(), 0.0
-        for look in count():
-            self._steady = self.puller.pull_flat_out(_LOOK_FRACTION * seconds)
-            now_s = self._steady.s_per_batch
-            agrees = look and abs(now_s - before_s) <= _AGREEMENT * now_s
-            if agrees or self._clock() - started > seconds:
-                break
-            before_s = now_s
+        self._steady = self.puller.pull_until_steady(
+            _LOOK_FRACTION * seconds, least=2, limit_s=seconds, tolerance=_AGREEMENT
+        )
         self._balance = CpuBalance(self.puller, self._clock)
 
     def count(self, seconds: float) -> None:

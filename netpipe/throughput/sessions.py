@@ -1,19 +1,20 @@
 """Throughput of loaders, measured in turns in fresh processes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import ceil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from netpipe.duets.parent import RemoteTimer, Side, open_sides, receive_all
+from netpipe.duets.parent import Side, open_sides, receive_all, take_turns
 from netpipe.errors import MisuseError
 from netpipe.jobs.parent import CHILD_COMMAND, run_session
 from netpipe.jobs.targets import Target
 from netpipe.judge.reading import Reading, ReadRequest, read_batches
 from netpipe.judge.same_data import compare_data
-from netpipe.measuring.interleaving import interleave, order_of_round
+from netpipe.measuring.interleaving import interleave
+from netpipe.results.units import format_count
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 from netpipe.throughput.throughput_request import ThroughputRequest
@@ -50,7 +51,7 @@ class Subject:
         name = str(self.target) if self.data is None else f"batch {self.batch_size}"
         if self.workers is None:
             return name
-        return f"{name}, {self.workers} worker{'s' * (self.workers != 1)}"
+        return f"{name}, {format_count(self.workers, 'worker')}"
 
 
 def measure_in_turns(
@@ -127,19 +128,8 @@ def _run_duet(
     with open_sides(sides) as timers:
         _require_same(*subjects, *receive_all(timers))
         for turn, order in enumerate(orders, start=number):
-            answers = dict(_ask(timers, order, turn))
-        ours, others = (answers[timer] for timer in timers)
-    return ours, others
-
-
-def _ask(
-    timers: Sequence[RemoteTimer], order: tuple[Any, ...], turn: int
-) -> Iterator[tuple[RemoteTimer, Any]]:
-    """Send the order to each side in turn and yield the answers; the first side alternates."""
-    for timer in order_of_round(timers, turn):
-        timer.send(order)
-        (answer,) = receive_all([timer])
-        yield timer, answer
+            tallies = take_turns(timers, order, turn)
+    return tallies
 
 
 def _require_same(

@@ -17,7 +17,7 @@ from netpipe.results.fields import (
     PositiveCount,
     Text,
 )
-from netpipe.results.units import format_amount, format_megabytes
+from netpipe.results.units import format_amount, format_count, format_megabytes
 from netpipe.throughput.figures import Figure, Tally, over_rounds, ratio, speed_figure
 
 MAX_ROUNDS: Final = 6
@@ -60,7 +60,7 @@ class Candidate:
     @property
     def label(self) -> str:
         """The number of workers as text: `1 worker`."""
-        return f"{self.workers} worker{'s' * (self.workers != 1)}"
+        return format_count(self.workers, "worker")
 
 
 class TriedCandidate(TypedDict):

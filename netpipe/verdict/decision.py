@@ -12,9 +12,9 @@ from statistics import fmean, median
 from netpipe.results import statistics
 from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Interval, Measurement
 from netpipe.results.units import (
+    format_count,
     format_percent,
     format_ratio_interval,
-    format_rounds,
     format_seconds,
     format_seconds_interval,
 )
@@ -101,7 +101,8 @@ def _make_doubt_rule(
         reason = explain(measurement)
         if reason is None:
             return None
-        rounds, advice = format_rounds(measurement.step_s.n), way_out or _ask_for_time(measurement)
+        rounds = format_count(measurement.step_s.n, "round")
+        advice = way_out or _ask_for_time(measurement)
         return Verdict(VerdictKind.INCONCLUSIVE, reason, (rounds,), advice)
 
     return rule
@@ -119,7 +120,7 @@ def _explain_too_few_rounds(measurement: Measurement) -> str | None:
     load = measurement.load_s_per_batch
     if isfinite(load.low):
         return None
-    return f"only {format_rounds(load.n)} fitted into the time; an interval needs 3"
+    return f"only {format_count(load.n, 'round')} fitted into the time; an interval needs 3"
 
 
 def _explain_no_evidence(measurement: Measurement) -> str | None:
@@ -186,7 +187,7 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
     return Verdict(
         VerdictKind.RECOMPILING,
         f"{count} compilations inside the timed windows",
-        (f"{count} compilations in {format_rounds(measurement.step_s.n)}",),
+        (f"{count} compilations in {format_count(measurement.step_s.n, 'round')}",),
         "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 logs each compilation",
     )
 

@@ -15,12 +15,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from rich.console import Console
 
-from netpipe.judge.shuffling import (
-    DeliveredOrder,
-    ShuffleComparison,
-    compare_shuffles,
-    describe_shuffle,
-)
+from netpipe.judge.shuffling import ShuffleComparison, compare_shuffles, describe_shuffle
 
 SIZES: Final = ((200, 8), (1000, 16), (10_000, 50), (20_000, 64))
 _SHARDS: Final = 16
@@ -131,13 +126,10 @@ PARTLY: Final[Mapping[str, Shuffle]] = {
 
 
 def compare(then: Shuffle, now: Shuffle, seed: int, elements: int, batch: int) -> ShuffleComparison:
-    """Compare two shuffles of a source with 16 shards."""
-    rng, shards = np.random.default_rng(seed), np.arange(elements) * _SHARDS // elements
-    before, after = (
-        describe_shuffle(DeliveredOrder(shuffle(rng, elements, batch), elements, shards))
-        for shuffle in (then, now)
-    )
-    return compare_shuffles(before, after)
+    """Compare two shuffles of a source."""
+    rng = np.random.default_rng(seed)
+    orders = [shuffle(rng, elements, batch) for shuffle in (then, now)]
+    return compare_shuffles(*(describe_shuffle(order, elements) for order in orders))
 
 
 def make_row(name: str, then: Shuffle, now: Shuffle, seeds: int) -> str:

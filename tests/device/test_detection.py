@@ -13,14 +13,13 @@ import pytest
 import netpipe
 from netpipe.device.detection import (
     NoDeviceError,
-    WrongDeviceError,
     devices_document,
     find_device,
     local_device,
     require_device,
 )
 from netpipe.device.host import this_host
-from netpipe.errors import NetpipeError
+from netpipe.errors import MisuseError, NetpipeError
 from netpipe.results.measurement import Device, Host
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "devices.1.json"
@@ -139,7 +138,7 @@ def test_another_device_is_refused_with_what_to_run(
     device: Device, wanted: str, instead: str
 ) -> None:
     """The refusal names the wanted device, the one here, and the command that fits it."""
-    with pytest.raises(WrongDeviceError) as refusal:
+    with pytest.raises(MisuseError) as refusal:
         require_device(device, wanted)
     message = str(refusal.value)
     assert re.search(f" {wanted}, .* {device.key} .*`{instead}`", message)
@@ -158,7 +157,7 @@ def lists(driver: Path, *models: str) -> None:
 
 def refusal_of_a_cpu(wanted: str = "h200") -> str:
     """Return why a run for another device refuses the CPU."""
-    with pytest.raises(WrongDeviceError) as refusal:
+    with pytest.raises(MisuseError) as refusal:
         require_device(LAPTOP, wanted)
     return str(refusal.value)
 
@@ -194,7 +193,7 @@ def test_a_gpu_that_jax_does_not_use_is_named(
 def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
     """On a GPU of another kind, the message does not mention the driver's list."""
     lists(driver, "NVIDIA H200")
-    with pytest.raises(WrongDeviceError, match="machine with a100"):
+    with pytest.raises(MisuseError, match="machine with a100"):
         require_device(H200, "a100")
 
 

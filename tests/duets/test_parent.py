@@ -326,7 +326,7 @@ def test_one_that_is_much_faster_counts_whole() -> None:
 def test_who_is_told_first_changes() -> None:
     """The order alternates between slices."""
     told: list[str] = []
-    parent._take_turns(timers(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
+    parent.take_turns(timers(told, {"step_s": 1.0}, {"step_s": 2.0}), BlockSize(3), 1)
     assert told == ["now 3", "now answers", "base 3", "base answers"]
 
 
@@ -343,7 +343,7 @@ class _Machine:
         monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext([self]))
         monkeypatch.setattr(parent, "receive_all", lambda _: described)
         monkeypatch.setattr(parent, "_read_host_cpu", self.read)
-        monkeypatch.setattr(parent, "_take_turns", self.run_slice)
+        monkeypatch.setattr(parent, "take_turns", self.run_slice)
         monkeypatch.setattr(parent, "_pull_together", self.run_slice)
         monkeypatch.setattr(parent, "time", self)
 

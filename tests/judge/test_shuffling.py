@@ -11,7 +11,6 @@ from netpipe.errors import MisuseError
 from netpipe.judge.shuffling import (
     FALSE_ALARM_RATE,
     MIN_ELEMENTS,
-    DeliveredOrder,
     Figure,
     Shuffling,
     compare_shuffles,
@@ -28,31 +27,25 @@ from perf_tests.studies.shuffles import (
 )
 
 FIGURES = {
-    "shuffle removed": {"source_order", "neighbours", "source_neighbours", "shards", "epochs"},
-    "buffer of a hundredth": {
-        "source_order",
-        "neighbours",
-        "source_neighbours",
-        "shards",
-        "epochs",
-    },
-    "buffer of one shard": {"source_order", "neighbours", "source_neighbours", "shards"},
-    "shuffle within a shard": {"source_order", "neighbours", "source_neighbours", "shards"},
-    "shards shuffled, and within": {"neighbours", "source_neighbours", "shards"},
-    "shuffle after the batch": {"neighbours", "source_neighbours", "shards", "epochs"},
+    "shuffle removed": {"source_order", "neighbours", "source_neighbours", "epochs"},
+    "buffer of a hundredth": {"source_order", "neighbours", "source_neighbours", "epochs"},
+    "buffer of one shard": {"source_order", "neighbours", "source_neighbours"},
+    "shuffle within a shard": {"source_order", "neighbours", "source_neighbours"},
+    "shards shuffled, and within": {"neighbours", "source_neighbours"},
+    "shuffle after the batch": {"neighbours", "source_neighbours", "epochs"},
     "five readers without a shuffle": {"source_neighbours", "epochs"},
     "with replacement": {"repeats"},
     "a repeated batch": {"repeats"},
     "same seed in both epochs": {"epochs"},
     "first epoch's batches again, in another order": {"epochs"},
-    "second epoch without a shuffle": {"source_order", "neighbours", "source_neighbours", "shards"},
+    "second epoch without a shuffle": {"source_order", "neighbours", "source_neighbours"},
 }
 
 
-def describe(epochs: Sequence[Any], elements: int = 1000, *known: Any) -> Shuffling:
+def describe(epochs: Sequence[Any], elements: int = 1000) -> Shuffling:
     """Describe the orders of epochs in batches of 10."""
     batches = [np.split(np.asarray(epoch), range(10, len(epoch), 10)) for epoch in epochs]
-    return describe_shuffle(DeliveredOrder(batches, elements, *known))
+    return describe_shuffle(batches, elements)
 
 
 def draw(seed: int, count: int = 1000, elements: int = 1000) -> Any:
@@ -64,10 +57,8 @@ def draw(seed: int, count: int = 1000, elements: int = 1000) -> Any:
 @pytest.mark.parametrize(("size", "batch"), SIZES[:2])
 def test_a_uniform_shuffle_is_not_worse(shuffle: Any, size: int, batch: int) -> None:
     """None of 60 uniform shuffles is called worse than the one before it."""
-    rng, shards = np.random.default_rng(0), np.arange(size) * 16 // size
-    found = [
-        describe_shuffle(DeliveredOrder(shuffle(rng, size, batch), size, shards)) for _ in range(61)
-    ]
+    rng = np.random.default_rng(0)
+    found = [describe_shuffle(shuffle(rng, size, batch), size) for _ in range(61)]
     assert {compare_shuffles(*pair).outcome for pair in pairwise(found)} == {"NO_WORSE"}
 
 
@@ -108,8 +99,7 @@ def test_a_partial_shuffle_can_be_removed(name: str) -> None:
 def test_an_unchanged_order_is_not_worse(name: str) -> None:
     """However bad the order is, it is not worse than itself."""
     for size, batch in SIZES[:2]:
-        rng, shards = np.random.default_rng(0), np.arange(size) % 7
-        found = describe_shuffle(DeliveredOrder(PLANTED[name](rng, size, batch), size, shards))
+        found = describe_shuffle(PLANTED[name](np.random.default_rng(0), size, batch), size)
         assert compare_shuffles(found, found).outcome == "NO_WORSE"
 
 
@@ -121,25 +111,20 @@ def test_a_better_shuffle_is_not_worse(name: str) -> None:
 
 def test_p_values_are_probabilities() -> None:
     """In uniform shuffles, a tenth of the p-values is below 0.1, or fewer; figures are near 0."""
-    shards, components = np.arange(1000) // 70, np.arange(1000) % 3
-    found = [
-        describe([draw(seed, 300), draw(seed + 150, 300)], 1000, shards, components)
-        for seed in range(150)
-    ]
+    found = [describe([draw(seed, 300), draw(seed + 150, 300)]) for seed in range(150)]
     assert set(found[0].figures) == {
-        "source_order", "source_part", "neighbours", "source_neighbours", "shards", "repeats",
-        "epochs", "mixture",
+        "source_order", "source_part", "neighbours", "source_neighbours", "repeats", "epochs",
     }  # fmt: skip
     for name in found[0].figures:
         low = np.mean([one.figures[name].p_value < 0.1 for one in found])
         assert low < 0.18, name
-    assert abs(np.mean([one.figures["shards"].value for one in found])) < 0.01
+    assert abs(np.mean([one.figures["epochs"].value for one in found])) < 0.01
 
 
 def test_figures_are_normalised() -> None:
     """The order of the source has 1, a reversed order is not similar to it."""
-    ordered = describe([range(1000)] * 2, 1000, np.arange(1000) // 10).figures
-    for name in ("source_order", "neighbours", "source_neighbours", "shards", "epochs"):
+    ordered = describe([range(1000)] * 2).figures
+    for name in ("source_order", "neighbours", "source_neighbours", "epochs"):
         assert ordered[name].value == pytest.approx(1)
     assert describe([range(1000)[::-1]]).figures["source_order"].value == pytest.approx(-1)
     assert describe([range(10)] * 100).elements == 10
@@ -170,42 +155,22 @@ def test_a_slight_deviation_is_not_worse() -> None:
 def test_several_figures_share_the_rate_of_false_alarms() -> None:
     """With two figures, half as small a p-value is needed."""
     fine, found = Figure(0.0, 0.5), Figure(0.3, 0.6 * FALSE_ALARM_RATE)
-    one, two = ({"neighbours": found}, {"neighbours": found, "shards": fine})
+    one, two = ({"neighbours": found}, {"neighbours": found, "epochs": fine})
     for figures, outcome in ((one, "WORSE"), (two, "NO_WORSE")):
         before = Shuffling(1000, dict.fromkeys(figures, fine))
         assert compare_shuffles(before, Shuffling(1000, figures)).outcome == outcome
 
 
-def test_shares_of_a_mixture() -> None:
-    """Shares that leave their weights are worse, those of another seed are not."""
-    components = np.array([0, 0, 1, 1, 2])[np.arange(1000) % 5]
-
-    def mix(seed: int) -> Any:
-        order = draw(seed)
-        return order[(components[order] < 2) | (order % 3 == 0)][:500]
-
-    weights = (6, 6, 1)
-    then, now = (describe([mix(seed)], 1000, None, components, weights) for seed in (1, 2))
-    assert max(then.figures["mixture"].value, now.figures["mixture"].value) < 0.05
-    assert compare_shuffles(then, now).outcome == "NO_WORSE"
-    unmixed = describe([draw(3, 500)], 1000, None, components, weights)
-    assert compare_shuffles(then, unmixed).worse == ("mixture",)
-    by_size = describe([draw(4)], 1000, None, components).figures["mixture"]
-    assert by_size.value == 0
-    assert by_size.p_value == pytest.approx(1)
-
-
-def test_a_single_component_or_shard_shows_nothing() -> None:
-    """All elements are from it, in any order."""
-    zeros = np.zeros(1000, int)
-    found = describe([range(1000)], 1000, zeros, zeros).figures
-    assert found["shards"] == found["mixture"] == Figure(0.0, 1.0)
+def test_a_single_batch_shows_no_dependence() -> None:
+    """The elements of both epochs are all in it."""
+    batches = [[draw(1)], [draw(2)]]
+    assert describe_shuffle(batches, 1000).figures["epochs"] == Figure(0.0, 1.0)
 
 
 def test_a_loader_without_batches_can_repeat_its_order() -> None:
     """Elements one by one are compared in runs."""
     then, now = (
-        describe_shuffle(DeliveredOrder([[*order[:, None]] for order in orders], 1000))
+        describe_shuffle([[*order[:, None]] for order in orders], 1000)
         for orders in ((draw(1), draw(2)), (draw(3), draw(3)))
     )
     assert compare_shuffles(then, now).worse == ("epochs",)

@@ -1,6 +1,5 @@
 """Formatting of figures for people."""
 
-import re
 from math import inf
 
 import pytest
@@ -38,9 +37,9 @@ def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> No
     [
         (Interval(0.0362, 0.0359, 0.0368, 9), "36.2 ms (35.9 to 36.8 ms)"),
         (Interval(0.001, 0.0009, 0.0011, 9), "1 ms (900 us to 1.1 ms)"),
-        (Interval(0.5, -inf, inf, 2), "500 ms (2 rounds, too few for an interval)"),
-        (Interval(0.5, 0.0, inf, 2), "500 ms (2 rounds, too few for an interval)"),
-        (Interval(0.5, -inf, inf, 1), "500 ms (1 round, too few for an interval)"),
+        (Interval(0.5, -inf, inf, 2), "500 ms (only 2 rounds)"),
+        (Interval(0.5, 0.0, inf, 2), "500 ms (only 2 rounds)"),
+        (Interval(0.5, -inf, inf, 1), "500 ms (only 1 round)"),
         (None, "not measured"),
     ],
 )
@@ -54,7 +53,16 @@ def test_a_ratio_has_two_decimals() -> None:
     assert units.format_ratio_interval(Interval(1.018, 1.0, 1.036, 9)) == "1.02 (1.00 to 1.04)"
     assert units.format_ratio_interval(None) == "not measured"
     unbounded = Interval(0.55, -inf, inf, 2)
-    assert re.fullmatch(r"0\.55 \(2 rounds, .*\)", units.format_ratio_interval(unbounded))
+    assert units.format_ratio_interval(unbounded) == "0.55 (only 2 rounds)"
+
+
+@pytest.mark.parametrize(("count", "noun", "text"), [
+    (0, "worker", "0 workers"), (1, "batch", "1 batch"), (2, "batch", "2 batches"),
+    (2, "epoch", "2 epochs"), (1000, "element", "1,000 elements"), (None, "thread", "None threads"),
+])  # fmt: skip
+def test_a_count_has_its_noun(count: object, noun: str, text: str) -> None:
+    """One has the singular."""
+    assert units.format_count(count, noun) == text
 
 
 def test_a_fraction_is_shown_as_a_percentage() -> None:

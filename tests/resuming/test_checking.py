@@ -266,7 +266,7 @@ def test_each_state_is_restored_in_a_process_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("platforms", "order"), [("cpu", "+=+" + 6 * "=+-" + "--"), ("cuda", 7 * "+=-")]
+    ("platforms", "order"), [("cpu", "+=+" + 5 * "=+-" + "=--"), ("cuda", 7 * "+=-")]
 )
 def test_a_process_starts_beside_the_run_before(
     monkeypatch: pytest.MonkeyPatch, platforms: str, order: str

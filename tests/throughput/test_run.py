@@ -168,6 +168,14 @@ def test_a_loader_is_closed(clock: FakeClock) -> None:
     assert broken.closed
 
 
+def test_the_warm_up_ends_when_times_agree_closely(clock: FakeClock) -> None:
+    """After looks of four batches each, at 0.2, 0.23 and 0.23 s."""
+    gaps_s = chain([0.2] * 5, repeat(0.23))
+    running = LoaderRun(paced(clock, gaps_s, repeat(10)), clock, ExitStack(), UNWATCHED)
+    running.warm_up(4.0)
+    assert running.puller.pulled == 1 + 3 * 4
+
+
 def test_the_rounds_begin_after_the_first_batch(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from netpipe.jobs.targets import LoaderFactory
 from netpipe.linting.experiments.loader_runs import Run, read_batches
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
+from netpipe.results.units import format_count
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
@@ -136,14 +137,15 @@ def judge_order(runs: Runs) -> Proof:
         if (same := alone.same_until(run)) < trusted:
             return Proof("proven", _describe_difference(alone, run, int(same), label, base))
     shortest = min(runs.values(), key=lambda run: len(run.digests))
-    compared = f"{_count_batches(shortest)} with {' and with '.join(dict(others))}"
+    batches = format_count(len(shortest.digests), "batch")
+    compared = f"{batches} with {' and with '.join(dict(others))}"
     if all(run.whole for run in runs.values()):
         return Proof("refuted", f"the same on all {compared}")
     if hang := _find_hang(runs):
         return hang
     if len(shortest.digests) >= _COMPARED_BATCHES:
         return Proof("not seen", f"the same on the first {compared}")
-    return Proof("not decided", f"{_count_batches(shortest)} in time, all the same")
+    return Proof("not decided", f"{batches} in time, all the same")
 
 
 def judge_loss(runs: Runs) -> Proof:
@@ -164,8 +166,9 @@ def judge_loss(runs: Runs) -> Proof:
         if not run.whole:
             return Proof("not decided", f"the data did not end in time with {label}")
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):
-            seen = f"{run.elements} elements in {_count_batches(run)} come with {label}"
-            expected = f"{alone.elements} in {_count_batches(alone)} with {base}"
+            theirs, own = (format_count(len(each.digests), "batch") for each in (run, alone))
+            seen = f"{run.elements} elements in {theirs} come with {label}"
+            expected = f"{alone.elements} in {own} with {base}"
             return Proof("not decided", f"{seen}, {expected}")
     labels = " and with ".join(dict(others))
     return Proof("refuted", f"all {alone.elements} elements come with {labels}, as with {base}")
@@ -183,7 +186,7 @@ def _find_hang(runs: Runs) -> Proof | None:
     """Return why the runs decide nothing, if one of them hung."""
     for label, run in runs.items():
         if run.hung:
-            how = f"was too slow for the limit, after {_count_batches(run)}"
+            how = f"was too slow for the limit, after {format_count(len(run.digests), 'batch')}"
             return Proof("not decided", f"with {label} the loader hung, or {how}")
     return None
 
@@ -201,8 +204,3 @@ def _describe_difference(alone: Run, run: Run, same: int, label: str, base: str)
 def _count_workers(*numbers: object) -> str:
     text = " and ".join(map(str, sorted(numbers, key=str)))
     return "1 worker" if text == "1" else f"{text} workers"
-
-
-def _count_batches(run: Run) -> str:
-    batches = len(run.digests)
-    return "1 batch" if batches == 1 else f"{batches} batches"

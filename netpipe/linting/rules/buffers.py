@@ -17,7 +17,7 @@ from netpipe.linting.rules.graph_parts import (
     worker_pools,
     write_workers,
 )
-from netpipe.results.units import format_bytes
+from netpipe.results.units import format_bytes, format_count
 
 THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
@@ -180,10 +180,11 @@ def _propose_less(graph: Graph, node: Node, held: float, fits: float) -> str:
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Warn about threads that read in workers; remote storage may need them."""
     for pool, readers in find_in_workers(pipeline.graph, _buffer_size):
+        threads = format_count(readers[0].integer("num_threads"), "thread")
         yield Problem(
             "warning",
             (pool.prefetch, *readers),
-            f"{_subject(pipeline.graph, readers)} with {_write_threads(readers[0])} in"
+            f"{_subject(pipeline.graph, readers)} with {threads} in"
             f" {pool.each}: they contend for the worker's interpreter lock, and"
             f" {pipeline.reads.evidence or _THREADS_HELP}",
             propose_reading(pipeline.graph, readers[0]),
@@ -203,10 +204,11 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
             fix += "; if the step then waits for batches, add worker_count=1"
         elif not any(_reads_ahead(node) for node in graph.nodes if _buffer_size(node) == 0):
             fix += f", and end with {THREAD_PREFETCH} to make batches ahead"
+        threads = format_count(readers[0].integer("num_threads"), "thread")
         yield Problem(
             "warning",
             readers,
-            f"{_subject(graph, readers)} single elements with {_write_threads(readers[0])}"
+            f"{_subject(graph, readers)} single elements with {threads}"
             " in the process that trains: they contend with it for the interpreter lock,"
             f" and {pipeline.reads.evidence or f'{_THREADS_HELP} or releases the lock'}",
             fix,
@@ -242,11 +244,6 @@ def _subject(graph: Graph, readers: Sequence[Node]) -> str:
     call = choose_call(graph, "DataLoader", "to_iter_dataset")
     call = "ElasticIterator" if readers[0].kind == "Elastic" else call
     return f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
-
-
-def _write_threads(reader: Node) -> str:
-    threads = reader.integer("num_threads")
-    return f"{threads} thread{'s' * (threads != 1)}"
 
 
 def find_element_readers(graph: Graph) -> list[Node]:

@@ -23,7 +23,7 @@ from netpipe.results.units import (
     format_seconds,
 )
 from netpipe.verdict.document import subject_label
-from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.kinds import Verdict
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),
@@ -97,9 +97,7 @@ def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> He
     if "verdict" not in document:
         headroom = format_ratio(measurement.headroom.median)
         return Headline(Tone.PLAIN, "Measured", f"Headroom {headroom}.")
-    found = document["verdict"]
-    kind, evidence = VerdictKind(found["kind"]), tuple(found["evidence"])
-    verdict = Verdict(kind, found["message"], evidence, found["next"])
+    verdict = converter().structure(document["verdict"], Verdict)
     tone = BY_VERDICT[verdict.kind]
     if tone is Tone.BAD and verdict.passes(measurement):
         tone = Tone.WARN

@@ -5,6 +5,7 @@ from math import gcd
 from typing import Final
 
 from netpipe.grain_access.nodes import ENDLESS, Node, PlainValue
+from netpipe.results import units
 
 _METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
 # "Pack" stands for first-fit and best-fit packing, which share one class in Grain.
@@ -84,8 +85,7 @@ def format_count(count: object, thing: str) -> str:
     """Return a count with its noun: "1 worker", "1,000 elements" or "endless elements"."""
     if isinstance(count, int) and count >= ENDLESS:
         return f"endless {thing}s"
-    number = f"{count:,}" if isinstance(count, int) else str(count)
-    return f"{number} {thing}" if count == 1 else f"{number} {thing}s"
+    return units.format_count(count, thing)
 
 
 def _name(node: Node) -> str:

@@ -7,13 +7,12 @@ from itertools import chain
 from pathlib import Path, PurePath
 from typing import Annotated
 
-import cattrs
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote, read_json
-from netpipe.results.fields import Count, Document, MayBeAbsent, Must, PositiveCount
+from netpipe.results.fields import Count, Document, MayBeAbsent, Must, PositiveCount, parse
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.layout import check_layout_version
 
@@ -107,11 +106,7 @@ def load_index(folder: Path) -> Index:
     found = document.get("schema") if isinstance(document, dict) else None
     check_schema(found, (INDEX_SCHEMA,), path, way_out=way_out)
     check_document(document, "index.1", path, way_out)
-    try:
-        index = cattrs.structure(document, Index)
-    except Exception as error:  # cattrs lets through whatever a converter raises
-        reason = str(error).splitlines()[0]
-        raise InputError(path, "index", "be a whole index", reason, _AGAIN) from error
+    index = parse(document, Index, path)
     check_layout_version(index.layout_version, path)
     _check_files(index, path)
     return index
