@@ -1,5 +1,6 @@
 """Sources and outputs on another file system, here fsspec's memory."""
 
+import os
 from pathlib import Path
 
 import fsspec
@@ -14,7 +15,9 @@ from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.work_folder import WORK_NAME
 from tests.workload.factories import make_pings, write_probes
 
-OUT, FOLDER = "memory://bucket/out", "/bucket/out"
+# Work folders are locked between processes, and pytest-xdist may run these tests in several.
+BUCKET = f"bucket-{os.getpid()}"
+OUT, FOLDER = f"memory://{BUCKET}/out", f"/{BUCKET}/out"
 
 
 @pytest.fixture
@@ -23,13 +26,13 @@ def files(parquet: Path) -> fsspec.AbstractFileSystem:
     memory = fsspec.filesystem("memory")
     memory.store.clear()
     for path in parquet.iterdir():
-        memory.pipe(f"/bucket/in/{path.name}", path.read_bytes())
+        memory.pipe(f"/{BUCKET}/in/{path.name}", path.read_bytes())
     return memory
 
 
 def listed(memory: fsspec.AbstractFileSystem) -> dict[str, bytes]:
     """The files of the output, without the list of an upload, which is empty after it."""
-    found = {path.removeprefix("/bucket/out/"): memory.cat(path) for path in memory.find(FOLDER)}
+    found = {path.removeprefix(f"/{BUCKET}/out/"): memory.cat(path) for path in memory.find(FOLDER)}
     if INDEX_NAME in found:
         assert found.pop(".netpipe-replacing.txt") == b""
     return found
@@ -41,11 +44,11 @@ def test_the_bytes_are_those_of_a_local_output(
     """The files equal those of a local output, and nothing else is left."""
     prepare([parquet], tmp_path / "local")
     expected = {path.name: path.read_bytes() for path in (tmp_path / "local").iterdir()}
-    for source in (parquet, "memory://bucket/in", "memory://bucket/in/measured.parquet"):
+    for source in (parquet, f"memory://{BUCKET}/in", f"memory://{BUCKET}/in/measured.parquet"):
         prepare([source], OUT)
         assert listed(files) == expected
-        files.rm("/bucket/out", recursive=True)
-    prepare(["memory://bucket/in"], tmp_path / "out")
+        files.rm(f"/{BUCKET}/out", recursive=True)
+    prepare([f"memory://{BUCKET}/in"], tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
 
 
@@ -65,10 +68,10 @@ def test_the_index_is_the_last_file(
     monkeypatch.setattr(Place, "put", put_or_fail)
     monkeypatch.setattr("netpipe.workload.preparation.output_folder._UPLOADED_AT_ONCE", 1)
     with pytest.raises(InputError, match=rf"^{OUT}: .*be writable; found connection lost"):
-        prepare(["memory://bucket/in"], OUT, shards=3, scratch=tmp_path)
+        prepare([f"memory://{BUCKET}/in"], OUT, shards=3, scratch=tmp_path)
     assert len([name for name in listed(files) if name.endswith(".arrayrecord")]) > 1
     assert INDEX_NAME not in listed(files)
-    index = prepare(["memory://bucket/in"], OUT, seed=1, shards=3, scratch=tmp_path)
+    index = prepare([f"memory://{BUCKET}/in"], OUT, seed=1, shards=3, scratch=tmp_path)
     assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
     assert list(tmp_path.iterdir()) == []
 
@@ -81,39 +84,39 @@ def test_old_files_that_cannot_be_removed(
     def refuse(_: Place) -> None:
         raise OSError("no such permission")
 
-    prepare(["memory://bucket/in"], OUT, shards=5)
+    prepare([f"memory://{BUCKET}/in"], OUT, shards=5)
     with monkeypatch.context() as patch:
         patch.setattr(Place, "delete", refuse)
         with pytest.raises(InputError, match=r"found no such permission\. The new data set is com"):
-            prepare(["memory://bucket/in"], OUT, shards=2)
+            prepare([f"memory://{BUCKET}/in"], OUT, shards=2)
     assert "of-00002" in files.cat(f"{FOLDER}/{INDEX_NAME}").decode()
-    index = prepare(["memory://bucket/in"], OUT, shards=2)
+    index = prepare([f"memory://{BUCKET}/in"], OUT, shards=2)
     assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
 
 
 def test_files_of_somebody_else_are_not_touched(files: fsspec.AbstractFileSystem) -> None:
     """A folder with a file that no index lists is refused."""
-    files.pipe("/bucket/out/notes.txt", b"mine")
+    files.pipe(f"/{BUCKET}/out/notes.txt", b"mine")
     with pytest.raises(InputError, match=rf"^{OUT}: .*nothing but.*found {OUT}/notes\.txt"):
-        prepare(["memory://bucket/in"], OUT)
+        prepare([f"memory://{BUCKET}/in"], OUT)
     assert listed(files) == {"notes.txt": b"mine"}
 
 
 def test_a_folder_without_parquet_files(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     """The error names the URI."""
-    assert files.find("/bucket/in")
-    with pytest.raises(InputError, match=r"^memory://bucket/none: source .*found none"):
-        prepare(["memory://bucket/none"], tmp_path / "out")
+    assert files.find(f"/{BUCKET}/in")
+    with pytest.raises(InputError, match=rf"^memory://{BUCKET}/none: source .*found none"):
+        prepare([f"memory://{BUCKET}/none"], tmp_path / "out")
 
 
 def test_names_state_the_split(files: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     """The names of remote files state a split too."""
     for number, name in enumerate(("train", "eval")):
         write_probes(tmp_path / "made.parquet", {number: make_pings(9, seed=number)})
-        files.pipe(f"/bucket/stated/{name}/0.parquet", (tmp_path / "made.parquet").read_bytes())
-    index = prepare(["memory://bucket/stated"], tmp_path / "out")
+        files.pipe(f"/{BUCKET}/stated/{name}/0.parquet", (tmp_path / "made.parquet").read_bytes())
+    index = prepare([f"memory://{BUCKET}/stated"], tmp_path / "out")
     assert index.train.probes == index.eval.probes == 1
-    index = prepare(["memory://bucket/stated/train/0.parquet"], tmp_path / "other")
+    index = prepare([f"memory://{BUCKET}/stated/train/0.parquet"], tmp_path / "other")
     assert (index.train.probes, index.eval.probes) == (1, 0)
 
 
@@ -122,7 +125,7 @@ def test_the_command_takes_uris(
 ) -> None:
     """The summary names the output, without a command that could not read it there."""
     monkeypatch.setattr("netpipe.cli.data._IN_MEMORY", ())
-    words = ["prepare", "memory://bucket/in", "--out", OUT, "--scratch", str(tmp_path)]
+    words = ["prepare", f"memory://{BUCKET}/in", "--out", OUT, "--scratch", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     assert f"in {OUT}; copy them" in result.output
@@ -130,7 +133,7 @@ def test_the_command_takes_uris(
     assert not [path for path in tmp_path.iterdir() if WORK_NAME.fullmatch(path.name)]
 
 
-@pytest.mark.parametrize("out", [OUT, "memory:///out", "mock:///out"])
+@pytest.mark.parametrize("out", ["memory://folder/out", "memory:///out", "mock:///out"])
 def test_files_that_would_be_lost(parquet: Path, out: str) -> None:
     """The command refuses to prepare data in its own memory."""
     result = CliRunner().invoke(main, ["prepare", str(parquet), "--out", out])
