@@ -232,13 +232,24 @@ def host_load_change(
     factor of 1 / (1 - b). A CPU time relative to a reference loader changes far less.
     """
     busy_now, busy_then = (
-        median(session.busy_elsewhere_fraction for session in sessions) for sessions in (now, then)
+        median(_busy_fraction(metric, session) for session in sessions) for sessions in (now, then)
     )
     if not _is_moved_by_host(metric, now[-1]):
         return metric.neighbour_sensitivity * (busy_now - busy_then)
     less, more = sorted((busy_now, busy_then))
     change = log1p((more - less) / max(1 - more, _MIN_CPU_LEFT_FRACTION))
     return change if busy_now >= busy_then else -change
+
+
+def _busy_fraction(metric: Metric, session: Measurement) -> float:
+    """Return the share of the CPU time that other programs took while a metric was measured.
+
+    Programs that come and go leave some rounds alone, so the median round is compared with the
+    median round, not with the whole session.
+    """
+    rounds = session.rounds.busy_elsewhere_fraction
+    is_loading = rounds and metric.name == "load_s_per_batch"
+    return median(rounds) if is_loading else session.busy_elsewhere_fraction
 
 
 def _machine_speed_change(

@@ -41,7 +41,9 @@ _REFERENCE_CLOSE_S = 1.0
 # Smallest undonated state worth reporting, in bytes.
 _MIN_KEPT_STATE_BYTES = 1 << 20
 # Fields of the rounds for which no interval is computed.
-_WITHOUT_INTERVAL = ("load_cpu_s_per_batch", "compilations", "exposed_s_per_step")
+_WITHOUT_INTERVAL = (
+    "load_cpu_s_per_batch", "compilations", "exposed_s_per_step", "busy_elsewhere_fraction",
+)  # fmt: skip
 
 DeviceOf = Callable[[Sequence[Any]], Device]
 """Returns the device, given the devices that the step uses."""

@@ -152,7 +152,7 @@ class LoadingBlocks:
         buffered: Number of batches that the buffers held before they were drained.
         trained_drained: Whether real steps began with empty rather than full buffers.
         first_batch: Number of batches that the loader had given before these blocks.
-        busy_fraction: Fraction of the host's CPU time that other programs took meanwhile.
+        busy_fraction: Fraction of the host's CPU time that other programs took while loading alone.
     """
 
     drained: bool
@@ -253,4 +253,5 @@ class RoundLog:
             host_s_per_step=tuple(step.host_s for step in steps),
             compilations=tuple(step.compilations + train.compilations for step, train in pairs),
             exposed_s_per_step=tuple(train.exposed_s / len(train.steps_s) for train in trains),
+            busy_elsewhere_fraction=tuple(load.busy_fraction for load in loads),
         )

@@ -308,22 +308,22 @@ class RoundRunner:
         return StepBlocks(step_s, synced_s, loaded_s, transfer_s, shadow_s, host_s, compilations)
 
     def _run_loading_blocks(self, sizes: BlockSizes) -> LoadingBlocks:
-        puller, host_cpu = self.puller, processes.read_host_cpu()
+        puller = self.puller
         first_batch = puller.pulled
 
-        def pull_drained() -> tuple[bool, float, PulledBatches]:
+        def pull_drained() -> tuple[bool, float, PulledBatches, float]:
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
             limit_s = _DRAIN_FRACTION * self.budget_s
-            before, pulled = self._balance.now(), self._load_alone(sizes)
+            before, (pulled, busy) = self._balance.now(), self._load_alone(sizes)
             if not self._balance.covers(before):
                 drained &= self._balance.drain(sizes.load_s, limit_s)
                 buffered += len(pulled.gaps_s)
-                pulled = self._load_alone(sizes)
-            return drained, buffered, pulled
+                pulled, busy = self._load_alone(sizes)
+            return drained, buffered, pulled, busy
 
         batches = 2 * (sizes.load_batches or ceil(sizes.load_s / self._estimates.load_s))
-        drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
+        drained, buffered, pulled, busy = self._run_within_epoch(batches, pull_drained)
         # The loop starts with buffers as in a long training: empty if the loader is slower than the
         # step or nearly so, else full.
         near, restarts = self._is_near_step_time(pulled.s_per_batch), puller.restarts
@@ -341,14 +341,18 @@ class RoundRunner:
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
         # Nothing is timed here, and about equally many batches lie between readings.
         self.footprints.read(puller)
-        busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
 
-    def _load_alone(self, sizes: BlockSizes) -> PulledBatches:
+    def _load_alone(self, sizes: BlockSizes) -> tuple[PulledBatches, float]:
+        """Load a block; return it and the share of the CPU time that other programs took."""
+        before = processes.read_host_cpu(own_s=0.0)
         if sizes.load_batches:
             limit_s = 2 * sizes.load_batches * self._estimates.load_s
-            return self.puller.pull_batches(sizes.load_batches, limit_s)
-        return self.puller.pull_flat_out(sizes.load_s, in_epoch=True)
+            pulled = self.puller.pull_batches(sizes.load_batches, limit_s)
+        else:
+            pulled = self.puller.pull_flat_out(sizes.load_s, in_epoch=True)
+        after = processes.read_host_cpu(own_s=pulled.cpu_s)
+        return pulled, processes.busy_elsewhere_fraction(before, after)
 
     def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
         runs = MAX_WINDOW_RUNS if self.log.within_epochs else 1

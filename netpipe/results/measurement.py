@@ -166,6 +166,8 @@ class Rounds:
     #: next call of the step.
     exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
     step_loaded_s: MayBeAbsent[tuple[Amount, ...]] = ()
+    #: Share of the host's CPU time that other programs took while loading was timed.
+    busy_elsewhere_fraction: MayBeAbsent[tuple[Fraction, ...]] = ()
 
     @property
     def own_step_s(self) -> tuple[float, ...]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from netpipe.gate.comparison import BaselineSessions, compare
-from netpipe.gate.metrics import GATED
+from netpipe.gate.comparison import BaselineSessions, compare, host_load_change
+from netpipe.gate.metrics import GATED, METRICS
 from netpipe.gate.outcomes import Outcome
 from netpipe.results.measurement import Device, Host, Interval
 from tests.gate.sessions import (
@@ -72,6 +72,18 @@ def test_only_what_is_busier_than_then_explains(
     now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
     then = [session(busy_elsewhere_fraction=busy_then)] * 10
     assert compare("load_s_per_batch", now, BaselineSessions(WHERE, then)).outcome is outcome
+
+
+def test_the_median_round_says_how_busy_the_machine_was() -> None:
+    """Most rounds may be beside a program that takes less of the whole session."""
+    often = session(busy_elsewhere_fraction=0.3)
+    rounds = replace(often.rounds, busy_elsewhere_fraction=(0.0, 0.5, 0.5, 0.5, 0.0))
+    now, calm = replace(often, rounds=rounds), session(busy_elsewhere_fraction=0.0)
+    allowed = {
+        name: exp(host_load_change(METRICS[name], [now], [calm]))
+        for name in ("load_s_per_batch", "first_batch_s")
+    }
+    assert allowed == pytest.approx({"load_s_per_batch": 2.0, "first_batch_s": 1 / 0.7})
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe.jobs import processes
+from netpipe.jobs.processes import HostCpu
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
@@ -73,6 +75,30 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count if the buffers were drained before most of them."""
     assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
+
+
+def test_a_round_says_how_busy_the_host_was_while_loading(
+    rehearse: Rehearse, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the block of loading alone counts, not the steps of the same round."""
+    monkeypatch.setattr(
+        processes, "read_host_cpu", lambda own_s=None: HostCpu(clock(), clock(), own_s or 0.0)
+    )
+    monkeypatch.setattr(
+        processes, "busy_elsewhere_fraction", lambda before, after: after.busy_s - before.busy_s
+    )
+    blocks: list[float] = []
+    load_alone = Puller.pull_flat_out
+
+    def noted(self: Puller, *sizes: Any, **options: Any) -> PulledBatches:
+        pulled = load_alone(self, *sizes, **options)
+        blocks.append(sum(pulled.gaps_s))
+        return pulled
+
+    monkeypatch.setattr(Puller, "pull_flat_out", noted)
+    found = rehearse()
+    timed = {round(block_s, 6) for block_s in blocks}
+    assert {round(window_s, 6) for window_s in found.rounds.busy_elsewhere_fraction} <= timed
 
 
 def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> None:
