@@ -229,27 +229,23 @@ def host_load_change(
     """Return the change that a different load from other programs explains.
 
     If other programs take a fraction b of the host's CPU time, a wall time on the host grows by a
-    factor of 1 / (1 - b). A CPU time relative to a reference loader changes far less.
+    factor of 1 / (1 - b). Programs come and go, so the median round of loading is compared with the
+    median round if all sessions have the fractions of their rounds. A CPU time relative to a
+    reference loader changes far less.
     """
-    busy_now, busy_then = (
-        median(_busy_fraction(metric, session) for session in sessions) for sessions in (now, then)
-    )
+    sides = now, then
     if not _is_moved_by_host(metric, now[-1]):
+        busy_now, busy_then = (median(each.busy_elsewhere_fraction for each in of) for of in sides)
         return metric.neighbour_sensitivity * (busy_now - busy_then)
-    less, more = sorted((busy_now, busy_then))
-    change = log1p((more - less) / max(1 - more, _MIN_CPU_LEFT_FRACTION))
-    return change if busy_now >= busy_then else -change
+    has_rounds = all(each.rounds.busy_elsewhere_fraction for each in (*now, *then))
+    is_by_round = metric.name == "load_s_per_batch" and has_rounds
 
+    def explained(session: Measurement) -> float:
+        whole = (session.busy_elsewhere_fraction,)
+        fractions = session.rounds.busy_elsewhere_fraction if is_by_round else whole
+        return log(median(1 / max(1 - busy, _MIN_CPU_LEFT_FRACTION) for busy in fractions))
 
-def _busy_fraction(metric: Metric, session: Measurement) -> float:
-    """Return the share of the CPU time that other programs took while a metric was measured.
-
-    Programs that come and go leave some rounds alone, so the median round is compared with the
-    median round, not with the whole session.
-    """
-    rounds = session.rounds.busy_elsewhere_fraction
-    is_loading = rounds and metric.name == "load_s_per_batch"
-    return median(rounds) if is_loading else session.busy_elsewhere_fraction
+    return median(map(explained, now)) - median(map(explained, then))
 
 
 def _machine_speed_change(

@@ -152,7 +152,8 @@ class LoadingBlocks:
         buffered: Number of batches that the buffers held before they were drained.
         trained_drained: Whether real steps began with empty rather than full buffers.
         first_batch: Number of batches that the loader had given before these blocks.
-        busy_fraction: Fraction of the host's CPU time that other programs took while loading alone.
+        busy_fraction: Fraction of the host's CPU time that other programs took while the loader ran
+            alone.
     """
 
     drained: bool

@@ -312,14 +312,17 @@ class RoundRunner:
         first_batch = puller.pulled
 
         def pull_drained() -> tuple[bool, float, PulledBatches, float]:
+            # Reading the CPU times takes long enough to fill buffers, so it comes before the drain.
+            host_cpu = processes.read_host_cpu()
             # Drain: buffered batches come faster than the loader makes them.
             drained, buffered = self._drain(sizes)
             limit_s = _DRAIN_FRACTION * self.budget_s
-            before, (pulled, busy) = self._balance.now(), self._load_alone(sizes)
+            before, pulled = self._balance.now(), self._load_alone(sizes)
             if not self._balance.covers(before):
                 drained &= self._balance.drain(sizes.load_s, limit_s)
                 buffered += len(pulled.gaps_s)
-                pulled, busy = self._load_alone(sizes)
+                pulled = self._load_alone(sizes)
+            busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
             return drained, buffered, pulled, busy
 
         batches = 2 * (sizes.load_batches or ceil(sizes.load_s / self._estimates.load_s))
@@ -343,16 +346,11 @@ class RoundRunner:
         self.footprints.read(puller)
         return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
 
-    def _load_alone(self, sizes: BlockSizes) -> tuple[PulledBatches, float]:
-        """Load a block; return it and the share of the CPU time that other programs took."""
-        before = processes.read_host_cpu(own_s=0.0)
+    def _load_alone(self, sizes: BlockSizes) -> PulledBatches:
         if sizes.load_batches:
             limit_s = 2 * sizes.load_batches * self._estimates.load_s
-            pulled = self.puller.pull_batches(sizes.load_batches, limit_s)
-        else:
-            pulled = self.puller.pull_flat_out(sizes.load_s, in_epoch=True)
-        after = processes.read_host_cpu(own_s=pulled.cpu_s)
-        return pulled, processes.busy_elsewhere_fraction(before, after)
+            return self.puller.pull_batches(sizes.load_batches, limit_s)
+        return self.puller.pull_flat_out(sizes.load_s, in_epoch=True)
 
     def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
         runs = MAX_WINDOW_RUNS if self.log.within_epochs else 1

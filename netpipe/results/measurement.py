@@ -166,7 +166,7 @@ class Rounds:
     #: next call of the step.
     exposed_s_per_step: MayBeAbsent[tuple[Amount, ...]] = ()
     step_loaded_s: MayBeAbsent[tuple[Amount, ...]] = ()
-    #: Share of the host's CPU time that other programs took while loading was timed.
+    #: Share of the host's CPU time that other programs took while the loader ran alone.
     busy_elsewhere_fraction: MayBeAbsent[tuple[Fraction, ...]] = ()
 
     @property

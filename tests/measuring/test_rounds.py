@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netpipe.jobs import processes
-from netpipe.jobs.processes import HostCpu
+from netpipe.jobs.processes import HostCpu, busy_elsewhere_fraction
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
@@ -77,28 +77,32 @@ def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> Non
     assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
 
 
-def test_a_round_says_how_busy_the_host_was_while_loading(
+def test_a_round_says_how_busy_the_host_was_while_the_loader_ran_alone(
     rehearse: Rehearse, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the block of loading alone counts, not the steps of the same round."""
-    monkeypatch.setattr(
-        processes, "read_host_cpu", lambda own_s=None: HostCpu(clock(), clock(), own_s or 0.0)
-    )
-    monkeypatch.setattr(
-        processes, "busy_elsewhere_fraction", lambda before, after: after.busy_s - before.busy_s
-    )
-    blocks: list[float] = []
-    load_alone = Puller.pull_flat_out
+    """A program that is there only then takes the whole of each round's block, with its drain."""
+    taken_s = 0.0
 
-    def noted(self: Puller, *sizes: Any, **options: Any) -> PulledBatches:
-        pulled = load_alone(self, *sizes, **options)
-        blocks.append(sum(pulled.gaps_s))
-        return pulled
+    def beside_a_program(name: str) -> None:
+        run = getattr(Puller, name)
 
-    monkeypatch.setattr(Puller, "pull_flat_out", noted)
+        def noted(*given: Any, **options: Any) -> Any:
+            nonlocal taken_s
+            started_s = clock()
+            try:
+                return run(*given, **options)
+            finally:
+                taken_s += clock() - started_s
+
+        monkeypatch.setattr(Puller, name, noted)
+
+    beside_a_program("drain")
+    beside_a_program("pull_flat_out")
+    monkeypatch.setattr(processes, "read_host_cpu", lambda: HostCpu(taken_s, clock(), 0.0))
+    monkeypatch.setattr(processes, "busy_elsewhere_fraction", busy_elsewhere_fraction)
     found = rehearse()
-    timed = {round(block_s, 6) for block_s in blocks}
-    assert {round(window_s, 6) for window_s in found.rounds.busy_elsewhere_fraction} <= timed
+    assert found.rounds.busy_elsewhere_fraction == pytest.approx((1.0,) * found.step_s.n)
+    assert found.busy_elsewhere_fraction < 0.9
 
 
 def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> None:
