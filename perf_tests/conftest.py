@@ -12,8 +12,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.has_plugin("cacheprovider"):
         with suppress(OSError):  # It cannot be written.
             folder = config.cache.mkdir("xla")
-            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-            os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+            if os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder)) == str(folder):
+                # By default, JAX keeps only what takes a second to compile.
+                os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 @pytest.fixture(scope="session", autouse=True)

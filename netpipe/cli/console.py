@@ -179,7 +179,7 @@ def command_line() -> str:
 
 
 def names_tests(word: str) -> bool:
-    """Return whether an argument of pytest names an existing file or folder."""
+    """Return whether an argument of pytest, or the value of a flag, is an existing path."""
     return exists(word.partition("::")[0])
 
 

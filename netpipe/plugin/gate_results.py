@@ -148,8 +148,10 @@ def _figure_lines(
     yield f"verdict:   {verdict.message}; next: {verdict.next}"
     if changed := list(islice(_changed_versions(failed, now, baselines), _MAX_VERSIONS)):
         yield f"versions:  {', '.join(changed)}"
-    busy = format_percent(now.busy_elsewhere_fraction)
-    yield f"machine:   other programs took {busy} of the host's CPU time"
+    busy = f"{format_percent(now.busy_elsewhere_fraction)} of the host's CPU time"
+    if rounds := now.rounds.busy_elsewhere_fraction:
+        busy += f", {format_percent(median(rounds))} while the loader ran alone"
+    yield f"machine:   other programs took {busy}"
 
 
 def _changed_versions(

@@ -17,7 +17,7 @@ from netpipe.measuring.training.token_counts import Counted, count_tokens
 from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0
-# Each step of the warm-up takes this fraction of the measured time, until two in a row agree.
+# Each block of the warm-up takes this fraction of the measured time, until two in a row agree.
 _LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
 _MAX_DRAINING_S: Final = 4.0
@@ -40,7 +40,7 @@ class LoaderRun:
         watch.begin_rounds()
 
     def warm_up(self, seconds: float) -> None:
-        """Pull without counting until two steps in a row agree, for at most `seconds`.
+        """Pull without counting until two blocks in a row agree, for at most `seconds`.
 
         Buffers then lose batches as fast as they gain them, so they hold as many batches at the end
         of a count as at its start.

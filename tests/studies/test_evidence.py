@@ -8,6 +8,7 @@ from perf_tests.studies import scaling
 from perf_tests.studies.diagnosis import predicting_report
 from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
+from perf_tests.studies.gate_power import side_by_side
 from perf_tests.studies.gate_power.live import read_sessions
 from perf_tests.studies.gate_power.trials import group_by_trial
 from perf_tests.studies.judge.__main__ import Trial
@@ -27,12 +28,19 @@ def page_of(study: str) -> str:
 
 
 def test_the_gate_page_states_what_each_slowdown_did() -> None:
-    """The column "measured" has the ratio of the recorded pairs of every slowdown."""
+    """The column "measured" has the ratio of the pairs of each slowdown with enough sessions."""
     documented = dict(
         re.findall(r"^\| (.+), stored baseline \| ([^|]+) \|", page_of("gate_power"), re.MULTILINE)
     )
     recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
-    assert documented == {group.trial.name: group.slower for group in recorded}
+    enough = (group for group in recorded if len(group.after) >= side_by_side.FEWEST)
+    assert documented == {group.trial.name: group.slower for group in enough}
+
+
+def test_the_gate_page_states_what_was_found_side_by_side() -> None:
+    """The page has the table of the recorded trials."""
+    trials = read_records(STUDIES / "gate_power" / "side_by_side.jsonl", side_by_side.Trial)
+    assert "\n".join(side_by_side.format_table(trials)) in page_of("gate_power")
 
 
 def test_the_judge_page_states_the_verdicts() -> None:

@@ -167,8 +167,8 @@ def judge_loss(runs: Runs) -> Proof:
             return Proof("not decided", f"the data did not end in time with {label}")
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):
             theirs, own = (format_count(len(each.digests), "batch") for each in (run, alone))
-            seen = f"{run.elements} elements in {theirs} come with {label}"
-            expected = f"{alone.elements} in {own} with {base}"
+            seen = f"{format_count(run.elements, 'element')} in {theirs} come with {label}"
+            expected = f"{alone.elements:,} in {own} with {base}"
             return Proof("not decided", f"{seen}, {expected}")
     labels = " and with ".join(dict(others))
     return Proof("refuted", f"all {alone.elements} elements come with {labels}, as with {base}")

@@ -5,7 +5,7 @@ from math import gcd
 from typing import Final
 
 from netpipe.grain_access.nodes import ENDLESS, Node, PlainValue
-from netpipe.results import units
+from netpipe.results.units import format_count
 
 _METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
 # "Pack" stands for first-fit and best-fit packing, which share one class in Grain.
@@ -81,13 +81,6 @@ def _describe_settings(node: Node) -> Iterable[str]:
     return tuple(_arguments(settings)) or ([format_count(inputs, "dataset")] if inputs > 1 else ())
 
 
-def format_count(count: object, thing: str) -> str:
-    """Return a count with its noun: "1 worker", "1,000 elements" or "endless elements"."""
-    if isinstance(count, int) and count >= ENDLESS:
-        return f"endless {thing}s"
-    return units.format_count(count, thing)
-
-
 def _name(node: Node) -> str:
     """Return the name of a node's method, or of its class if Grain has no method for it."""
     if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
@@ -106,7 +99,9 @@ def _arguments(settings: Mapping[str, PlainValue]) -> Iterator[str]:
         if _is_omitted(name, value, settings):
             continue
         if name in _COUNTED:
-            yield format_count(value, _COUNTED[name])
+            noun = _COUNTED[name]
+            is_endless = isinstance(value, int) and value >= ENDLESS
+            yield f"endless {noun}s" if is_endless else format_count(value, noun)
         elif name == "proportions" and isinstance(value, tuple):
             yield f"proportions {_ratio(value)}"
         elif value is True:

@@ -10,7 +10,8 @@ from rich.cells import cell_len, set_cell_size
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
-from netpipe.reporting.picture.calls import WORKER_COUNT, format_count
+from netpipe.reporting.picture.calls import WORKER_COUNT
+from netpipe.results.units import format_count
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"

@@ -12,6 +12,7 @@ from netpipe.errors import NetpipeError
 from perf_tests.studies.gate_power import live
 from perf_tests.studies.gate_power.decisions import decide_in_order, replay_decisions
 from perf_tests.studies.gate_power.rates import Row, format_table
+from perf_tests.studies.gate_power.side_by_side import FEWEST
 from perf_tests.studies.gate_power.trials import TRIALS, TrialSessions, group_by_trial
 
 KEPT: Final = Path(__file__).with_name("sessions.jsonl.gz")
@@ -47,8 +48,8 @@ def main(
     """Print how often the gate fails unchanged code, and how often slower code.
 
     A decision covers a whole run with all metrics. Recorded sessions are replayed: ten in a row are
-    the baseline, others in a row the run. The exit code is 1 if identical code is REGRESSED in more
-    than 1% of the decisions.
+    the baseline, others in a row the run. Slowdowns with fewer than 20 sessions are left out. The
+    exit code is 1 if identical code is REGRESSED in more than 1% of the decisions.
     """
     try:
         chosen = [trial for trial in TRIALS if not only or trial.name in only]
@@ -68,6 +69,9 @@ def main(
 def _rows(recorded: Sequence[TrialSessions], decisions: int, seed: int) -> Iterator[Row]:
     for sessions in recorded:
         trial, now = sessions.trial, sessions.after
+        if trial.is_slower and len(now) < FEWEST:
+            _notes.print(f"{trial.name}: {len(now)} sessions; a row needs {FEWEST}")
+            continue
         same = not trial.is_slower
         if same:
             once = list(decide_in_order(now))

@@ -58,7 +58,7 @@ def read_sessions(path: Path) -> tuple[Session, ...]:
         InputError: The file is missing or has other contents.
     """
     if not path.exists():
-        raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")
+        raise InputError(path, "--sessions", "be a file of sessions", "none", "Use --live 20")
     try:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             documents: list[dict[str, Any]] = [json.loads(line) for line in stream]

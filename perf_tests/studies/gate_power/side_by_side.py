@@ -38,6 +38,8 @@ _ON_GPU: Final = Slowdown(size="gpu_")
 _COPYING_MORE: Final = Slowdown("transfer", 1024, "gpu_")
 _ON_20_SEQUENCES: Final = Slowdown("sequences", 20, "gpu_")
 _DIGITS: Final = 6
+FEWEST: Final = 20
+"""With fewer trials, an interval is too wide to say anything."""
 _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -66,19 +68,19 @@ CASES: Final = {
     case.name: case
     for case in (
         Case("nothing, loading", "load_s_per_batch", _NOTHING, _NOTHING, 80),
-        Case("nothing, a loader that waits", "load_s_per_batch", _REMOTE, _REMOTE, 8),
-        Case("nothing, steps", "step_s", _NOTHING, _NOTHING, 8),
-        Case("nothing, training", "train_s_per_step", _NOTHING, _NOTHING, 30),
+        Case("nothing, a loader that waits", "load_s_per_batch", _REMOTE, _REMOTE, 20),
+        Case("nothing, steps", "step_s", _NOTHING, _NOTHING, 60),
+        Case("nothing, training", "train_s_per_step", _NOTHING, _NOTHING, 60),
         Case("loader CPU, 5%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 4), 40),
         Case("loader CPU, 10%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 8), 20),
-        Case("loader wait, 5%", "load_s_per_batch", _REMOTE, Slowdown("wait", 215), 8),
+        Case("loader wait, 5%", "load_s_per_batch", _REMOTE, Slowdown("wait", 215), 20),
         Case("loader wait, 10%", "load_s_per_batch", _REMOTE, Slowdown("wait", 230), 40),
-        Case("loader wait, 20%", "load_s_per_batch", _REMOTE, Slowdown("wait", 260), 8),
-        Case("loader CPU, 2%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 2), 8),
-        Case("loader CPU, 3%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 3), 8),
-        Case("step, 5%", "step_s", _NOTHING, Slowdown("step", 160), 8),
-        Case("step, 10%", "step_s", _NOTHING, Slowdown("step", 320), 8),
-        Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 24), 8),
+        Case("loader wait, 20%", "load_s_per_batch", _REMOTE, Slowdown("wait", 260), 20),
+        Case("loader CPU, 2%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 2), 20),
+        Case("loader CPU, 3%", "load_s_per_batch", _NOTHING, Slowdown("cpu", 3), 20),
+        Case("step, 5%", "step_s", _NOTHING, Slowdown("step", 160), 20),
+        Case("step, 10%", "step_s", _NOTHING, Slowdown("step", 320), 20),
+        Case("transfer, 20%", "step_s", _NOTHING, Slowdown("transfer", 24), 20),
         Case("GPU, nothing, training", "train_s_per_step", _ON_GPU, _ON_GPU, 1),
         Case("GPU, loader CPU, 5%", "load_s_per_batch", _ON_GPU, Slowdown("cpu", 3, "gpu_"), 1),
         Case("GPU, step, 5%", "step_s", _ON_20_SEQUENCES, Slowdown("sequences", 21, "gpu_"), 1),
@@ -161,12 +163,13 @@ def find_missing(done: Sequence[Trial], cases: Sequence[Case]) -> Iterator[tuple
 
 
 def format_table(trials: Sequence[Trial]) -> Iterator[str]:
-    """Format the outcomes of each case as Markdown."""
+    """Format the outcomes of each case as Markdown, except those with too few trials."""
     yield "| slowed down | measured | trials | REGRESSED | INCONCLUSIVE | duets | seconds |"
     yield "|---|---|--:|---|---|--:|--:|"
     for case in CASES.values():
-        for is_busy in (False, True):
-            chosen = [t for t in trials if t.case == case.name and t.is_busy is is_busy]
+        tried = [trial for trial in trials if trial.case == case.name]
+        for is_busy in (False, True) if len(tried) >= min(case.trials, FEWEST) else ():
+            chosen = [trial for trial in tried if trial.is_busy is is_busy]
             if chosen:
                 beside = ", beside a busy program" if is_busy else ""
                 yield f"| {case.name}{beside} | {' | '.join(_cells(chosen))} |"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from netpipe.gate.outcomes import Outcome
 from netpipe.jobs.targets import Target, resolve
@@ -101,10 +101,16 @@ def test_the_table_counts_every_outcome() -> None:
 
 
 def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
-    """The command prints a row per trial and way to decide; identical code exits with 0."""
+    """A trial of 20 sessions has a row for each way to decide; identical code exits with 0."""
     path = tmp_path / "sessions.jsonl.gz"
-    for session in make_sessions(*[NOTHING] * 24):
-        append_session(path, session)
-    result = CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
+
+    def replay(*slowdowns: Slowdown) -> Result:
+        for session in make_sessions(*slowdowns):
+            append_session(path, session)
+        return CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
+
+    result = replay(*[NOTHING] * 24, *[CPU, NOTHING] * 19)
     assert result.exit_code == 0, result.output
     assert result.stdout.count("| nothing, ") == 2
+    assert "loader CPU" not in result.stdout
+    assert "| loader CPU, 10%, stored baseline |" in replay(CPU, NOTHING).stdout
