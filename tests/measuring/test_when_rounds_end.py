@@ -161,7 +161,7 @@ def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
 def test_no_profiler_begins_after_the_time_for_the_rounds(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, device: Device, budget_s: float
 ) -> None:
-    """The other half of a budget is no time for a closer look, which would take seconds."""
+    """A closer look would take seconds of the half of a budget that the rounds leave."""
     begun: list[object] = []
     monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
     monkeypatch.setattr(RoundLog, "stalls", True)
