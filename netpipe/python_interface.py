@@ -148,7 +148,6 @@ def diagnose(
     from netpipe.linting.settings import read_lint_settings
     from netpipe.measuring.measure_request import MeasureRequest
 
-    settings.setdefault("budget_s", 60.0)
     targets = _name_targets(loader=loader, step=step, loop=loop)
     request = MeasureRequest(targets=targets, accelerator=accelerator, **settings)
     _refuse_held_accelerator(accelerator)

@@ -66,7 +66,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert lines[-1] == f"warning no-prefetch: {ODD}"
     assert lines[-2].endswith(findings().unverified)
     assert any(ODD in line and "mine.py:7" in line for line in lines)
-    assert asked[0][0].budget_s == 60.0
+    assert asked[0][0].budget_s == 20.0
 
 
 @pytest.mark.usefixtures("asked")

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @click.command(epilog="\b\nExample:\n  netpipe diagnose --loader perf/conftest.py:batches")
 @measure_options(
-    60.0,
     "Seconds to measure; the run takes at most twice that plus 30 s, besides starting the loader.",
     of_maxtext="dataset",
 )

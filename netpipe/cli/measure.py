@@ -92,11 +92,9 @@ _LIMIT_OPTIONS: Final = (
 )  # fmt: skip
 
 
-def measure_options(
-    budget_s: float, budget_help: str, of_maxtext: str = "loader"
-) -> Callable[[_Command], _Command]:
+def measure_options(budget_help: str, of_maxtext: str = "loader") -> Callable[[_Command], _Command]:
     """Return a decorator that adds options; --maxtext uses the loader named `of_maxtext`."""
-    budget = seconds_option("--budget", budget_s, budget_help)
+    budget = seconds_option("--budget", MeasureRequest.budget_s, budget_help)
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
@@ -150,7 +148,7 @@ class Measurements(TypedDict):
     epilog="\b\nExample:\n"
     "  netpipe measure --loader perf/conftest.py:batches --accelerator emulated:30ms"
 )
-@measure_options(20.0, "Seconds to spend on rounds.")
+@measure_options("Seconds to spend on rounds.")
 def measure(
     loader: Target,
     step: Target | None,

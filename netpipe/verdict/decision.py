@@ -196,7 +196,8 @@ def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
     rounds, step_s = measurement.rounds, quantities.own_step_s(measurement)
     # On a CPU device the loader and the step compete for cores, so a slow loader also looks serial.
     apart = not measurement.device.shares_host_cores
-    serial = apart and quantities.seems_to_stall(measurement) and quantities.is_serial(measurement)
+    stalls = quantities.certainly_stalls(measurement)
+    serial = apart and stalls and quantities.is_serial(measurement)
     if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
     load_s, kind, hidden = measurement.load_s_per_batch.median, VerdictKind.LOADER_BOUND, ""

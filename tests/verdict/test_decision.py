@@ -105,9 +105,19 @@ from tests.verdict.stalls import SERIAL, SYNCED, waits
         ({"load_s": spread(0.0250, 0.0275, 0.0312)}, "at-risk"),
         ({"load_s": spread(0.0250, 0.0275, 0.0316)}, "inconclusive"),
         ({"load_s": spread(0.0080, 0.0100, 0.0200)}, "healthy"),
-        # R is not in doubt if the loader is certainly too slow.
+        # A loader that is certainly too slow is the cause, unless R certainly shows another one.
         ({"load_s": 0.040, "train_s": spread(0.039, 0.044, 0.050)}, "loader-bound"),
-        ({"load_s": 0.040, "train_s": spread(0.039, 0.056, 0.060)}, "inconclusive"),
+        ({"load_s": 0.040, "train_s": spread(0.0419, 0.056, 0.060)}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": spread(0.0421, 0.056, 0.060)}, "no-overlap"),
+        (
+            {
+                "load_s": 0.024,
+                "step_s": 0.005,
+                "train_s": spread(0.023, 0.027, 0.029),
+                **SYNCED,
+            },
+            "loader-bound",
+        ),
         # The at-risk limit does not matter if training stalls for another reason.
         ({"load_s": spread(0.0200, 0.0240, 0.0310), "train_s": 0.045}, "no-overlap"),
         ({"load_s": spread(0.0200, 0.0240, 0.0320), "train_s": 0.045}, "inconclusive"),
