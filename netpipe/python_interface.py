@@ -106,7 +106,6 @@ def measure(
     from netpipe.verdict.document import measurement_document
 
     targets = _name_targets(loader=loader, step=step, loop=loop)
-    settings.setdefault("budget_s", 20.0)
     request = MeasureRequest(
         targets=targets, accelerator=accelerator, stopping_rule="clear", **settings
     )

@@ -50,7 +50,7 @@ def run_diagnosis(
     measurement, step_budget_s = None, 0.0
     if has_step(request):
         step_budget_s = _STEP_BUDGET_FRACTION * request.budget_s
-        measured = replace(request, budget_s=step_budget_s, stopping_rule="clear")
+        measured = replace(request, budget_s=step_budget_s)
         measurement = run_measurement(CHILD_COMMAND, measured, progress=progress)
     budget_s = request.budget_s - step_budget_s
     targets = {"loader": request.targets["loader"]}

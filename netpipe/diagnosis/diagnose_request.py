@@ -14,6 +14,6 @@ class InvestigationRequest(SessionRequest):
     """
 
     kind: str = "diagnose"
-    wanted_s: float = 60.0
+    wanted_s: float = 20.0
     step_s: float | None = None
     load_s: tuple[float, float, float, int] | None = None

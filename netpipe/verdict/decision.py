@@ -194,13 +194,12 @@ def _judge_recompiling(measurement: Measurement) -> Verdict | None:
 
 def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
     rounds, step_s = measurement.rounds, quantities.own_step_s(measurement)
-    # On a CPU device the loader and the step compete for cores, so a slow loader also looks serial.
-    apart = not measurement.device.shares_host_cores
-    stalls = quantities.certainly_stalls(measurement)
-    serial = apart and stalls and quantities.is_serial(measurement)
-    if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
-        return None
     load_s, kind, hidden = measurement.load_s_per_batch.median, VerdictKind.LOADER_BOUND, ""
+    # On a CPU device the loader and the step compete for cores, so a slow loader also looks serial.
+    serial = not measurement.device.shares_host_cores and quantities.is_serial(measurement)
+    costs_more = quantities.excess_s(measurement) > load_s - step_s
+    if (serial and costs_more) or quantities.load_over_step(measurement).low <= 1 + EPSILON:
+        return None
     train_over_load = statistics.ratio_interval(rounds.train_s_per_step, rounds.load_s_per_batch)
     if train_over_load.high < 1 - EPSILON:
         kind, until = VerdictKind.MASKED_LOADER_BOUND, "for a while"
