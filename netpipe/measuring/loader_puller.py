@@ -95,6 +95,7 @@ class Puller:
         making_s: Seconds that `loader()` took the first time.
         first_batch_s: Seconds until the first batch, including `making_s`.
         longest_start_s: The same for the slowest start.
+        start_cpu_s: CPU seconds of this process and its descendants until the first batch.
         epoch_batches: Number of batches in the last epoch that ended; None until one ends.
         wanted_workers: The `num_workers` of a torch loader, which stops idle workers; else 0.
     """
@@ -119,6 +120,7 @@ class Puller:
         self._reader_threads = threading.active_count() - threads
         self._find_threads()
         self._find_processes()
+        self.start_cpu_s = self.processes.cpu_s()
 
     @property
     def group(self) -> int:

@@ -232,7 +232,7 @@ def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Itera
         yield describe_warm_up(log, warm_round)
     if runner.pauses.matter:
         yield runner.pauses.describe()
-    if start_up.is_slow(puller.longest_start_s, cpu_fraction=1 - busy):
+    if start_up.is_slow(puller.longest_start_s, busy, puller.start_cpu_s):
         yield Finding("slow-start", start_up.why_slow(puller.longest_start_s))
     elif start_up.is_slow(puller.longest_start_s):
         message = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Literal
 
 from netpipe.results.fields import Amount
@@ -47,12 +48,16 @@ class StartUp:
         """Seconds from the imports to the first batch."""
         return sum((seconds or 0.0 for seconds in vars(self).values()), start=0.0)
 
-    def is_slow(self, longest_s: float = 0.0, cpu_fraction: float = 1.0) -> bool:
+    def is_slow(self, longest_s: float = 0.0, busy: float = 0.0, cpu_s: float = 0.0) -> bool:
         """Return whether this start, or a later one of `longest_s`, is slow even without load.
 
-        Without other load, a start takes at least `cpu_fraction` of the time that was measured.
+        Other programs took the fraction `busy` of the CPU time. Without them, any start takes at
+        least `1 - busy` of its time, and this one, which used `cpu_s` CPU seconds, at most
+        `cpu_s * busy / (1 - busy)` seconds less.
         """
-        return cpu_fraction * max(longest_s, self.total_s) > _SLOW_START_S
+        delay_s = cpu_s * busy / (1 - busy) if busy < 1 else inf
+        least_s = max((1 - busy) * max(longest_s, self.total_s), self.total_s - delay_s)
+        return least_s > _SLOW_START_S
 
     def why_slow(self, longest_s: float = 0.0) -> str:
         """Return the largest part and its remedy; "" if neither this nor a later start is slow."""

@@ -18,6 +18,7 @@ from netpipe.jobs import processes
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import protocol
 from netpipe.results.start_up import StartUp
+from netpipe.results.units import format_percent
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from tests.fakes import FakeClock
@@ -124,15 +125,26 @@ def test_the_parts_of_the_first_start_are_recorded(clock: FakeClock, rehearse: R
     assert rehearse(loader=loader).findings == ()
 
 
-@pytest.mark.parametrize(("busy", "name"), [(0.9, "start-not-judged"), (0.01, "slow-start")])
+@pytest.mark.parametrize(
+    ("busy", "cpu_s", "name"),
+    [
+        (0.9, 1.0, "start-not-judged"),
+        (1.0, 0.0, "start-not-judged"),
+        (0.01, 100.0, "slow-start"),
+        (0.5, 2.5, "start-not-judged"),
+        (0.5, 1.5, "slow-start"),
+    ],
+)
 def test_a_slow_start_on_a_busy_host_is_not_judged(
-    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, busy: float, name: str
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, busy: float, cpu_s: float, name: str
 ) -> None:
     """The start counts as slow only if it would be slow without the other programs."""
     monkeypatch.setattr(processes, "busy_elsewhere_fraction", lambda *_: busy)
+    monkeypatch.setattr(processes.ProcessTree, "cpu_s", lambda _: cpu_s)
     found = {finding.name: finding.message for finding in rehearse(import_s=12.0).findings}
     assert set(found) == {name}
-    assert name == "slow-start" or "took 90.0% of the host's CPU time" in found[name]
+    taken = f"took {format_percent(busy)} of the host's CPU time"
+    assert name == "slow-start" or taken in found[name]
 
 
 @pytest.mark.parametrize(
