@@ -23,7 +23,7 @@ from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import own_step_s
 
 # Fraction of the budget for measuring the loader with its step, if it has one.
-_STEP_BUDGET_FRACTION: Final = 1 / 3
+_STEP_BUDGET_FRACTION: Final = 0.5
 
 
 def has_step(request: MeasureRequest) -> bool:
