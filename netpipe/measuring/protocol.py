@@ -235,11 +235,8 @@ def _list_findings(runner: RoundRunner, start_up: StartUp, busy: float) -> Itera
     if start_up.is_slow(puller.longest_start_s, busy, puller.start_cpu_s):
         yield Finding("slow-start", start_up.why_slow(puller.longest_start_s))
     elif start_up.is_slow(puller.longest_start_s):
-        message = (
-            "a slow start may be due to other programs, which took "
-            f"{format_percent(busy)} of the host's CPU time; measure again when they have ended"
-        )
-        yield Finding("start-not-judged", message)
+        taken = f"other programs took {format_percent(busy)} of the host's CPU time"
+        yield Finding("start-not-judged", f"the start was slow, but {taken}; measure again later")
     if puller.restarts:
         where = "outside all timed windows"
         if not log.within_epochs:
