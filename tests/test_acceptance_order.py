@@ -23,7 +23,7 @@ SOURCE = "        grain.MapDataset.source(order)\n        .map(partial(read_bloc
 BATCH = "        .batch(config.batch_size // sequences, batch_fn=concatenate)\n"
 PAIRS = ".batch(2, drop_remainder=True, batch_fn=concatenate)"
 TO_ITER = "to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))\n"
-WORKERS = "    return sequences.mp_prefetch(workers).map(make_batch)\n"
+WORKERS = "    return sequences.mp_prefetch(workers, _freeze_imports).map(make_batch)\n"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ DISORDERS = [
         "sequential-slice-with-shuffle",
         {
             SOURCE: SOURCE + "        .shuffle(seed=1)\n",
-            WORKERS: WORKERS.replace("(workers)", "(workers, sequential_slice=True)"),
+            WORKERS: WORKERS.replace("_imports)", "_imports, sequential_slice=True)"),
         },
         intent="reproducible",
     ),

@@ -1,5 +1,6 @@
 """The pipeline from prepared data to batches."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -129,7 +130,12 @@ def _load(
     sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
     # `widen` runs in this process: its result is twelve times as large as the sequences, and
     # sending it would take more CPU time than making it.
-    return sequences.mp_prefetch(workers).map(make_batch)
+    return sequences.mp_prefetch(workers, _freeze_imports).map(make_batch)
+
+
+def _freeze_imports(_worker: int, _workers: int) -> None:
+    """Exempt what a worker imported from garbage collection, which takes 0.25 s at its exit."""
+    gc.freeze()
 
 
 def sequences_of_batches(

@@ -40,7 +40,7 @@ class PlantedChange:
 
 _PACK: Final = "while len((cuts := cut(contexts, sequences, room)).segments) < sequences:"
 _READ: Final = "found.append((self._readers[path].read([index])[0], where))"
-_BEHIND_WORKERS: Final = "return sequences.mp_prefetch(workers).map(make_batch)"
+_BEHIND_WORKERS: Final = "return sequences.mp_prefetch(workers, _freeze_imports).map(make_batch)"
 _COPY: Final = "lambda batch: {name: array.copy() for name, array in batch.items()}"
 
 CHANGES: Final = (
