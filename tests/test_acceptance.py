@@ -70,8 +70,6 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     conftest = project / "perf_tests" / "conftest.py"
     conftest.write_text(conftest.read_text() + NO_STEP)
     (project / "alone.toml").write_text("[pipeline]\nworkers = 0\n")
-    # Its batches are small, and so is the step that they are compared with.
-    put_in(project / "perf_tests" / "test_emulated.py", "emulated:40ms", "emulated:30ms")
     # Three rounds of so slow a loader do not fit into the usual budget on every machine.
     flags = ("--netpipe-config", "alone.toml", "--netpipe-budget", "6")
     test = "perf_tests/test_emulated.py::test_loading_stays_below_an_emulated_step"
