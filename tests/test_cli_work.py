@@ -12,6 +12,7 @@ import pytest
 
 from netpipe import other_version, worktrees
 from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.judge import judge
 from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts import reproducible_counts
 from netpipe.work_counts.reproducible_counts import WorkRequest
@@ -37,7 +38,7 @@ def loader():
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
-    """Return the profiles of the next counts, in order."""
+    """Return the profiles of the next counts, in order: the base is counted first."""
     found: list[WorkProfile] = []
 
     def count(
@@ -51,6 +52,7 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
     @contextmanager
     def open_nothing(*_: object) -> Iterator[Any]:
         yield SimpleNamespace(
+            checkout=SimpleNamespace(commit=SimpleNamespace(label="HEAD~1")),
             python="python",
             request_here=lambda request: request,
             request_there=lambda request: request,
@@ -58,7 +60,8 @@ def profiles(monkeypatch: pytest.MonkeyPatch) -> list[WorkProfile]:
             place=lambda _: ProcessEnvironment(),
         )
 
-    monkeypatch.setattr(reproducible_counts, "count_work", count)
+    for module in (reproducible_counts, judge):
+        monkeypatch.setattr(module, "count_work", count)
     monkeypatch.setattr(other_version, "open_version", open_nothing)
     monkeypatch.setattr(worktrees, "find_commit", lambda *_: None)
     return found
@@ -104,7 +107,7 @@ def test_a_comparison_decides_the_exit_code(
 ) -> None:
     """The exit code is 1 for more work, and 3 if something could not be compared."""
     # The last of them would not be comparable if more processes did not agree with it.
-    profiles += [PROFILE, then, PROFILE, make_profile(dropped={"calls": {"rows.shuffle": (0, 1)}})]
+    profiles += [then, PROFILE, PROFILE, make_profile(dropped={"calls": {"rows.shuffle": (0, 1)}})]
     result = netpipe("work", TARGET, "--against", "HEAD~1", "--json")
     assert result.exit_code == exit_code
     found = document(result, "work.1.json")
@@ -114,7 +117,7 @@ def test_a_comparison_decides_the_exit_code(
 
 def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
     """The cause below the table is the function called more often."""
-    profiles += [MORE, PROFILE]
+    profiles += [PROFILE, MORE]
     result = netpipe("work", TARGET, "--against", "HEAD~1")
     assert result.exit_code == 1
     assert "rows.encode: 2000 calls per batch instead of 128 calls" in result.stdout
@@ -122,7 +125,7 @@ def test_a_regression_names_its_cause(netpipe: Netpipe, profiles: list[WorkProfi
 
 def test_a_pass_says_what_was_seen(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
     """The last line has the batches and the code that were counted; a rise of CPU time is named."""
-    profiles += [make_profile(cpu_s_per_batch=each) for each in (0.3, 0.1)]
+    profiles += [make_profile(cpu_s_per_batch=each) for each in (0.1, 0.3)]
     result = netpipe("work", TARGET, "--against", "HEAD~1")
     assert result.exit_code == 0
     assert (
@@ -140,13 +143,14 @@ def test_two_versions_of_a_file_are_compared(
 ) -> None:
     """The committed file is counted in its own checkout; one more call per row is found."""
     once = partial(reproducible_counts.count_work, hash_seeds=("0",))
-    monkeypatch.setattr(reproducible_counts, "count_work", once)
+    monkeypatch.setattr(judge, "count_work", once)
     commit_files(tmp_path, {"loaders.py": LOADERS})
     (tmp_path / "loaders.py").write_text(LOADERS.replace("[encode(row)", "[len(row) * encode(row)"))
     monkeypatch.chdir(tmp_path)
     result = netpipe("work", TARGET, "--against", "HEAD", "--batches", "2", "--json")
     assert result.exit_code == 1
     found = document(result, "work.1.json")
+    assert found["batches"] == 2
     (calls,) = [row for row in found["comparisons"] if row["kind"] == "calls"]
     assert "builtins.len: 4 calls per batch instead of 0 calls" in calls["reason"]
     assert git(tmp_path, "worktree", "list").count("\n") == 0

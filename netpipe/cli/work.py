@@ -1,9 +1,8 @@
 """`netpipe work` and `netpipe resume`: count a loader's work per batch, check its restarts."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -30,7 +29,6 @@ from netpipe.jobs.targets import Target, name_targets
 if TYPE_CHECKING:
     from netpipe.jobs.progress import OnProgress
     from netpipe.results.work_profile import WorkProfile
-    from netpipe.work_counts.reproducible_counts import WorkRequest
 
 
 @click.command(epilog="\b\nExample:\n  netpipe work perf/conftest.py:batches")
@@ -67,7 +65,7 @@ def work(
         if against is None:
             profile = count_work(CHILD_COMMAND, request, progress=progress)
         else:
-            profile, compared = _compare(against, request, progress)
+            profile, compared = _compare(against, request.targets, limits, progress)
     if as_json:
         names = ("outcome", "now", "then", "worse_ratio", "reason")
         comparisons = [
@@ -93,27 +91,18 @@ def work(
 
 
 def _compare(
-    ref: str, request: "WorkRequest", progress: "OnProgress | None"
+    ref: str,
+    targets: Mapping[str, Target],
+    limits: Mapping[str, Any],
+    progress: "OnProgress | None",
 ) -> "tuple[WorkProfile, Sequence[Comparison]]":
-    from netpipe.duets.parent import name_failures
-    from netpipe.gate.work_comparison import compare_in_turns
-    from netpipe.jobs.parent import CHILD_COMMAND
+    from netpipe.judge.judge import Change
     from netpipe.other_version import open_version
-    from netpipe.work_counts.reproducible_counts import count_work
     from netpipe.worktrees import find_commit
 
     here = Path.cwd()
-    commit = find_commit(here, ref, "--against")
-    with open_version(commit, here, "", notes.print) as version:
-        request_here, request_there = version.request_here(request), version.request_there(request)
-        there = (version.python, *CHILD_COMMAND[1:])
-
-        def count_then(**seeds: Any) -> "WorkProfile":
-            with name_failures(ref):
-                return count_work(there, request_there, version.place(here), progress, **seeds)
-
-        count_now = partial(count_work, CHILD_COMMAND, request_here, progress=progress)
-        return compare_in_turns(count_now(), count_then(), count_now, count_then)
+    with open_version(find_commit(here, ref, "--against"), here, "", notes.print) as version:
+        return Change(version, here, targets, limits=limits, progress=progress).compare_work()
 
 
 class ComparedWork(TypedDict):

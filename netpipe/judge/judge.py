@@ -1,6 +1,6 @@
 """Judge a change: ask every question about two versions of a loader."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +35,7 @@ class Change:
         targets: The targets of the loader, and of the step if its work is counted too.
         batches: The most batches that are compared in each pass.
         budget_s: Seconds for timing, of which each duet takes half.
-        limits: The limits of every session, such as `start_limit_s`.
+        limits: Settings of every session, such as `start_limit_s`.
     """
 
     base: Version
@@ -93,13 +93,18 @@ class Change:
         checks = (data, shuffled, check_complete(now, then))
         return [declare(check, reasons) for check in checks]
 
+    def compare_work(self) -> tuple[WorkProfile, Sequence[Comparison]]:
+        """Count the work of both versions; return this one's profile, and the comparisons."""
+        count_then = partial(self._count_work, of_base=True)
+        then = count_then()  # A target that the base cannot have is refused before any is counted.
+        return compare_in_turns(self._count_work(), then, self._count_work, count_then)
+
     @cached_property
     def _reasons(self) -> dict[str, str]:
         return read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
 
     def _check_speed(self) -> list[Check]:
-        count_then = partial(self._count_work, of_base=True)
-        _, work = compare_in_turns(self._count_work(), count_then(), self._count_work, count_then)
+        _, work = self.compare_work()
         counts = [each for each in work if each.metric not in DATA_KINDS]
         timed = self._time().metrics if self.is_timed else ()
         return check_speed(counts, timed, claims_faster=self.claims_faster)
