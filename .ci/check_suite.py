@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-# The goal; with a baseline, the tests take 76 s on two AMD EPYC cores (docs/performance.md).
+# The goal; with a baseline, the tests take 65 s on two AMD EPYC cores (docs/performance.md).
 CEILING_S = 60.0
 
 
