@@ -64,7 +64,7 @@ def build_stage_table(findings: Findings) -> Table:
 
 def build_intervention_table(interventions: Sequence[Intervention]) -> Table:
     """Return a table of the interventions and their effects."""
-    caption = "Each change was measured in turns with the unmodified loader."
+    caption = "Each change was measured in turns with the run that it changes."
     rows = [
         {
             "change": Cell(made.label, made.what),

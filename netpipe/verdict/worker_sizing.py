@@ -17,7 +17,7 @@ _DOUBTS = ("verdict-not-confirmed", "not-repeated")
 def workers_needed(measurement: Measurement) -> int | None:
     """Return how many workers keep up with the step; None if that exceeds the cores.
 
-    By Little's law, the number of batches in progress is the rate, 1 / S0, times the time for which
+    By Little's law, the number of batches in progress is the rate, 1 / S3, times the time for which
     one batch occupies a worker. That time is L x workers, including waits for storage. If there are
     more workers than cores and the cores are saturated, workers wait for cores; the time is then
     the CPU time of a batch.

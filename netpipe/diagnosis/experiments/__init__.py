@@ -1,1 +1,1 @@
-"""Experiments that run variants of a loader in turns with the unmodified loader."""
+"""Experiments that run variants of a loader in turns."""
