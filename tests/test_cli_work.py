@@ -156,6 +156,20 @@ def test_two_versions_of_a_file_are_compared(
     assert git(tmp_path, "worktree", "list").count("\n") == 0
 
 
+def test_a_file_outside_the_repository_is_refused(
+    netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both versions would run it, so nothing is counted."""
+    monkeypatch.setattr(judge, "count_work", lambda *_, **__: pytest.fail("counted"))
+    project = tmp_path / "project"
+    commit_files(project, {"README.md": "A project.\n"})
+    (tmp_path / "loaders.py").write_text(LOADERS)
+    monkeypatch.chdir(project)
+    result = netpipe("work", "../loaders.py:loader", "--against", "HEAD")
+    assert result.exit_code == 2
+    assert "file must be in" in result.output
+
+
 def test_a_target_that_is_none_is_refused(netpipe: Netpipe) -> None:
     """An invalid target is refused before a process starts."""
     result = netpipe("work", "loader")

@@ -96,7 +96,7 @@ class Change:
     def compare_work(self) -> tuple[WorkProfile, Sequence[Comparison]]:
         """Count the work of both versions; return this one's profile, and the comparisons."""
         count_then = partial(self._count_work, of_base=True)
-        then = count_then()  # A target that the base cannot have is refused before any is counted.
+        then = count_then()  # First, because it refuses a file outside the repository.
         return compare_in_turns(self._count_work(), then, self._count_work, count_then)
 
     @cached_property
