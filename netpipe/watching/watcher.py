@@ -33,6 +33,7 @@ from netpipe.measuring.training.step_runner import (
     first_array,
     is_ready,
 )
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.results.fields import converter
 from netpipe.results.statistics import percentiles, worst_tenth_fraction
 from netpipe.verdict.kinds import VerdictKind
@@ -269,6 +270,7 @@ class Watcher(Iterator[Any]):
         seconds = max(now_s - self._since_s, 1e-9)
         figures = self._figures_of(given, seconds, now_s, asked_s)
         counted, per_s = count_batch(self._batch), len(given) / seconds
+        tokens = None if counted is None or counted.rule == BY_ELEMENTS else counted.tokens
         window = Window(
             ended=datetime.now(UTC).isoformat(timespec="milliseconds"),
             host=socket.gethostname(),
@@ -278,7 +280,7 @@ class Watcher(Iterator[Any]):
             figures=figures,
             verdict=judge(figures, self._taken),
             examples_per_s=None if counted is None else counted.examples * per_s,
-            tokens_per_s=None if counted is None else counted.tokens * per_s,
+            tokens_per_s=None if tokens is None else tokens * per_s,
             mfu=self._compute_mfu(per_s),
             memory_bytes=read_memory()[0],
             workers=ProcessTree().workers,

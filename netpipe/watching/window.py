@@ -89,6 +89,7 @@ class Window(Document):
         batches_before: Batches that the run had taken before.
         epoch: Number of times that the loader was begun.
         examples_per_s: By the latest batch, like tokens_per_s. Null: the batch cannot be counted.
+        tokens_per_s: Null if the batch cannot be counted, or has no segmentation or mask.
         mfu: Null unless `flops_per_step` is given, and the peak of the step's devices is known.
         memory_bytes: Memory of all processes, with shared pages counted once.
         workers: Worker processes that are alive.

@@ -84,7 +84,7 @@ def _describe_records(path: Path, files: Sequence[Path]) -> tuple[dict[str, Any]
 def _describe_parquet(_: Path, files: Sequence[Path]) -> tuple[dict[str, Any], list[ProbeRow]]:
     measurements = sum(open_parquet(file).metadata.num_rows for file in files)
     addresses = AddressTable()
-    first = next(read_parquet(files[0], addresses, [0]))
+    first = next(read_parquet(files[0], addresses))
     histories = split_by_probe(first)
     rows = [row for history in histories for row in cut_rows(history, addresses)]
     return {"rows": None, "measurements": measurements, "splits": {}}, rows[:_MAX_ROWS]

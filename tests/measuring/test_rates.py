@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import cycle, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from netpipe.jobs.targets import Factories
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.measuring.rates import count_by_xla
 from netpipe.measuring.training.step_runner import StepRunner, count_batch
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, Counted, count_tokens
 from netpipe.results.measurement import Device
 from tests.fakes import FakeClock
 from tests.measurements import CPU, EMULATED, GPU
@@ -208,6 +209,29 @@ def test_a_measurement_is_written_before_its_step_is_analysed(
     run_job(request, lambda: Factories(lambda: repeat({"x": X}), lambda: (W, matmul)))
     [found] = before
     assert found["not_known"]["mfu"] == "XLA's analysis of the step did not end"
+
+
+class Packed(NamedTuple):
+    """A batch with named fields."""
+
+    inputs: np.ndarray
+    inputs_segmentation: np.ndarray
+
+
+def test_the_fields_of_a_named_tuple_are_names() -> None:
+    """The segmentation in a named tuple marks the padding."""
+    packed = Packed(np.zeros((2, 4)), np.array([[1, 1, 2, 0], [1, 0, 0, 0]]))
+    counted = count_batch(packed)
+    assert counted is not None
+    assert (counted.tokens, counted.slots) == (4, 8)
+
+
+def test_the_first_array_is_the_first_in_the_batchs_own_order() -> None:
+    """A dict keeps its order, and nested names are those of netpipe throughput."""
+    batch = {"x": (np.zeros((2, 3)), 1), "label": np.zeros(2)}
+    assert count_batch(batch) == count_tokens(batch) == Counted(2, 6, 6, BY_ELEMENTS)
+    masked = {"text": [{"ids": X, "attention_mask": np.ones_like(X)}]}
+    assert count_batch(masked) == count_tokens(masked)
 
 
 def test_only_readable_arrays_are_counted() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jsonschema
+import numpy as np
 import pytest
 
 import netpipe
@@ -161,6 +162,26 @@ def test_mfu_needs_the_flops_and_the_peak(
     assert watched._latest is not None
     assert watched._latest.mfu == (mfu and pytest.approx(mfu))
     assert ("netpipe/mfu" in watched.figures()) == (mfu is not None)
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens_per_s"),
+    [
+        ({"image": np.zeros((4, 8, 8, 3)), "label": np.zeros(4)}, None),
+        ({"ids": np.zeros((4, 8)), "attention_mask": np.ones((4, 8))}, 160.0),
+    ],
+)
+def test_only_batches_with_a_mask_have_tokens(
+    watch: Watch, clock: FakeClock, batch: dict[str, np.ndarray], tokens_per_s: float | None
+) -> None:
+    """Without a mask, the elements of a batch may be pixels, so no tokens are reported."""
+    watched = watch(repeat(batch))
+    for _ in islice(watched, 10):
+        clock.sleep(0.2)
+    watched.close_window()
+    figures = watched.figures()
+    assert figures["netpipe/examples_per_s"] == pytest.approx(20.0)
+    assert figures.get("netpipe/tokens_per_s") == (tokens_per_s and pytest.approx(tokens_per_s))
 
 
 def test_a_deleted_loss_has_devices(watch: Watch) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -11,6 +12,7 @@ from netpipe.cli import main
 from netpipe.errors import InputError
 from netpipe.workload.formats.index import load_index
 from netpipe.workload.inspection import inspect
+from tests.workload.factories import as_table, make_pings
 from tests.workload.layout_v0 import encode_row_v0, write_records
 from tests.workload.reference import Ping
 
@@ -45,6 +47,16 @@ def test_files_and_folders_of_every_format(
         assert inspect(path)["measurements"] == measurements
     shard = next(prepared.glob("train-*"))
     assert 0 < inspect(shard)["measurements"] < measurements
+
+
+def test_a_row_group_may_be_empty(tmp_path: Path) -> None:
+    """The example comes from the first row group with measurements."""
+    table = as_table(make_pings(3, seed=0), probe=7)
+    with pq.ParquetWriter(tmp_path / "measured.parquet", table.schema) as file:
+        file.write_table(table[:0])
+        file.write_table(table)
+    found = inspect(tmp_path)
+    assert (found["measurements"], found["example"]["probe"]) == (3, 7)
 
 
 @pytest.mark.parametrize(

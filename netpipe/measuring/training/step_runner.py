@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.training.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens, name_leaves
 
 State = Any
 Aux = Any
@@ -144,11 +144,13 @@ def batch_bytes(batch: Batch) -> int:
 def count_batch(batch: Batch) -> Counted | None:
     """Count the tokens of this host's batch; return None if it has no readable array."""
     try:
-        arrays = {
-            jax.tree_util.keystr(path, simple=True, separator="."): array
-            for path, leaf in jax.tree_util.tree_leaves_with_path(batch)
-            if (array := array_of(leaf)) is not None and array.ndim
-        }
+        arrays = dict[str, Any]()
+        # `name_leaves` keeps the order of a dict; jax would sort its keys.
+        for name, part in name_leaves(batch):
+            for path, leaf in jax.tree_util.tree_leaves_with_path(part):
+                below = jax.tree_util.keystr(path, simple=True, separator=".")
+                if (array := array_of(leaf)) is not None and array.ndim:
+                    arrays[".".join(filter(None, (name, below)))] = array
         return count_tokens(arrays) if arrays else None
     except Exception:  # noqa: BLE001  # a foreign array may be deleted or out of reach
         return None

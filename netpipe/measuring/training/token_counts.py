@@ -53,7 +53,7 @@ def name_leaves(tree: object, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(tree, Mapping):
         parts: Iterable[tuple[Any, Any]] = tree.items()
     elif isinstance(tree, list | tuple):
-        parts = enumerate(tree)
+        parts = zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True)
     else:
         yield name, tree
         return
