@@ -163,7 +163,6 @@ def _summarize(
         ),
         blocking_lines=log.blocking_lines,
         loader_processes=puller.processes.workers,
-        load_overlap_fraction=log.load_overlap_fraction,
         gpu=log.gpu,
         calibration=runner.reference.name,
         turns=tuple(log.turns),

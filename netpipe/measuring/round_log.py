@@ -179,7 +179,6 @@ class RoundLog:
     loads: list[LoadingBlocks] = field(default_factory=list)
     turns: list[CalibrationTurns] = field(default_factory=list)
     blocking_lines: tuple[BlockingLine, ...] = ()
-    load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
     overhead_s: float = 0.0
     worker_cpu_s: dict[int, float] = field(default_factory=dict)

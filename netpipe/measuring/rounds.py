@@ -34,7 +34,7 @@ from netpipe.measuring.training.loop_overhead import (
     measure_host_s_per_step,
     measure_instruments_s_per_step,
 )
-from netpipe.measuring.training.profiler_trace import DRAIN, load_overlap_fraction, mark
+from netpipe.measuring.training.profiler_trace import DRAIN, mark
 from netpipe.measuring.training.stack_sampler import StackSampler
 from netpipe.measuring.training.step_runner import StepRunner, batch_bytes, count_batch
 from netpipe.measuring.training.training_loop import (
@@ -70,7 +70,7 @@ _ROUNDS_OF_LONG_STEPS = 4
 _LONGEST_BUDGET_S = 300.0
 # The steps and the batches of the shortest round, roughly.
 _STEPS_OF_SHORTEST_ROUND, _LOADS_OF_SHORTEST_ROUND = 16, 16
-# Seconds beyond the budget that may be spent to reach MIN_ROUNDS.
+# Seconds beyond the budget that may be spent to reach MIN_ROUNDS, or on a closer look.
 _MAX_OVERRUN_S = 8.0
 # Loading alone is watched for as many batches as this fraction of the budget has steps. A pause
 # that comes four times in the budget shows once if it costs at least 8%: 0.25 * (1 - 0.08).
@@ -383,25 +383,21 @@ class RoundRunner:
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS
         )
         seems_to_wait = self._has_own_loop and log.probe_fraction > _MIN_SYNC_FRACTION
+        if not (seems_to_wait or log.stalls) or not self._has_time():
+            return
         try:
-            if (seems_to_wait or log.stalls) and self._has_time(self.budget_s + _MAX_OVERRUN_S):
-                with StackSampler() as sampler:
-                    self._train(self._short_length(), sampler)
-                log.blocking_lines = sampler.lines()
-            # A profiler may take seconds to start and to stop.
-            if log.stalls and self._has_time(self._usual_s):
-                log.load_overlap_fraction = load_overlap_fraction(
-                    lambda: self._train(self._short_length())
-                )
+            with StackSampler() as sampler:
+                self._train(self._short_length(), sampler)
+            log.blocking_lines = sampler.lines()
         except LoaderEndedError as ended:
             log.ended = str(ended)
 
-    def _has_time(self, limit_s: float) -> bool:
-        """Return whether a few more real steps would end within `limit_s` seconds of rounds."""
+    def _has_time(self) -> bool:
+        """Return whether there is time for a few more real steps."""
         length = self._short_length()
         training_s = (length.steps + length.skipped) * self._estimates.train_s
         ends_s = self._clock() - self._started + training_s
-        return not self.log.ended and ends_s < limit_s
+        return not self.log.ended and ends_s < self.budget_s + _MAX_OVERRUN_S
 
     def _short_length(self) -> BlockLength:
         steps = ceil(0.1 * self._usual_s / self._estimates.train_s)

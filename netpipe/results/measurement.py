@@ -235,9 +235,6 @@ class Measurement(Document):
     #: Whether the last loss of every block of real steps was finite.
     losses_are_finite: bool = True
     loader_processes: Count = 0  #: Worker processes; 0: the training process loads.
-    #: Share of the loading time in which the device computed, from a profiler's trace. 0: they take
-    #: turns; 1: loading is hidden; null: there is no trace.
-    load_overlap_fraction: Fraction | None = None
     gpu: GpuHealth | None = None  #: Null if there is no GPU, or its state cannot be read.
     calibration: str = ""  #: The reference loader of load_cpu_ratio; only equal ones are compared.
     #: The raw values behind load_cpu_ratio, measured on the loader's first batches.

@@ -314,7 +314,6 @@ def _judge_unexplained(measurement: Measurement) -> Verdict:
         f"S2 with transfers = {format_seconds_interval(measurement.step_transfer_s)}",
         f"H = {format_seconds_interval(measurement.host_s_per_step)} a step",
         f"sync probe {measurement.sync_probe_fraction:.2f}",
-        f"by the profiler {format_percent(measurement.load_overlap_fraction)} of loading overlaps",
     )
     return Verdict(kind, reason, evidence, next_)
 

@@ -31,13 +31,13 @@ def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
 TRACED = """
 from netpipe.jobs.cleanup import end_this_session
 from netpipe.jobs.registry import read_request
-from netpipe.measuring.training.profiler_trace import load_overlap_fraction
+from netpipe.measuring.training.profiler_trace import keep_trace
 
 def end():
     (here / "made").write_text(" ".join(map(str, here.glob("netpipe-trace-*"))))
     END
 
-load_overlap_fraction(end)
+keep_trace(end, here / "kept.trace.json.gz")
 """
 
 

@@ -41,7 +41,6 @@ def simulate(rehearse: Rehearse, clock: FakeClock, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(training_loop.WatchedStep, "wait_for_device", wait_in_this_thread)
     monkeypatch.setattr(StepRunner, "find_done", lambda _, aux: aux)
     monkeypatch.setattr(rounds, "late_reading_loop", training_loop.late_reading_loop)
-    monkeypatch.setattr(rounds, "load_overlap_fraction", lambda _: None)
 
     def run(gaps_s: Iterable[float], step_s: float, budget_s: float) -> Measurement:
         return rehearse(

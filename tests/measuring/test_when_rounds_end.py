@@ -6,7 +6,6 @@ from itertools import chain, repeat
 import pytest
 
 from netpipe.jobs import footprint
-from netpipe.measuring import rounds
 from netpipe.measuring.footprint_log import FootprintLog
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
@@ -155,16 +154,3 @@ def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
     found = rehearse(repeat(1.0), budget_s=9.0)
     assert 1 <= found.step_s.n < 6
     assert found.step_s.high == float("inf")
-
-
-@pytest.mark.parametrize(("device", "budget_s"), [(CPU, 40.0), (GPU, 20.0)])
-def test_no_profiler_begins_after_the_time_for_the_rounds(
-    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch, device: Device, budget_s: float
-) -> None:
-    """A closer look would take seconds of the half of a budget that the rounds leave."""
-    begun: list[object] = []
-    monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
-    monkeypatch.setattr(RoundLog, "stalls", True)
-    monkeypatch.setattr(rounds, "load_overlap_fraction", begun.append)
-    rehearse(budget_s=budget_s, device=device, halves_on_shared_cores=True)
-    assert not begun

@@ -193,6 +193,24 @@ def test_a_missing_folder_gives_no_trace(tmp_path: Path) -> None:
         keep_trace(lambda: None, tmp_path / "gone" / "a.trace.json.gz")
 
 
+def test_a_full_disk_gives_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a temporary folder, the profiler is not started."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(NoTraceError, match="no room"):
+        keep_trace(lambda: pytest.fail("it ran"), tmp_path / "a.trace.json.gz")
+
+
+def test_a_profiler_that_cannot_end_leaves_nothing(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the reason, and the temporary folder is removed."""
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda *_, **__: None)
+    monkeypatch.setattr(jax.profiler, "stop_trace", forbidden)
+    with pytest.raises(NoTraceError, match=r"ended: not permitted$"):
+        keep_trace(lambda: None, tmp_path / "a.trace.json.gz")
+    assert list(temporary.iterdir()) == []
+
+
 def test_errors_of_the_steps_are_not_the_profilers(tmp_path: Path, temporary: Path) -> None:
     """The profiler is stopped, and can be started again."""
 
