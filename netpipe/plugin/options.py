@@ -85,6 +85,11 @@ class Options:
     json: Path | None = None
     report: Path | None = None
 
+    @property
+    def recordings(self) -> Path:
+        """The folder that a recording is written to."""
+        return (self.record == LOCAL and self.local_baselines) or self.baselines
+
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
         """Read flags, then ini keys, then defaults; raise a UsageError for an invalid value."""

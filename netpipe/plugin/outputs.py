@@ -81,10 +81,10 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
 def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline per device key from the tests that passed with good verdicts."""
     obstacles = _find_obstacles(run, session)
-    root, name, local = run.options.baselines, run.options.record, run.options.local_baselines
+    root, name = run.options.recordings, run.options.record
     after = "commit this unchanged"
-    if name == LOCAL and local is not None:
-        root, after = local, "run again; it serves on this machine while there is no other baseline"
+    if name == LOCAL:
+        after = "run again; it serves on this machine while there is no other baseline"
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     work: dict[str, dict[str, WorkProfile]] = defaultdict(dict)
     for test, sessions in run.measurer.recorded.items():
@@ -114,7 +114,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
         refused.append("no baseline was recorded: no benchmark ran")
     refused += (f"not recorded: {test}: {why}" for test, why in obstacles.items())
     run.gate.notes += (f"{line}: look at the verdicts above, then {after}" for line in written)
-    if root is local and written:
+    if root == run.options.local_baselines and written:
         write_whole(root.parent / ".gitignore", "*\n", "--netpipe-record")
     if refused:
         raise NetpipeError("\n".join(refused))

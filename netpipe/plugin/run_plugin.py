@@ -75,7 +75,7 @@ def _check_options(run: Run, config: pytest.Config) -> None:
     if options.request.trace:
         writable_folder(Path(options.request.trace), "--netpipe-trace")
     for accelerator in options.accelerators if options.record else ():
-        folder = options.baselines / run.device_key(accelerator)
+        folder = options.recordings / run.device_key(accelerator)
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         writable_folder(existing, "--netpipe-record")
     if options.against not in ("", BASELINE):

@@ -120,6 +120,17 @@ def test_a_local_baseline(project: Project, monkeypatch: pytest.MonkeyPatch) -> 
     result.stderr.fnmatch_lines(["*--netpipe-record must not be local in CI*"])
 
 
+@pytest.mark.parametrize(("file", "code"), [(".netpipe", 4), ("baselines", 0)])
+def test_a_local_baseline_needs_only_its_own_folder(
+    project: Project, monkeypatch: pytest.MonkeyPatch, file: str, code: int
+) -> None:
+    """A run that could not write its recording measures nothing."""
+    monkeypatch.delenv("CI", raising=False)
+    (project.pytester.path / file).touch()
+    assert project.run("--netpipe-record", "local").ret == code
+    assert bool(project.commands) == (code == 0)
+
+
 def test_a_committed_baseline_comes_first(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
