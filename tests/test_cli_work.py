@@ -147,8 +147,8 @@ def test_two_versions_of_a_file_are_compared(
     commit_files(tmp_path, {"loaders.py": LOADERS})
     (tmp_path / "loaders.py").write_text(LOADERS.replace("[encode(row)", "[len(row) * encode(row)"))
     monkeypatch.chdir(tmp_path)
-    result = netpipe("work", TARGET, "--against", "HEAD", "--batches", "2", "--json")
-    assert result.exit_code == 1
+    result = netpipe("work", TARGET, "--against", "HEAD", "--batches", "2", "--json", "--quiet")
+    assert (result.exit_code, result.stderr) == (1, "")
     found = document(result, "work.1.json")
     assert found["batches"] == 2
     (calls,) = [row for row in found["comparisons"] if row["kind"] == "calls"]

@@ -99,9 +99,18 @@ html_option = click.option(
     "--html", type=path_type, metavar="FILE",
     help="Also write one self-contained HTML page.",
 )  # fmt: skip
+
+
+def _set_quiet(context: click.Context, _: click.Parameter, quiet: bool) -> None:
+    notes.quiet = quiet
+    # Click does not close the context of a command with an invalid argument.
+    context.find_root().call_on_close(partial(setattr, notes, "quiet", False))
+
+
 quiet_option = click.option(
-    "--quiet", is_flag=True, help="Print only warnings and errors on standard error."
-)
+    "--quiet", is_flag=True, expose_value=False, callback=_set_quiet,
+    help="Print only warnings and errors on standard error.",
+)  # fmt: skip
 
 
 def seconds_option(flag: str, default: float, text: str) -> Callable[[FC], FC]:

@@ -28,7 +28,6 @@ def diagnose(
     accelerator: str,
     html: Path | None,
     trace: Path | None,
-    quiet: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -44,9 +43,8 @@ def diagnose(
     settings["targets"] = name_targets(loader=loader, step=step, loop=loop)
     linting = read_lint_settings(Path.cwd())
     (request,) = build_requests([accelerator], html, trace, settings)
-    if not quiet:
-        notes.print(f"this usually takes {format_seconds(typical_s(request))}")
-    with show_progress("diagnosing", quiet=quiet) as progress:
+    notes.print(f"this usually takes {format_seconds(typical_s(request))}")
+    with show_progress("diagnosing") as progress:
         found = run_diagnosis(request, linting, progress)
     if as_json:
         print_json(found.to_document())

@@ -60,7 +60,6 @@ def judge(
     batches: int,
     no_timing: bool,
     budget_s: float,
-    quiet: bool,
     as_json: bool,
     **limits: float,
 ) -> None:
@@ -77,8 +76,8 @@ def judge(
     here, targets = Path.cwd(), name_targets(loader=loader, step=step)
     commit = find_commit(here, *([base, "BASE"] if base else _find_base(here)))
     with (
-        open_version(commit, here, "", (lambda _: None) if quiet else notes.print) as version,
-        show_progress("judging", quiet=quiet) as progress,
+        open_version(commit, here, "", notes.print) as version,
+        show_progress("judging") as progress,
     ):
         change = Change(
             version, here, targets, batches, budget_s,

@@ -54,7 +54,6 @@ def lint(
     intent: str | None,
     svg: Path | None,
     html: Path | None,
-    quiet: bool,
     as_json: bool,
     **experiments: Any,
 ) -> None:
@@ -72,13 +71,13 @@ def lint(
     request = replace(
         settings, targets={"loader": target}, intent=intent or settings.intent, **experiments
     )
-    if (request.proves or request.tries) and not quiet:
+    if request.proves or request.tries:
         notes.print(
             f"{target}: ends within {request.limit_s:g} s, of which "
             f"{request.start_limit_s:g} s are for importing and building the pipeline",
             soft_wrap=True,
         )
-    with show_progress(str(target), quiet=quiet) as progress:
+    with show_progress(str(target)) as progress:
         document = run_session(CHILD_COMMAND, request, progress=progress)
     report = parse_report(document)
     if svg is not None:

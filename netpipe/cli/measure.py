@@ -156,7 +156,6 @@ def measure(
     accelerator: str,
     html: Path | None,
     trace: Path | None,
-    quiet: bool,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -170,14 +169,13 @@ def measure(
     settings["targets"] = name_targets(loader=loader, step=step, loop=loop)
     settings["stopping_rule"] = "clear"
     requests = build_requests(parse_accelerators(accelerator), html, trace, settings)
-    if not quiet:
-        typical_s = sum(request.typical_s for request in requests)
-        notes.print(f"this usually takes {format_seconds(typical_s)}")
+    typical_s = sum(request.typical_s for request in requests)
+    notes.print(f"this usually takes {format_seconds(typical_s)}")
     measurements: list[Measurement] = []
     try:
         for request in requests:
             label = accelerator_label(request.accelerator)
-            with show_progress(label, quiet=quiet) as progress:
+            with show_progress(label) as progress:
                 measurements.append(run_measurement(CHILD_COMMAND, request, progress=progress))
     finally:
         # After a failure, the earlier measurements are still reported.

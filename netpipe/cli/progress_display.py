@@ -93,9 +93,9 @@ def can_draw(console: Console) -> bool:
 
 
 @contextmanager
-def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
+def show_progress(label: str) -> Iterator[OnProgress | None]:
     """Show the progress of a session on standard error; yield the callback for it."""
-    if quiet:
+    if notes.quiet:
         yield None
     elif can_draw(notes):
         with show_bar(label, is_session=True) as draw:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -88,7 +87,6 @@ def throughput(
     seconds: float,
     against: "Target | None",
     same_batches: int,
-    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure the speed of a loader without a training step.
@@ -100,8 +98,6 @@ def throughput(
     is changed. Without a segmentation or a mask, every element of a batch's first array counts as a
     token. With --loader and --against the batches of both must have the same shapes and dtypes.
     """
-    notes.quiet = quiet
-    click.get_current_context().call_on_close(partial(setattr, notes, "quiet", False))
     if same_batches and against is None:
         raise InputError("--same-batches", "option", "go with --against", "no --against")
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)

@@ -46,7 +46,6 @@ def work(
     target: Target,
     step: Target | None,
     against: str | None,
-    quiet: bool,
     as_json: bool,
     **limits: Any,
 ) -> None:
@@ -61,7 +60,7 @@ def work(
 
     request = WorkRequest(targets=name_targets(loader=target, step=step), **limits)
     compared: Sequence[Comparison] = ()
-    with show_progress("counting", quiet=quiet) as progress:
+    with show_progress("counting") as progress:
         if against is None:
             profile = count_work(CHILD_COMMAND, request, progress=progress)
         else:
@@ -142,7 +141,7 @@ def _choose_exit_code(compared: Sequence[Comparison]) -> int:
 @start_limit_option("Seconds allowed until its first batch.")
 @quiet_option
 @json_option
-def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
+def resume(target: Target, as_json: bool, **settings: Any) -> None:
     """Check that a loader continues exactly from its saved states.
 
     Each state is restored in a fresh process. The exit code is 1 if batches then differ, and 3 if
@@ -153,7 +152,7 @@ def resume(target: Target, quiet: bool, as_json: bool, **settings: Any) -> None:
     from netpipe.resuming.checking import ResumeRequest, check_resume
 
     request = ResumeRequest(targets={"loader": target}, **settings)
-    with show_progress("resuming", quiet=quiet) as progress:
+    with show_progress("resuming") as progress:
         report = check_resume(CHILD_COMMAND, request, progress)
     if as_json:
         print_json(replace(report, loader=str(target)).to_document())
