@@ -207,7 +207,7 @@ def _try_workers(
     from netpipe.throughput.sessions import measure_once
     from netpipe.throughput.worker_choice import Candidate, try_candidates
 
-    untried = [Candidate(n, n * subject.worker_bytes) for n, subject in subjects.items()]
+    untried = list(map(Candidate, subjects))
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     with show_bar("trials") as progress:
 

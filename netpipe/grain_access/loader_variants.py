@@ -48,7 +48,7 @@ _DEFAULT_READER_THREADS: Final = 16
 _DEFAULT_READ_BUFFER: Final = 500
 
 
-def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
+def single_thread_variant(loader: Callable[..., Any]) -> tuple[LoaderFactory, Graph]:
     """Return a factory of the same loader in one thread, and the unmodified loader's graph.
 
     The new factory makes a `OneThread`; for a loader that is not Grain's, it passes 0 `workers`. If
@@ -60,7 +60,9 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
         graph = read_graph(made, recording)
     if not graph.nodes and takes_parameters(loader, "workers"):
         usual = signature(loader).parameters["workers"].default
-        return give_workers(loader, 0), Graph(other_workers=usual if isinstance(usual, int) else 0)
+        return partial(loader, workers=0), Graph(
+            other_workers=usual if isinstance(usual, int) else 0
+        )
     held = [read_graph(dataset) for dataset in find_held_datasets(made).values()]
     changed = graph if graph.nodes else held[0] if len(held) == 1 else Graph()
     if not graph.nodes:
@@ -88,7 +90,7 @@ def single_thread_settings(graph: Graph) -> Variant:
 
 
 def with_workers(
-    loader: LoaderFactory, graph: Graph, workers: int, *, keeps_threads: bool = False
+    loader: Callable[..., Any], graph: Graph, workers: int, *, keeps_threads: bool = False
 ) -> LoaderFactory:
     """Return a factory of the same loader with another number of workers.
 
@@ -96,7 +98,7 @@ def with_workers(
     them at its end, and loses its reader threads unless `keeps_threads` is set.
     """
     if takes_parameters(loader, "workers"):
-        return give_workers(loader, workers)
+        return partial(loader, workers=workers)
     if graph.of_kind("ProcessPrefetch", "DataLoader") or graph.other_workers:
         return lambda: build_variant(loader, Variant(workers=workers))
     variant = Variant(read_threads=0 if _has_reader(graph) and not keeps_threads else None)
@@ -110,11 +112,6 @@ def takes_parameters(loader: LoaderFactory, *names: str) -> bool:
         return signature(loader).parameters.keys() >= {*names}
     except (TypeError, ValueError):  # a callable written in C may have no signature
         return False
-
-
-def give_workers(loader: Callable[..., Any], workers: int) -> LoaderFactory:
-    """Return a factory that passes `workers` to the given factory."""
-    return partial(loader, workers=workers)
 
 
 def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> LoaderFactory:
@@ -149,14 +146,14 @@ def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> Load
     return make
 
 
-def choose_workers(loader: LoaderFactory, workers: int, target: str) -> LoaderFactory:
+def choose_workers(loader: Callable[..., Any], workers: int, target: str) -> LoaderFactory:
     """Return a factory of the same loader with the chosen number of workers.
 
     Raises:
         MisuseError: The factory has no parameter `workers`, and returns no Grain pipeline.
     """
     if takes_parameters(loader, "workers"):
-        return give_workers(loader, workers)
+        return partial(loader, workers=workers)
     _, graph = single_thread_variant(loader)
     if not graph.nodes and not graph.other_workers:
         raise MisuseError(

@@ -8,7 +8,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Annotated, Any, Final
 
-from netpipe.errors import HarnessError, SessionError
+from netpipe.errors import HarnessError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
@@ -104,7 +104,7 @@ def check_resume(
 
     Raises:
         MisuseError: The loader has no state, or one that cannot be pickled.
-        SessionError: An uninterrupted run crashed, hung, ran out of time or saved no state.
+        SessionError: An uninterrupted run crashed, hung or ran out of time.
     """
     # Elsewhere, each process may need most of the accelerator's memory.
     may_overlap = is_on_cpu(request, environment)
@@ -167,11 +167,7 @@ def check_resume(
             what = "the second of two shards" if first.get("is_sharded") else "it"
             why = f"{what} gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
-        if not (saves := saving["saves"]):
-            raise SessionError(
-                "the loader's netpipe is older than this one and saved no state; install this one "
-                "for both versions"
-            )
+        saves = saving["saves"]
         restored = [restore(middle, pause_s=pause_s)]
         chain = zip(pairwise((0, low, low, high, request.batches)), _CHAINED_WORKERS, strict=True)
         for restores, ((offset, following), other) in enumerate(chain):

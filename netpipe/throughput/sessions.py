@@ -34,8 +34,6 @@ class Subject:
 
     Attributes:
         workers: The number of workers; None if the loader chooses its own.
-        worker_bytes: Approximate bytes of one worker's finished batches; 0 if only a trial can
-            show them.
     """
 
     target: Target
@@ -43,7 +41,6 @@ class Subject:
     data: Path | None = None
     batch_size: int | None = None
     sequence_length: int | None = None
-    worker_bytes: int = 0
 
     @property
     def label(self) -> str:

@@ -37,7 +37,6 @@ class Candidate:
     """A number of workers, and the runs with this number so far."""
 
     workers: int
-    finished_bytes: int
     runs: tuple[Tally, ...] = ()
     status: Status = "open"
     reason: str = ""
@@ -67,8 +66,6 @@ class TriedCandidate(TypedDict):
     """A number of workers that was tried."""
 
     workers: Count
-    #: Approximate bytes of finished batches that wait; 0: not known beforehand.
-    finished_bytes: Count
     #: The counts of each trial, in turns with other numbers; empty if dropped before the first.
     runs: list[Tally]
     #: "not needed": not clearly faster than the chosen number, which is smaller.
@@ -197,9 +194,6 @@ def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_b
     Memory is assumed to grow by the same amount with each worker. `measured` holds the smaller
     candidates that have runs, the fewest workers first.
     """
-    if candidate.finished_bytes > budget_bytes:
-        needed = f"{format_megabytes(candidate.finished_bytes)} of finished batches"
-        return _above(needed, budget_bytes)
     if len(measured) < 2:
         return ""
     fewer, more = measured[-2:]
@@ -221,10 +215,7 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
     failed = [candidate.reason for candidate in candidates if candidate.status == "failed"]
     if failed:
         raise SessionError(failed[-1])
-    smallest_bytes = min(
-        (candidate.peak_pss_bytes for candidate in candidates if candidate.runs),
-        default=min(candidate.finished_bytes for candidate in candidates),
-    )
+    smallest_bytes = min(each.peak_pss_bytes for each in candidates if each.runs)
     smallest, budget = format_megabytes(smallest_bytes), format_megabytes(budget_bytes)
     constraint = f"be at least the {smallest} that the smallest candidate takes"
     raise InputError(_OPTION, "value", constraint, budget, "Give more, or take a smaller batch")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from netpipe.jobs.targets import Target
 from netpipe.throughput.sessions import Subject
 from netpipe.workload.config import PipelineConfig
-from netpipe.workload.tokens.batches import SEQUENCE_BYTES_PER_TOKEN
 
 if TYPE_CHECKING:
     import grain
@@ -23,13 +22,11 @@ def combinations(
     An empty sequence stands for the pipeline's own setting.
     """
     subjects = []
-    length = pipeline.sequence_length
     choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
     for size, count in dict.fromkeys(choices):
         endless = asdict(replace(pipeline, batch_size=size, epochs=None))
-        worker_bytes = pipeline.worker_buffer_batches * SEQUENCE_BYTES_PER_TOKEN * size * length
         target = Target(__name__, "load", (str(data), endless))
-        subjects.append(Subject(target, count, data, size, length, worker_bytes))
+        subjects.append(Subject(target, count, data, size, pipeline.sequence_length))
     return subjects
 
 

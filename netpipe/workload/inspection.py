@@ -14,7 +14,7 @@ from netpipe.workload.formats.addresses import AddressTable
 from netpipe.workload.formats.index import INDEX_NAME, load_index
 from netpipe.workload.formats.layout import decode_row
 from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
-from netpipe.workload.formats.rows import ProbeRow, cut_rows, split_by_probe, take
+from netpipe.workload.formats.rows import ProbeRow, cut_rows, sort_by_probe, split_sorted, take
 from netpipe.workload.formats.rtt import decode_rtt
 from netpipe.workload.formats.shards import ShardReader, require_records
 from netpipe.workload.sources.probe_rows import find_array_records, find_format
@@ -85,7 +85,7 @@ def _describe_parquet(_: Path, files: Sequence[Path]) -> tuple[dict[str, Any], l
     measurements = sum(open_parquet(file).metadata.num_rows for file in files)
     addresses = AddressTable()
     first = next(read_parquet(files[0], addresses))
-    histories = split_by_probe(first)
+    histories = split_sorted(sort_by_probe(first))
     rows = [row for history in histories for row in cut_rows(history, addresses)]
     return {"rows": None, "measurements": measurements, "splits": {}}, rows[:_MAX_ROWS]
 

@@ -16,7 +16,7 @@ import pytest
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
 from netpipe.jobs.targets import Factories, name_targets
-from netpipe.resuming import checking, resume_job
+from netpipe.resuming import checking
 from netpipe.resuming.checking import ResumeReport, ResumeRequest, check_resume, find_difference
 from netpipe.resuming.resume_job import run_loader
 from tests.resuming import resume_targets
@@ -104,13 +104,6 @@ def test_a_loader_that_does_not(check: Check, factory: Callable[..., Any], expec
     assert not report.undecided
     assert differences(report)[7, 0] == expected
     assert f"from batch 7 on: {expected}" in str(report)
-
-
-def test_an_older_netpipe(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session of an older netpipe, which ignores the settings in the pipe, is an error."""
-    monkeypatch.setattr(resume_job, "replace", lambda request, **_: request)
-    with pytest.raises(SessionError, match="older than this one"):
-        check(resume_targets.Batches)
 
 
 @pytest.mark.parametrize("right", [0, 1, 2, 3])

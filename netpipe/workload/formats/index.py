@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Annotated
@@ -17,7 +17,6 @@ from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.layout import check_layout_version
 
 INDEX_NAME = "index.json"
-INDEX_SCHEMA = "netpipe.index/1"
 _AGAIN = "Prepare the data again"
 _Int32 = Annotated[int, Must(minimum=1, maximum=2**31 - 1)]
 
@@ -59,7 +58,7 @@ class Split:
 class Index(Document):
     """The contents of a folder of prepared data: the index beside its shards."""
 
-    SCHEMA = INDEX_SCHEMA
+    SCHEMA = "netpipe.index/1"
 
     layout_version: Count  #: The version of the records' layout.
     seed: Count  #: The seed that split the probes.
@@ -88,11 +87,7 @@ class Index(Document):
 
 def save_index(index: Index, folder: Path) -> None:
     """Write the index into a folder."""
-    content = asdict(index)
-    if not index.dropped:
-        del content["dropped"]
-    document = json.dumps({"schema": INDEX_SCHEMA, **content})
-    (folder / INDEX_NAME).write_text(f"{document}\n", encoding="utf-8")
+    (folder / INDEX_NAME).write_text(f"{json.dumps(index.to_document())}\n", encoding="utf-8")
 
 
 def load_index(folder: Path) -> Index:
@@ -104,7 +99,7 @@ def load_index(folder: Path) -> Index:
     way_out = "Make the folder with `netpipe prepare` or `netpipe generate`"
     document = read_json(path, way_out)
     found = document.get("schema") if isinstance(document, dict) else None
-    check_schema(found, (INDEX_SCHEMA,), path, way_out=way_out)
+    check_schema(found, (Index.SCHEMA,), path, way_out=way_out)
     check_document(document, "index.1", path, way_out)
     index = parse(document, Index, path)
     check_layout_version(index.layout_version, path)

@@ -134,12 +134,6 @@ def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Me
     )
 
 
-def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:
-    """Yield the history of each probe, in time order; equal times keep their order."""
-    if len(measurements):
-        yield from split_sorted(sort_by_probe(measurements))
-
-
 def split_sorted(measurements: MeasurementArray) -> list[MeasurementArray]:
     """Return the history of each probe, given measurements (n,), n >= 1, sorted by probe."""
     probe = np.ascontiguousarray(measurements["probe"])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from netpipe.workload.formats.addresses import AddressTable
 from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
-from netpipe.workload.formats.rows import ProbeRow, cut_rows, hash_rows, split_by_probe
+from netpipe.workload.formats.rows import ProbeRow, cut_rows, hash_rows, sort_by_probe, split_sorted
 from netpipe.workload.formats.shards import SameFiles
 from netpipe.workload.preparation.split import find_splits, split_rows
 
@@ -67,7 +67,7 @@ class ParquetSource:
             measurements = np.concatenate(list(read_parquet(self._files[file], addresses, [group])))
             self._kept[number] = [
                 row
-                for history in split_by_probe(measurements)
+                for history in split_sorted(sort_by_probe(measurements))
                 for row in cut_rows(history, addresses)
             ]
         return self._kept[number]

@@ -23,8 +23,6 @@ Segmentation numbers the contexts of a sequence from 1, and is 0 for padding and
 that would be the first token of the next context; positions count from 0 in each context.
 """
 
-SEQUENCE_BYTES_PER_TOKEN = 2
-
 
 def sequences_of(
     tokens: NDArray[np.int16],

@@ -14,8 +14,10 @@ from netpipe.workload.config import PipelineConfig
 from netpipe.workload.pipeline import build, build_evaluation
 from netpipe.workload.sources.kept_rows import KeptRows
 from netpipe.workload.sources.probe_rows import RowSource
-from netpipe.workload.tokens.batches import SEQUENCE_BYTES_PER_TOKEN
 from netpipe.workload.trainer.network_config import NetworkConfig
+
+# Workers send tokens as int16.
+_BYTES_PER_TOKEN = 2
 
 
 def choose_workers(
@@ -47,7 +49,7 @@ def _measure_worker(data: Path, config: PipelineConfig, source: RowSource | None
     dataset = build(data, alone, source=source) if source else build_evaluation(data, alone)
     batch_tokens: int = next(iter(dataset))["inputs"].size
     buffer_tokens = config.worker_buffer_batches * batch_tokens
-    return read_pss(os.getpid())[1] + SEQUENCE_BYTES_PER_TOKEN * buffer_tokens
+    return read_pss(os.getpid())[1] + _BYTES_PER_TOKEN * buffer_tokens
 
 
 def count_workers(worker_bytes: int, budget_mb: int, host: Host) -> tuple[int, str]:

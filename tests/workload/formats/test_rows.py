@@ -18,7 +18,8 @@ from netpipe.workload.formats.rows import (
     cut_rows,
     make_row,
     number_values,
-    split_by_probe,
+    sort_by_probe,
+    split_sorted,
     take,
 )
 from netpipe.workload.sampling.sampler import Contexts
@@ -93,14 +94,14 @@ def test_values_are_numbered_as_if_they_were_sorted(values: list[int], bound: in
     assert found_places.tolist() == places.tolist()
 
 
-@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 5)), max_size=40))
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 5)), min_size=1, max_size=40))
 def test_histories_are_in_the_order_of_probes_and_times(pairs: list[tuple[int, int]]) -> None:
     """Equal times keep their order, whatever order the measurements come in."""
     measurements = np.zeros(len(pairs), MEASUREMENT)
     for number, (probe, time_us) in enumerate(pairs):
         measurements[number]["probe"], measurements[number]["time_us"] = probe, time_us
         measurements[number]["source"] = number
-    found = [history.tolist() for history in split_by_probe(measurements)]
+    found = [history.tolist() for history in split_sorted(sort_by_probe(measurements))]
     expected = sorted(measurements.tolist(), key=lambda each: (each[0], each[1], each[2]))
     assert [each for history in found for each in history] == expected
     assert all(len({each[0] for each in history}) == 1 for history in found)
